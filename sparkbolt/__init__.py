@@ -1,0 +1,63 @@
+"""Sparkbolt: Apache Storm's model on Spark, every tuple tracked to its end.
+
+The front door: what users import. Importing it needs neither Spark nor Java.
+"""
+
+from sparkbolt.core.components import (
+    AsyncBolt,
+    BadRecord,
+    BasicBolt,
+    Bolt,
+    ColumnBolt,
+    PartitionedSpout,
+    Range,
+    Spout,
+    StatefulBolt,
+    TopologyContext,
+    bolt,
+)
+from sparkbolt.core.config import Config
+from sparkbolt.core.groupings import Grouping
+from sparkbolt.core.topology import Topology, TopologyBuilder
+from sparkbolt.core.tuples import Direct, Tuple
+from sparkbolt.errors import (
+    CheckpointError,
+    ConfigError,
+    EmitError,
+    EngineError,
+    FailedException,
+    InvalidTopology,
+    ReportedFailedException,
+    SparkboltError,
+    StateError,
+)
+
+__all__ = [
+    "AsyncBolt",
+    "BadRecord",
+    "BasicBolt",
+    "Bolt",
+    "CheckpointError",
+    "ColumnBolt",
+    "Config",
+    "ConfigError",
+    "Direct",
+    "EmitError",
+    "EngineError",
+    "FailedException",
+    "Grouping",
+    "InvalidTopology",
+    "PartitionedSpout",
+    "Range",
+    "ReportedFailedException",
+    "SparkboltError",
+    "Spout",
+    "StateError",
+    "StatefulBolt",
+    "Topology",
+    "TopologyBuilder",
+    "TopologyContext",
+    "Tuple",
+    "bolt",
+]
+__version__ = "0.1.0"

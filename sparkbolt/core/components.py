@@ -1,0 +1,303 @@
+"""Spouts and bolts: what users write.
+
+Which question it answers: which methods does a component have, who calls them, how often?
+Rule: ``__init__`` runs once, where the topology is built; ``prepare`` (``open`` of a spout) runs where a task
+starts. Components are values: they are pickled with the topology.
+
+Read before: ``tuples``, ``config``.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from sparkbolt.core.config import Config
+from sparkbolt.core.tuples import Outputs, Tuple
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import (
+        BasicCollector,
+        BoltCollector,
+        ColumnCollector,
+        SpoutCollector,
+    )
+    from sparkbolt.core.state import KeyValueState
+
+
+@dataclass
+class TopologyContext:
+    """What a task may know of itself and of its topology.
+
+    ``now_ms`` (milliseconds since the epoch, never going back) and ``micro_batch_id`` are those of the
+    micro-batch that is being processed; both are the same when the micro-batch runs again.
+    """
+
+    topology: str
+    component: str
+    index: int
+    parallelism: int
+    task: int
+    """The task's number in the topology, from 1, in the order of component ids."""
+    config: Config
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The task numbers of every component."""
+    now_ms: int = 0
+    micro_batch_id: int = -1
+
+    def component_tasks(self, component: str) -> tuple[int, ...]:
+        """The task numbers of a component, for ``emit_direct``.
+
+        Raises:
+            KeyError: there is no such component.
+        """
+        return self.tasks[component]
+
+
+class Component(ABC):
+    """What spouts and bolts share."""
+
+    outputs: Outputs | None = None
+    """The declared streams: a list of fields, or a dict of them; ``Direct([...])`` marks a direct stream."""
+
+    transient: ClassVar[Sequence[str]] = ()
+    """Names of attributes that are not durable: ``prepare`` makes them again."""
+
+
+class Spout(Component):
+    """A source whose messages belong to a connection: a queue, a socket (Storm's ``IRichSpout``).
+
+    Each task has an instance of its own in the driver process; all calls of one task come from one thread.
+    """
+
+    def open(self, context: TopologyContext) -> None:
+        """Called once when the task starts, before anything else: open connections here."""
+
+    @abstractmethod
+    def next_tuple(self, collector: SpoutCollector) -> None:
+        """Emit nothing, one or many tuples, and return soon: acks wait for the same thread.
+
+        Called again and again while the task is active and below ``max_spout_pending``. An exception is
+        reported, and the call is made again after a pause.
+        """
+
+    def ack(self, message_id: Any) -> None:
+        """The tree of ``message_id`` is complete and its work committed. Exactly one of ack and fail is called."""
+
+    def fail(self, message_id: Any) -> None:
+        """The tree of ``message_id`` failed or timed out. Emit the message again, or do not."""
+
+    def activate(self) -> None:
+        """Called before the first ``next_tuple``, and when the topology is activated again."""
+
+    def deactivate(self) -> None:
+        """Called when the topology is deactivated: ``next_tuple`` is not called until ``activate``."""
+
+    def close(self) -> None:
+        """Called when the topology stops in an orderly way; not after a crash."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will ever be emitted again; a topology ends when all its spouts are exhausted."""
+        return False
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """Positions ``start`` (inclusive) to ``end`` (exclusive) of one source, to be read by one task.
+
+    A source is whatever counts its own positions: a file (bytes), a kafka_partition (offsets). A record's
+    position is where it starts; positions of a source rise and name a record for ever.
+    """
+
+    task: int
+    """The index of the spout task that reads it."""
+    source: str
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        """Refuse a range that is empty or runs backwards."""
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"range of {self.source!r}: expected 0 <= start < end, got {self.start}, {self.end}")
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that cannot be read as one: its tree fails for ``reason`` instead of the task."""
+
+    position: int
+    reason: str
+
+
+class PartitionedSpout(Component):
+    """A source that can be read again from any position: a file, a log. It is how sources scale.
+
+    The driver only plans which ranges are read; the executors read them. The same object is used in both
+    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``committed`` and ``close`` run in the driver,
+    ``prepare``, ``read``, ``read_columns`` and ``cleanup`` on executors.
+    """
+
+    first_budget: int = 1000
+    """How many positions the first micro-batch may cover; the engine adapts it from there."""
+
+    def open(self, context: TopologyContext) -> None:
+        """Driver: called once a life, before the first plan. ``context.index`` is 0."""
+
+    @abstractmethod
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """Driver: which ranges come next; empty if there is nothing new.
+
+        Args:
+            progress: for each source that was ever planned, the end of what was planned.
+            budget: how many positions all ranges together may cover (at least 1); spread them over sources
+                and over the ``context.parallelism`` tasks. A range starts where ``progress`` of its source
+                ends (0 for a new one), and ranges of one source follow one another without a gap, though a
+                range may start later where records are gone.
+        """
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """Driver: whether there will never be a further range after ``progress``."""
+        return False
+
+    def committed(self, progress: Mapping[str, int]) -> None:
+        """Driver: all records below these positions are finished, durably. Called after each promotion that moved one."""
+
+    def close(self) -> None:
+        """Driver: called when the topology stops in an orderly way."""
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Executor: called once in a worker process, before the first read of this task."""
+
+    @abstractmethod
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """Executor: the records that start within the range, in order, as (position, values).
+
+        The values go to stream ``default``. A position may come several times in a row: one message that
+        becomes several tuples of one tree. The same range gives the same records, always. A range of one position reads one
+        record again.
+        """
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        """Executor: the same records in columns, for speed: (positions as int64 array, one Arrow array or list a field).
+
+        The default collects ``read`` into columns.
+        """
+        positions: list[int] = []
+        rows: list[Sequence[Any]] = []
+        for record in self.read(range_):
+            if isinstance(record, BadRecord):
+                yield record
+                continue
+            positions.append(record[0])
+            rows.append(record[1])
+            if len(rows) >= 4096:
+                yield positions, list(zip(*rows, strict=True))
+                positions, rows = [], []
+        if rows:
+            yield positions, list(zip(*rows, strict=True))
+
+    def cleanup(self) -> None:
+        """Executor: called when a worker process ends in an orderly way."""
+
+
+class BoltBase(Component):
+    """What all bolts share. A class bolt is durable by default: its attributes outlive a crash."""
+
+    stateless: ClassVar[bool] = False
+    """Set to True where attributes need not outlive a micro-batch: such a bolt may be fused and costs no state."""
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Called once when a task starts; then durable attributes, if there are any, are put over what it made."""
+
+    def flush(self) -> None:
+        """Called after the last tuple of each micro-batch that gave the task any, before anything is committed.
+
+        What a bolt has gathered is written here, under a name made of ``context.micro_batch_id`` and
+        ``context.task``, so that a micro-batch that runs again replaces what it wrote. An exception fails the
+        micro-batch's tuples of this task that are not settled otherwise, and is reported.
+        """
+
+    def cleanup(self) -> None:
+        """Called when a worker process ends in an orderly way; not after a crash."""
+
+
+class Bolt(BoltBase):
+    """A bolt that anchors and acks by hand (Storm's ``IRichBolt``)."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple, collector: BoltCollector) -> None:
+        """Called for each tuple, in the order of frames. An exception fails the tuple and is reported."""
+
+
+class BasicBolt(BoltBase):
+    """A bolt whose tuples are anchored to the input and whose input is acked when ``execute`` returns."""
+
+    @abstractmethod
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Called for each tuple. ``FailedException`` fails it in silence, any other exception fails it and is reported."""
+
+
+class StatefulBolt(Bolt):
+    """A bolt with a ``KeyValueState`` (Storm's ``IStatefulBolt``); any other bolt may define ``init_state`` too."""
+
+    @abstractmethod
+    def init_state(self, state: KeyValueState) -> None:
+        """Called after ``prepare``, before the first tuple; keep ``state`` in an attribute."""
+
+
+class AsyncBolt(BoltBase):
+    """A bolt whose ``execute`` is a coroutine; the tuples of a frame run concurrently, anchored and acked as in ``BasicBolt``."""
+
+    concurrency: ClassVar[int] = 100
+    """How many coroutines of one task run at once, at most."""
+
+    @abstractmethod
+    async def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Called for each tuple; what it emits is anchored to ``tup`` in whatever order coroutines finish."""
+
+
+class ColumnBolt(BoltBase):
+    """A bolt that gets whole frames as Arrow; all rows are acked when ``execute`` returns, or failed when it raises."""
+
+    @abstractmethod
+    def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
+        """Called for each frame."""
+
+
+class FunctionBolt(BoltBase):
+    """What ``@bolt`` makes of a function: stateless, anchored and acked for the user."""
+
+    stateless = True
+
+    def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
+        """Keep the function, which is pickled by name or by value."""
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.outputs = outputs
+
+    def __call__(self, tup: Tuple) -> Iterable[Sequence[Any]] | None:
+        """Call the function itself, as tests of it do."""
+        return self.function(tup)
+
+
+def bolt(*, outputs: Outputs = ()) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
+    """Make a bolt of a function that yields lists of values for the stream ``default``.
+
+    >>> @bolt(outputs=["word"])
+    ... def split(tup):
+    ...     for word in tup["line"].split():
+    ...         yield [word]
+    >>> list(split({"line": "to be"}))
+    [['to'], ['be']]
+    """
+
+    def decorate(function: Callable[[Tuple], Iterable[Sequence[Any]] | None]) -> FunctionBolt:
+        return FunctionBolt(function, outputs)
+
+    return decorate

@@ -1,0 +1,272 @@
+"""Frames: columnar packets of tuples from one task to one task on one stream.
+
+Which question it answers: how do thousands of tuples become one Spark row, and in which order are they read?
+Rule 1: a frame carries (source task, stream, lane, sequence); ``order`` sorts by it, so the order in which frames
+arrive never shows.
+Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
+plain type (or None), and pickled alone otherwise.
+
+Read before: ``ids``, ``tuples``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.ids import U64
+from sparkbolt.errors import InvariantError, check
+
+Column: TypeAlias = pa.Array | Sequence[Any]
+"""The values of one field: an Arrow array, or a Python sequence whose types are kept exactly."""
+
+DATA = 1
+CLOCK = 2
+PARTIALS = 3
+FEEDBACK = 4
+
+_HEAD = struct.Struct("<BxxxIQ")
+_NONE_TYPE = type(None)
+_ARROW_TYPES: dict[type, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+}
+
+
+@dataclass
+class Anchoring:
+    """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
+
+    ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
+    """
+
+    roots: U64
+    edges: U64
+    offsets: npt.NDArray[np.int64] | None = None
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
+        """The anchoring of some rows."""
+        if self.offsets is None:
+            return Anchoring(self.roots[rows], self.edges[rows])
+        pairs, offsets = pairs_of_rows(self.offsets, rows)
+        return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
+
+
+def pairs_of_rows(
+    offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Indices of the pairs of some rows, row after row, and the offsets of those rows in them."""
+    starts = offsets[rows]
+    counts = offsets[rows + 1] - starts
+    new_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(counts, out=new_offsets[1:])
+    pairs = np.arange(new_offsets[-1], dtype=np.int64)
+    pairs += np.repeat(starts - new_offsets[:-1], counts)
+    return pairs, new_offsets
+
+
+@dataclass
+class Frame:
+    """Rows of one stream, from one task to one task."""
+
+    source: int
+    """The number of the task that emitted them."""
+    stream: int
+    """The index of the stream in ``Topology.streams()``."""
+    lane: int
+    """Which piece of the source's work made it; pieces may run in different processes at the same time."""
+    sequence: int
+    rows: int
+    columns: list[Column]
+    anchoring: Anchoring | None = None
+    """None: nothing in the frame is tracked."""
+    attempts: npt.NDArray[np.uint8] | None = None
+    """None: every row belongs to a first attempt."""
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """What frames are sorted by before user code sees them."""
+        return self.source, self.stream, self.lane, self.sequence
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a task is told of time, once a micro-batch, if it needs it."""
+
+    tick: bool = False
+    """Whether a tick tuple is due."""
+    void: tuple[tuple[int, int], ...] = ()
+    """As in ``MicroBatchPlan.void``."""
+
+
+@dataclass
+class Inbox:
+    """What one task gets in one micro-batch."""
+
+    frames: list[Frame] = field(default_factory=list)
+    clock: Clock | None = None
+
+    def in_order(self) -> list[Frame]:
+        """The frames in the order in which user code sees them."""
+        return sorted(self.frames, key=lambda frame: frame.order)
+
+
+def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
+    """The column in Arrow if all values are of one plain type or None, else the values themselves.
+
+    Args:
+        values: the values of one field.
+        dictionary: encode strings as a dictionary, which makes routing by the field and reading cheaper.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    types = set(map(type, values))
+    types.discard(_NONE_TYPE)
+    if len(types) != 1:
+        return values
+    plain = types.pop()
+    arrow_type = _ARROW_TYPES.get(plain)
+    if arrow_type is None:
+        return values
+    try:
+        array = pa.array(values, type=arrow_type)
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        return values  # an int beyond 64 bits, a lone surrogate
+    return array.dictionary_encode() if dictionary and plain is str else array
+
+
+def python_values(column: Column) -> Sequence[Any]:
+    """The column as Python values; equal strings of a dictionary become one object."""
+    if isinstance(column, pa.DictionaryArray):
+        if column.null_count:
+            return column.to_pylist()
+        return list(map(column.dictionary.to_pylist().__getitem__, column.indices.to_numpy().tolist()))
+    if isinstance(column, pa.Array):
+        if pa.types.is_int64(column.type) and not column.null_count:
+            return column.to_numpy().tolist()
+        return column.to_pylist()
+    return column
+
+
+def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
+    """Some rows of a column; a dictionary keeps only what the rows use."""
+    if isinstance(column, pa.DictionaryArray) and not column.null_count:
+        codes = column.indices.to_numpy(zero_copy_only=False)[rows]
+        used = np.zeros(len(column.dictionary), dtype=bool)
+        used[codes] = True
+        renumbered = (np.cumsum(used) - 1).astype(np.int32)
+        return pa.DictionaryArray.from_arrays(renumbered[codes], column.dictionary.filter(pa.array(used)))
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    return [column[row] for row in rows.tolist()]
+
+
+def part(column: Column, start: int, stop: int) -> Column:
+    """Consecutive rows of a column."""
+    return column.slice(start, stop - start) if isinstance(column, pa.Array) else column[start:stop]
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame as bytes: a fixed head, a pickled header, ids as raw ``uint64``, then an Arrow stream."""
+    arrow: list[pa.Array] = []
+    plain: dict[int, bytes] = {}
+    for index, column in enumerate(frame.columns):
+        if isinstance(column, pa.Array):
+            arrow.append(column)
+        else:
+            plain[index] = pickle.dumps(list(column), protocol=5)
+    anchoring = frame.anchoring
+    raw: list[npt.NDArray[Any]] = []
+    if anchoring is not None:
+        raw += [anchoring.roots, anchoring.edges]
+        if anchoring.offsets is not None:
+            raw.append(anchoring.offsets)
+    header = pickle.dumps(
+        (
+            (frame.source, frame.stream, frame.lane, frame.sequence, frame.rows),
+            plain,
+            len(anchoring.roots) if anchoring is not None else -1,
+            anchoring is not None and anchoring.offsets is not None,
+            frame.attempts,
+        ),
+        protocol=5,
+    )
+    header += bytes(-len(header) % 8)
+    pieces: list[Any] = [_HEAD.pack(DATA, len(header), 0), header, *(array.tobytes() for array in raw)]
+    if arrow:
+        sink = pa.BufferOutputStream()
+        batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        pieces.append(sink.getvalue())
+    return b"".join(pieces)
+
+
+def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
+    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS`` or ``FEEDBACK``."""
+    return memoryview(data)[0]
+
+
+def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
+    """The inverse of ``encode``; arrays share memory with ``data``."""
+    view = memoryview(data)
+    kind, header_bytes, _ = _HEAD.unpack_from(view)
+    check(kind == DATA, f"expected a data frame, got kind {kind}")
+    place = _HEAD.size
+    ident, plain, pairs, has_offsets, attempts = pickle.loads(view[place : place + header_bytes])
+    place += header_bytes
+    source, stream, lane, sequence, rows = ident
+    anchoring = None
+    if pairs >= 0:
+        roots = np.frombuffer(view, np.uint64, pairs, place)
+        edges = np.frombuffer(view, np.uint64, pairs, place + 8 * pairs)
+        place += 16 * pairs
+        offsets = None
+        if has_offsets:
+            offsets = np.frombuffer(view, np.int64, rows + 1, place)
+            place += 8 * (rows + 1)
+        anchoring = Anchoring(roots, edges, offsets)
+    columns: list[Column] = []
+    if place < len(view):
+        with pa.ipc.open_stream(pa.py_buffer(view[place:])) as reader:
+            columns = list(reader.read_next_batch().columns)
+    for index, pickled in sorted(plain.items()):
+        columns.insert(index, pickle.loads(pickled))
+    check(all(len(column) == rows for column in columns), f"a frame of {rows} rows has columns of other lengths")
+    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts)
+
+
+def encode_control(kind: int, value: Any) -> bytes:
+    """A clock or feedback frame: anything that pickles, from our own processes to our own processes."""
+    return _HEAD.pack(kind, 0, 0) + pickle.dumps(value, protocol=5)
+
+
+def decode_control(data: bytes | memoryview | pa.Buffer, kind: int) -> Any:
+    """The inverse of ``encode_control``."""
+    if kind_of(data) != kind:
+        raise InvariantError(f"expected a frame of kind {kind}, got {kind_of(data)}")
+    return pickle.loads(memoryview(data)[_HEAD.size :])
+
+
+def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:
+    """Decode what came for one task."""
+    inbox = Inbox()
+    for data in rows:
+        kind = kind_of(data)
+        if kind == CLOCK:
+            inbox.clock = decode_control(data, CLOCK)
+        else:
+            inbox.frames.append(decode(data))
+    return inbox

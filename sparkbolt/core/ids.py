@@ -1,0 +1,148 @@
+"""Ids are arithmetic: where roots and edges come from.
+
+Which question it answers: which 64-bit number stands for a tree, and which for one delivery of one tuple?
+
+Rule 1: a root is a bijection of (task number, sequence), so a set of roots folds back into ranges.
+Rule 2: an edge depends on everything that tells one delivery from another: the anchor's edge, the
+micro-batch, the ordinal within that parent, the anchor slot, the delivery slot, the destination. The same
+input gives the same ids, so a task that runs again tells the ledger the same thing.
+Rule 3: ids spread like random 64-bit numbers, so that only a complete tree XORs to zero.
+
+The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
+generators", 2014, with the constants of David Stafford's variant 13). Prior art for XOR tracking: Storm's acker.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+U64: TypeAlias = npt.NDArray[np.uint64]
+
+MASK64 = (1 << 64) - 1
+SEQUENCE_BITS = 48
+MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
+MAX_TASK_NUMBER = (1 << 16) - 1
+
+_M1 = 0xBF58476D1CE4E5B9
+_M2 = 0x94D049BB133111EB
+_M1_INVERSE = pow(_M1, -1, 1 << 64)
+_M2_INVERSE = pow(_M2, -1, 1 << 64)
+_PHI = 0x9E3779B97F4A7C15
+OBJECT_ORDINAL = 1 << 31
+"""Ordinals from here on belong to emissions anchored to a tuple object rather than to a row of a frame."""
+
+
+def mix64(x: int) -> int:
+    """Spread a 64-bit number; a bijection.
+
+    >>> unmix64(mix64(12345))
+    12345
+    """
+    x &= MASK64
+    x = ((x ^ (x >> 30)) * _M1) & MASK64
+    x = ((x ^ (x >> 27)) * _M2) & MASK64
+    return x ^ (x >> 31)
+
+
+def unmix64(x: int) -> int:
+    """The inverse of ``mix64``."""
+    x = x ^ (x >> 31) ^ (x >> 62)
+    x = (x * _M2_INVERSE) & MASK64
+    x = x ^ (x >> 27) ^ (x >> 54)
+    x = (x * _M1_INVERSE) & MASK64
+    return x ^ (x >> 30) ^ (x >> 60)
+
+
+def mix64_array(x: U64) -> U64:
+    """``mix64`` of each element, shape kept; the argument is not changed."""
+    y = x ^ (x >> np.uint64(30))
+    y *= np.uint64(_M1)
+    y ^= y >> np.uint64(27)
+    y *= np.uint64(_M2)
+    y ^= y >> np.uint64(31)
+    return y
+
+
+def unmix64_array(x: U64) -> U64:
+    """``unmix64`` of each element, shape kept; the argument is not changed."""
+    y = x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))
+    y *= np.uint64(_M2_INVERSE)
+    y = y ^ (y >> np.uint64(27)) ^ (y >> np.uint64(54))
+    y *= np.uint64(_M1_INVERSE)
+    return y ^ (y >> np.uint64(30)) ^ (y >> np.uint64(60))
+
+
+def tree_key(task_number: int, sequence: int) -> int:
+    """Pack a tree's (task number, sequence) into 64 bits: 16 for the task, 48 for the sequence.
+
+    Trees are kept and sorted by key, since keys rise in the order in which a task starts trees; the root, its
+    mixed form, is what tuples carry.
+    """
+    return (task_number << SEQUENCE_BITS) | sequence
+
+
+def split_key(key: int) -> tuple[int, int]:
+    """(task number, sequence) of a tree key."""
+    return key >> SEQUENCE_BITS, key & MAX_SEQUENCE
+
+
+def edge_salt(micro_batch_id: int, anchor_slot: int, delivery_slot: int, destination: int) -> int:
+    """What an edge depends on besides its parent's edge and the ordinal, as one 64-bit number."""
+    x = mix64(micro_batch_id + _PHI)
+    x = mix64(x ^ ((anchor_slot << 40) | (delivery_slot << 20)))
+    return mix64(x + destination * _PHI)
+
+
+def edges_of(parent_edges: U64, ordinals: U64, salt: int) -> U64:
+    """Edges of deliveries: ``mix64((parent ^ salt) + ordinal * phi)``, element by element.
+
+    One mixing is enough because a parent's edge is itself a mixed number.
+    """
+    x = parent_edges ^ np.uint64(salt)
+    x += ordinals * np.uint64(_PHI)
+    return mix64_array(x)
+
+
+def edge_of(parent_edge: int, ordinal: int, salt: int) -> int:
+    """``edges_of`` for one delivery."""
+    return mix64(((parent_edge ^ salt) + ordinal * _PHI) & MASK64)
+
+
+def run_starts(sorted_values: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
+    """Index of the first element of each run of equal values; empty for an empty array."""
+    if len(sorted_values) == 0:
+        return np.empty(0, dtype=np.intp)
+    change = np.empty(len(sorted_values), dtype=bool)
+    change[0] = True
+    np.not_equal(sorted_values[1:], sorted_values[:-1], out=change[1:])
+    return np.flatnonzero(change)
+
+
+def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
+    """Combine (key, xor) pairs: keys sorted and each once, the XOR of what belonged to each.
+
+    The sort is stable (merging runs), since what comes in is mostly a few sorted runs one after the other.
+    """
+    if len(keys) == 0:
+        return keys, xors
+    if not bool(np.all(keys[1:] >= keys[:-1])):
+        order = np.argsort(keys, kind="stable")
+        keys, xors = keys[order], xors[order]
+    starts = run_starts(keys)
+    if len(starts) == len(keys):
+        return keys, xors
+    return keys[starts], np.bitwise_xor.reduceat(xors, starts)
+
+
+def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
+    """Combine (root, xor) pairs and turn roots into keys; the result is as of ``xor_by_key``.
+
+    Neighbours of one root are folded first: the words of one line travel together, and unmixing costs.
+    """
+    starts = run_starts(roots)
+    if len(starts) < len(roots):
+        roots, xors = roots[starts], np.bitwise_xor.reduceat(xors, starts)
+    return xor_by_key(unmix64_array(roots), xors)

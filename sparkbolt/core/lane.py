@@ -1,0 +1,227 @@
+"""The lane: a topology laid out as source, level 1 .. n, acker, feedback.
+
+Which question it answers: which bolt runs in which level, inside which producer, and in which spark_partition?
+Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; a row for a later level
+passes through.
+Rule 2: a bolt that keeps nothing and is fed by shuffle, none or local-or-shuffle grouping from one component
+alone runs in its producer's stage.
+Rule 3: tasks of a level are spread evenly over the spark_partitions; their dests are kept with the checkpoint and
+never computed anew for it.
+
+Read before: ``topology``.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sparkbolt.core.components import BoltBase, Component, FunctionBolt
+from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.topology import ComponentSpec, Topology
+
+_FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
+_STORES = {"STORE_ATTR", "DELETE_ATTR"}
+_ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object"}
+
+
+def keeps_state(component: Component) -> bool:
+    """Whether a bolt has anything to keep from one micro-batch to the next.
+
+    A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without
+    attributes whose class never stores one: there is nothing that could be kept.
+    """
+    if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
+        return False
+    if component.stateless:
+        return False
+    if vars(component) or hasattr(component, "init_state"):
+        return True
+    return any(_may_store_attributes(code) for code in _code_of(type(component)))
+
+
+def _code_of(cls: type) -> Iterator[types.CodeType]:
+    """The code of all methods that a class has from below Sparkbolt's own base classes."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("sparkbolt.core.") or base is object:
+            continue
+        for member in vars(base).values():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            code = getattr(function, "__code__", None)
+            if code is not None:
+                yield from _nested(code)
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _may_store_attributes(code: types.CodeType) -> bool:
+    """Whether the code stores an attribute of anything, or passes ``self`` where that might happen unseen."""
+    if _ATTRIBUTE_WRITERS.intersection(code.co_names):
+        return True
+    return any(step.opname in _STORES for step in dis.get_instructions(code))
+
+
+def spark_hash(value: int) -> int:
+    """Spark's hash of an int column: Murmur3 (x86, 32 bits) of four bytes with seed 42, as a signed number.
+
+    The rule is Spark's ``Murmur3Hash``; ``hash(dest)`` modulo the spark_partitions decides where a row goes.
+
+    >>> spark_hash(0), spark_hash(1)
+    (933211791, -559580957)
+    """
+    k = (value * 0xCC9E2D51) & 0xFFFFFFFF
+    k = ((k << 15) | (k >> 17)) & 0xFFFFFFFF
+    h = 42 ^ ((k * 0x1B873593) & 0xFFFFFFFF)
+    h = ((h << 13) | (h >> 19)) & 0xFFFFFFFF
+    h = ((h * 5 + 0xE6546B64) & 0xFFFFFFFF) ^ 4
+    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+@dataclass(frozen=True)
+class Level:
+    """One stage of the lane behind the source."""
+
+    number: int
+    stateful: bool
+    components: tuple[str, ...]
+    """The bolts that run in the level by themselves, in the order of declaration."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A topology with its levels, its fused bolts and its dests."""
+
+    topology: Topology
+    levels: tuple[Level, ...]
+    hosts: Mapping[str, str]
+    """For each fused bolt the component in whose stage it runs."""
+    spark_partitions: int
+    dests: Mapping[int, int]
+    """Task number to dest, for the tasks of bolts that are not fused."""
+    acker_dests: tuple[int, ...]
+    """The dest of each acker task; empty if nothing is tracked."""
+    feedback_dest: int
+
+    @property
+    def tracked(self) -> bool:
+        """Whether trees are tracked at all."""
+        return bool(self.acker_dests)
+
+    @cached_property
+    def level_of(self) -> Mapping[str, int]:
+        """The level of each component that is not fused; 0 for spouts."""
+        found = {spec.id: 0 for spec in self.topology.spouts}
+        found.update((name, level.number) for level in self.levels for name in level.components)
+        return found
+
+    @cached_property
+    def task_at(self) -> Mapping[int, int]:
+        """Dest to task number."""
+        return {dest: task for task, dest in self.dests.items()}
+
+    def dests_of_level(self, number: int) -> frozenset[int]:
+        """The dests whose rows are processed at a level; all others pass through it."""
+        level = self.levels[number - 1]
+        return frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
+
+    def clocked(self) -> tuple[str, ...]:
+        """Bolts whose tasks may be told to forget trees of a dead life: those that keep tuples."""
+        return tuple(name for level in self.levels for name in level.components)
+
+    def placement(self) -> dict[str, Any]:
+        """What is kept with the checkpoint, as JSON."""
+        return {
+            "spark_partitions": self.spark_partitions,
+            "dests": {str(task): dest for task, dest in self.dests.items()},
+            "acker_dests": list(self.acker_dests),
+            "feedback_dest": self.feedback_dest,
+        }
+
+
+def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
+    """Lay a topology out for a number of cores, or as a checkpoint's ``placement`` says."""
+    hosts = _fused(topology)
+    levels = _levels(topology, hosts)
+    if placement is not None:
+        return Lane(
+            topology=topology,
+            levels=levels,
+            hosts=hosts,
+            spark_partitions=placement["spark_partitions"],
+            dests={int(task): dest for task, dest in placement["dests"].items()},
+            acker_dests=tuple(placement["acker_dests"]),
+            feedback_dest=placement["feedback_dest"],
+        )
+    widest = max(spec.parallelism for spec in topology.components.values())
+    spark_partitions = max(1, min(cores, widest))
+    free = _DestSupply(spark_partitions)
+    dests = {}
+    for level in levels:
+        tasks = [task for name in level.components for task in topology.tasks(name)]
+        dests.update((task, free.take(rank % spark_partitions)) for rank, task in enumerate(tasks))
+    ackers = topology.config.acker_tasks
+    ackers = spark_partitions if ackers is None else ackers
+    acker_dests = tuple(free.take(shard % spark_partitions) for shard in range(ackers))
+    return Lane(topology, levels, hosts, spark_partitions, dests, acker_dests, free.take(0))
+
+
+class _DestSupply:
+    """Gives out each dest once: the next int that Spark's hash puts into the wanted spark_partition."""
+
+    def __init__(self, spark_partitions: int) -> None:
+        self._spark_partitions = spark_partitions
+        self._next = [0] * spark_partitions
+
+    def take(self, spark_partition: int) -> int:
+        dest = self._next[spark_partition]
+        while spark_hash(dest) % self._spark_partitions != spark_partition:
+            dest += 1
+        self._next[spark_partition] = dest + 1
+        return dest
+
+
+def _fused(topology: Topology) -> dict[str, str]:
+    return {spec.id: spec.subscriptions[0].source for spec in topology.bolts if _may_fuse(spec)}
+
+
+def _may_fuse(spec: ComponentSpec) -> bool:
+    return (
+        spec.config.fuse
+        and not keeps_state(spec.component)
+        and len({subscription.source for subscription in spec.subscriptions}) == 1
+        and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
+        and spec.config.tick_tuple_freq_secs is None
+    )
+
+
+def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
+    found: dict[str, int] = {spec.id: 0 for spec in topology.spouts}
+
+    def level_of(name: str) -> int:
+        if name in hosts:
+            return level_of(hosts[name])
+        if name not in found:
+            subscriptions = topology.components[name].subscriptions
+            found[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
+        return found[name]
+
+    by_level: dict[int, list[str]] = {}
+    for spec in topology.bolts:
+        if spec.id not in hosts:
+            by_level.setdefault(level_of(spec.id), []).append(spec.id)
+    return tuple(
+        Level(number, any(keeps_state(topology.components[name].component) for name in names), tuple(names))
+        for number, names in sorted(by_level.items())
+    )

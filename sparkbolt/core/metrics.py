@@ -1,0 +1,64 @@
+"""Counters per component, since the topology's first start with its checkpoint.
+
+Which question it answers: how much has each component emitted, executed, acked and failed?
+Rule: counters travel with the micro-batch that made them and are added once, when it is promoted.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class ComponentMetrics:
+    """Counts of one component; for a spout, acked and failed count trees."""
+
+    emitted: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    pending: int = 0
+    """Open trees of a spout (not a total, and 0 for a bolt)."""
+    set_aside: int = 0
+    """Messages of a spout that were given up after their last attempt."""
+    late: int = 0
+    """Acks and fails for trees that were no longer open: dropped, and counted here for the spout."""
+    errors: int = 0
+    """Exceptions and reported errors of the component."""
+    execute_ms: float = 0.0
+    """Time spent in ``execute``, summed over tasks."""
+
+    def add(self, other: ComponentMetrics) -> None:
+        """Add another's totals to these; ``pending`` is no total and stays."""
+        self.emitted += other.emitted
+        self.executed += other.executed
+        self.acked += other.acked
+        self.failed += other.failed
+        self.set_aside += other.set_aside
+        self.late += other.late
+        self.errors += other.errors
+        self.execute_ms += other.execute_ms
+
+
+@dataclass
+class TopologyMetrics:
+    """All components' counts, and what is known of the topology as a whole."""
+
+    components: dict[str, ComponentMetrics] = field(default_factory=dict)
+    micro_batches: int = 0
+    open_trees: int = 0
+    complete_latency_ms: float | None = None
+    """Mean time from the plan of a tree's micro-batch to its promotion, over the last promoted micro-batches."""
+    micro_batch_ms: float | None = None
+    """How long the last micro-batch took."""
+
+    def of(self, component: str) -> ComponentMetrics:
+        """The counters of a component, made on first use."""
+        return self.components.setdefault(component, ComponentMetrics())
+
+    def add(self, other: dict[str, ComponentMetrics]) -> None:
+        """Add what one micro-batch counted."""
+        for component, counts in other.items():
+            self.of(component).add(counts)

@@ -1,0 +1,128 @@
+"""What one micro-batch is to do: the spark_offset.
+
+Which question it answers: what must be known to run a micro-batch again exactly as it was?
+Rule 1: a plan holds ranges, never records. Records of a ``Spout`` ride beside it and die with their driver.
+Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
+unknown record counts cost nothing, and no sequence is used twice.
+Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records: ``alive_entries`` says which remain.
+
+Read before: ``ids``, ``components``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparkbolt.core.ids import tree_key
+from sparkbolt.errors import CheckpointError
+
+PLAN_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
+
+    Three kinds: a range of a ``PartitionedSpout`` (``source`` set), records of it to be read again (``positions``
+    set too: the i-th has sequence ``base + i``), records of a ``Spout`` (``source`` None: sequences ``base`` to
+    ``base + end - 1``, ``start`` is 0).
+    """
+
+    task: int
+    base: int
+    source: str | None
+    start: int
+    end: int
+    attempt: int = 1
+    positions: tuple[int, ...] | None = None
+
+    @property
+    def reserved(self) -> int:
+        """How many sequences the entry reserves."""
+        return len(self.positions) if self.positions is not None else self.end - self.start
+
+    @property
+    def first_key(self) -> int:
+        """The tree key of the first reserved sequence."""
+        return tree_key(self.task, self.base)
+
+    def position_of(self, sequence: int) -> int:
+        """The position of the record that has this sequence."""
+        offset = sequence - self.base
+        return self.positions[offset] if self.positions is not None else self.start + offset
+
+    def to_json(self) -> list[Any]:
+        """The entry as a list, without what has its default."""
+        return [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Entry:
+        """The inverse of ``to_json``."""
+        positions = tuple(value[6]) if value[6] is not None else None
+        return cls(*value[:6], positions=positions)
+
+
+@dataclass(frozen=True)
+class MicroBatchPlan:
+    """Everything that a micro-batch needs to be run, and to be run again."""
+
+    micro_batch_id: int
+    life: int
+    """The run of the driver that made the plan; records of a ``Spout`` exist in that life only."""
+    now_ms: int
+    """The micro-batch's time, in milliseconds since the epoch; never less than that of an earlier plan."""
+    entries: tuple[Entry, ...] = ()
+    ticks: tuple[str, ...] = ()
+    """Components to whose tasks a tick tuple is due."""
+    expired: tuple[int, ...] = ()
+    """Keys of open trees that have timed out: failed by this micro-batch's promotion."""
+    void: tuple[tuple[int, int], ...] = ()
+    """(task number, sequence): trees of the task below the sequence belong to a dead life; nobody waits for them."""
+
+    def alive_entries(self, life: int) -> tuple[Entry, ...]:
+        """The entries that can still be read in ``life``: all but ``Spout`` records of another life."""
+        if life == self.life:
+            return self.entries
+        return tuple(entry for entry in self.entries if entry.source is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as a JSON object, small where little is planned."""
+        body: dict[str, Any] = {"v": PLAN_FORMAT, "n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
+        if self.entries:
+            body["entries"] = [entry.to_json() for entry in self.entries]
+        if self.ticks:
+            body["ticks"] = list(self.ticks)
+        if self.expired:
+            body["expired"] = list(self.expired)
+        if self.void:
+            body["void"] = [list(pair) for pair in self.void]
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> MicroBatchPlan:
+        """The inverse of ``to_json``.
+
+        Raises:
+            CheckpointError: the object is no plan, or one of another version.
+        """
+        if body.get("v") != PLAN_FORMAT:
+            raise CheckpointError(
+                f"a plan in the checkpoint has format {body.get('v')!r}, expected {PLAN_FORMAT}: it was "
+                "written by another version of sparkbolt, or the offset log is damaged"
+            )
+        return cls(
+            micro_batch_id=body["n"],
+            life=body["life"],
+            now_ms=body["now"],
+            entries=tuple(Entry.from_json(entry) for entry in body.get("entries", ())),
+            ticks=tuple(body.get("ticks", ())),
+            expired=tuple(body.get("expired", ())),
+            void=tuple((task, sequence) for task, sequence in body.get("void", ())),
+        )
+
+    def dumps(self) -> str:
+        """The plan as one line of JSON; equal plans give equal text."""
+        return json.dumps(self.to_json(), separators=(",", ":"))

@@ -1,0 +1,154 @@
+"""Level 0: spout tasks start trees.
+
+Which question it answers: how does an entry of a plan become rows with roots and init edges?
+Rule 1: ``sequence = base + (position - start)``; one root a message, with as many init edges as it has deliveries.
+Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed.
+Rule 3: the same entry gives the same rows with the same ids.
+
+Read before: ``plan``, ``stages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.ids import U64, mix64_array, run_starts, tree_key, xor_by_key
+from sparkbolt.core.plan import Entry
+from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
+from sparkbolt.core.stages import StageRun
+from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.errors import EmitError
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a ``Spout`` emitted once; rides in the ``InputPartition``."""
+
+    stream: str
+    values: Sequence[Any]
+    tracked: bool
+    direct_to: int | None = None
+
+
+class EntryReader:
+    """Reads one entry of a plan into a stage's run."""
+
+    def __init__(self, stage: StageRun, entry: Entry) -> None:
+        """Read ``entry`` within ``stage``, whose piece belongs to it alone."""
+        self._stage = stage
+        self._entry = entry
+        self._component, self._index = stage.lane.topology.task_owner(entry.task)
+        self._streams = {stream.name: stream for stream in stage.worker.routes(self._component)}
+        self._tracked = stage.lane.tracked
+        self._emitted: dict[str, int] = {}
+
+    def read(self, records: Sequence[Record] = ()) -> None:
+        """Read what the entry names: a range, some positions again, or the records that came along."""
+        entry = self._entry
+        if entry.source is None:
+            self._records(records)
+        elif entry.positions is not None:
+            for offset, position in enumerate(entry.positions):
+                self._again(entry.source, position, entry.base + offset)
+        else:
+            self._range(Range(self._index, entry.source, entry.start, entry.end))
+
+    def _range(self, range_: Range) -> None:
+        shift = self._entry.base - range_.start
+        last, ordinal = -1, 0
+        for positions, columns in self._chunks(range_, shift):
+            if len(positions) == 0:
+                continue
+            ordinals = ordinals_within(positions)
+            if int(positions[0]) == last:  # the message's tuples began in the chunk before
+                ordinals[positions == last] += np.uint64(ordinal)
+            last = int(positions[-1])
+            ordinal = int(ordinals[-1]) + 1
+            self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
+
+    def _again(self, source: str, position: int, sequence: int) -> None:
+        found = False
+        for positions, columns in self._chunks(Range(self._index, source, position, position + 1), sequence - position):
+            if len(positions):
+                found = True
+                self._start(self._stream(DEFAULT_STREAM), columns, positions * 0 + sequence, ordinals_within(positions))
+        if not found and not self._bad:
+            text = f"the record at {source}@{position} is gone: it could not be given again"
+            self._stage.report(Report(self._component, self._index, text))
+            self._stage.counts(self._component).errors += 1
+
+    def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
+        spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
+        self._bad = False
+        for chunk in spout.read_columns(range_):
+            if isinstance(chunk, BadRecord):
+                self._bad = True
+                self._unreadable(chunk, chunk.position + shift)
+            else:
+                positions, columns = chunk
+                yield np.asarray(positions, dtype=np.int64), columns
+
+    def _unreadable(self, record: BadRecord, sequence: int) -> None:
+        key = tree_key(self._entry.task, sequence)
+        self._stage.counts(self._component).errors += 1
+        self._stage.report(Report(self._component, self._index, record.reason))
+        if self._tracked:
+            self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
+            self._stage.fail(
+                Fail(key, self._component, self._index, "unreadable", record.reason, self._stage.micro_batch_id)
+            )
+
+    def _records(self, records: Sequence[Record]) -> None:
+        by_stream: dict[tuple[str, bool], list[int]] = {}
+        for place, record in enumerate(records):
+            by_stream.setdefault((record.stream, record.tracked), []).append(place)
+        for (name, tracked), places in by_stream.items():
+            stream = self._stream(name)
+            chosen = [records[place] for place in places]
+            columns = [list(column) for column in zip(*(record.values for record in chosen), strict=True)]
+            sequences = np.array(places, dtype=np.int64) + self._entry.base
+            direct_to = np.array([record.direct_to for record in chosen]) if stream.direct else None
+            ordinals = np.zeros(len(places), dtype=np.uint64)
+            self._start(stream, columns, sequences, ordinals, tracked=tracked, direct_to=direct_to)
+
+    def _stream(self, name: str) -> StreamRoutes:
+        if name not in self._streams:
+            raise EmitError(f"spout {self._component!r} declares no stream {name!r}: set `outputs`")
+        return self._streams[name]
+
+    def _start(
+        self,
+        stream: StreamRoutes,
+        columns: Sequence[Any],
+        sequences: npt.NDArray[np.int64],
+        ordinals: U64,
+        *,
+        tracked: bool = True,
+        direct_to: npt.NDArray[Any] | None = None,
+    ) -> None:
+        """Start a tree for each sequence and send its first tuples off."""
+        if len(columns) != len(stream.fields):
+            raise EmitError(
+                f"spout {self._component!r} read {len(columns)} values a record on stream {stream.name!r}, "
+                f"which declares {len(stream.fields)} field(s) {stream.fields}"
+            )
+        keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
+        parents = None
+        if self._tracked and tracked:
+            roots = mix64_array(keys)
+            parents = Parents(roots, roots, ordinals)
+        attempt = self._entry.attempt
+        attempts = np.full(len(keys), min(attempt, 255), dtype=np.uint8) if attempt > 1 else None
+        first = self._emitted.get(stream.name, 0)
+        self._emitted[stream.name] = first + len(keys)
+        if parents is not None:
+            starts = run_starts(keys)
+            self._stage.start_trees(*xor_by_key(keys[starts], np.zeros(len(starts), dtype=np.uint64)))
+        self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to), self._entry.task)

@@ -1,0 +1,210 @@
+"""Routing: from rows that a task emitted to frames with edges.
+
+Which question it answers: who gets which row, and by which edge of which tree?
+Rule 1: only here are edges made. What is added to a new tuple is added to its parent's account in the same step, so
+that both halves of every edge reach the acker or neither does.
+Rule 2: a parent's account is its root's: the edges of what a tuple gave birth to are reported in the micro-batch in
+which they were born, its own edge when it is acked.
+
+Read before: ``ids``, ``groupings``, ``frames``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.frames import Anchoring, Column, column_of, pairs_of_rows, take
+from sparkbolt.core.groupings import Delivery, DirectGrouping, Emitted, FieldsGrouping, Grouping
+from sparkbolt.core.ids import U64, edge_salt, edges_of, run_starts
+from sparkbolt.core.topology import Topology
+from sparkbolt.errors import EmitError
+
+SLOTS_PER_SUBSCRIPTION = 1 << 10
+
+
+@dataclass(frozen=True)
+class Route:
+    """One subscription to a stream."""
+
+    subscription: int
+    """Its number in the whole topology: part of the delivery slot of every edge."""
+    consumer: str
+    targets: tuple[int, ...]
+    grouping: Grouping
+    fused: bool
+
+
+@dataclass(frozen=True)
+class StreamRoutes:
+    """A stream of one component, and who listens to it."""
+
+    component: str
+    name: str
+    index: int
+    fields: tuple[str, ...]
+    direct: bool
+    routes: tuple[Route, ...]
+    keys: frozenset[str]
+    """Fields that some consumer is grouped by: they travel as dictionaries."""
+
+
+@dataclass
+class Parents:
+    """What emitted rows are anchored to, as pairs; ``offsets`` as in ``Anchoring``.
+
+    ``edges`` are the anchors' own edges, already told apart by anchor slot, and ``ordinals`` count the
+    emissions of one anchor.
+    """
+
+    roots: U64
+    edges: U64
+    ordinals: U64
+    offsets: npt.NDArray[np.int64] | None = None
+
+
+@dataclass
+class Block:
+    """Rows that one task emitted on one stream."""
+
+    stream: StreamRoutes
+    columns: Sequence[Column]
+    count: int
+    first: int
+    """How many rows the task had emitted on the stream before, in this micro-batch."""
+    parents: Parents | None
+    attempts: npt.NDArray[np.uint8] | None = None
+    direct_to: npt.NDArray[np.int64] | None = None
+    """The task number that each row is for, on a direct stream."""
+
+
+@dataclass
+class Parcel:
+    """Rows on their way to one task."""
+
+    route: Route
+    target: int
+    columns: list[Column]
+    count: int
+    anchoring: Anchoring | None
+    attempts: npt.NDArray[np.uint8] | None
+
+
+def routes_of(topology: Topology, component: str, hosts: Sequence[str] | frozenset[str] = ()) -> tuple[StreamRoutes, ...]:
+    """The streams of a component with their consumers; ``hosts`` names the bolts that run fused."""
+    found = []
+    for stream in topology.components[component].streams:
+        routes = tuple(
+            Route(number, spec.id, topology.tasks(spec.id), grouping, spec.id in hosts)
+            for spec, number, grouping in topology.consumers(component, stream.name)
+        )
+        keys = {key for route in routes if isinstance(route.grouping, FieldsGrouping) for key in route.grouping.fields}
+        index = topology.stream_index(component, stream.name)
+        found.append(
+            StreamRoutes(component, stream.name, index, stream.fields, stream.direct, routes, frozenset(keys))
+        )
+    return tuple(found)
+
+
+def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Parcel], None]) -> U64 | None:
+    """Send a block to everybody who listens; return what is added to the account of each parent pair.
+
+    Args:
+        block: the rows.
+        sender: the task that emitted them.
+        micro_batch_id: the micro-batch in which it did.
+        deliver: called for each task that gets rows.
+    """
+    parents = block.parents
+    account = np.zeros(len(parents.roots), dtype=np.uint64) if parents is not None else None
+    columns: list[Column] = list(block.columns)
+    if any(not route.fused for route in block.stream.routes):
+        keys = block.stream.keys
+        columns = [
+            column_of(column, name in keys) for name, column in zip(block.stream.fields, columns, strict=True)
+        ]
+    emitted = Emitted(sender, micro_batch_id, block.first, block.count, block.stream.fields, columns)
+    for route_ in block.stream.routes:
+        for delivery in _deliveries(route_, emitted, block, sender):
+            _send(route_, delivery, columns, block, micro_batch_id, account, deliver)
+    return account
+
+
+def _deliveries(route_: Route, emitted: Emitted, block: Block, sender: int) -> list[Delivery]:
+    if route_.fused:
+        return [Delivery(0, sender % len(route_.targets), None)]
+    if not isinstance(route_.grouping, DirectGrouping):
+        return route_.grouping.deliveries(emitted, route_.targets)
+    if block.direct_to is None:
+        raise EmitError(f"stream {block.stream.name!r} of {block.stream.component!r} is direct: use emit_direct")
+    found = ((index, np.flatnonzero(block.direct_to == task)) for index, task in enumerate(route_.targets))
+    return [Delivery(0, index, rows) for index, rows in found if len(rows)]
+
+
+def _send(
+    route_: Route,
+    delivery: Delivery,
+    columns: Sequence[Column],
+    block: Block,
+    micro_batch_id: int,
+    account: U64 | None,
+    deliver: Callable[[Parcel], None],
+) -> None:
+    rows = delivery.rows
+    target = route_.targets[delivery.target]
+    anchoring = None
+    if block.parents is not None and account is not None:
+        slot = route_.subscription * SLOTS_PER_SUBSCRIPTION + delivery.slot
+        anchoring = _anchor(block.parents, rows, edge_salt(micro_batch_id, 0, slot, target), account)
+    taken = list(columns) if rows is None else [take(column, rows) for column in columns]
+    attempts = block.attempts if rows is None or block.attempts is None else block.attempts[rows]
+    count = block.count if rows is None else len(rows)
+    deliver(Parcel(route_, target, taken, count, anchoring, attempts))
+
+
+def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, account: U64) -> Anchoring:
+    """New edges for some rows, put on the account of their parents too."""
+    if rows is None:
+        edges = edges_of(parents.edges, parents.ordinals, salt)
+        account ^= edges
+        return merge_roots(Anchoring(parents.roots, edges, parents.offsets))
+    if parents.offsets is None:
+        edges = edges_of(parents.edges[rows], parents.ordinals[rows], salt)
+        account[rows] ^= edges
+        return Anchoring(parents.roots[rows], edges)
+    pairs, offsets = pairs_of_rows(parents.offsets, rows)
+    edges = edges_of(parents.edges[pairs], parents.ordinals[pairs], salt)
+    account[pairs] ^= edges
+    return merge_roots(Anchoring(parents.roots[pairs], edges, offsets))
+
+
+def merge_roots(anchoring: Anchoring) -> Anchoring:
+    """Fold the pairs of a row that name one root twice (a diamond) into one pair by XOR."""
+    offsets = anchoring.offsets
+    if offsets is None or len(anchoring.roots) == 0:
+        return anchoring
+    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((anchoring.roots, row))
+    roots, row = anchoring.roots[order], row[order]
+    change = np.ones(len(roots), dtype=bool)
+    change[1:] = (roots[1:] != roots[:-1]) | (row[1:] != row[:-1])
+    starts = np.flatnonzero(change)
+    if len(starts) == len(roots):
+        return anchoring
+    edges = np.bitwise_xor.reduceat(anchoring.edges[order], starts)
+    counts = np.bincount(row[starts], minlength=len(offsets) - 1)
+    merged = np.zeros(len(offsets), dtype=np.int64)
+    np.cumsum(counts, out=merged[1:])
+    return Anchoring(roots[starts], edges, merged)
+
+
+def ordinals_within(parents: npt.NDArray[np.int64]) -> U64:
+    """For each element how many equal ones stand before it; equal elements must be neighbours."""
+    starts = run_starts(parents)
+    ordinals = np.arange(len(parents), dtype=np.uint64)
+    lengths = np.diff(np.append(starts, len(parents)))
+    ordinals -= np.repeat(starts.astype(np.uint64), lengths)
+    return ordinals

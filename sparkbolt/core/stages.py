@@ -1,0 +1,401 @@
+"""Stages: what one process does for one micro-batch, at the source or at a level.
+
+Which question it answers: rows in, rows out; what happens between them?
+Rule 1: frames are put in order before user code sees them.
+Rule 2: ack partials are combined here, once a stage, and split by acker task.
+Rule 3: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple.
+
+Read before: ``lane``, ``tasks``, ``state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparkbolt.core.acker import (
+    Fail,
+    Partials,
+    Report,
+    combine,
+    decode_partials,
+    encode_partials,
+    shard_of,
+)
+from sparkbolt.core.collectors import Output
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.frames import (
+    FEEDBACK,
+    PARTIALS,
+    Column,
+    Frame,
+    Inbox,
+    decode_control,
+    encode,
+    encode_control,
+    kind_of,
+    part,
+)
+from sparkbolt.core.ids import U64, unmix64_array, xor_by_root
+from sparkbolt.core.lane import Lane, keeps_state
+from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.routing import Block, Parcel, StreamRoutes, route, routes_of
+from sparkbolt.core.rows import Rows, blocks_of
+from sparkbolt.core.state import SegmentStore, TaskState
+from sparkbolt.core.tasks import BoltTask, Counts
+from sparkbolt.core.tuples import Origin, tick
+
+Row: TypeAlias = tuple[int, bytes]
+"""(dest, frame): what moves between stages."""
+
+Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
+"""Told of everything that is emitted: component, task index, stream, columns."""
+
+PARTIALS_HEAD = bytes([PARTIALS]) + bytes(15)
+COLUMN_BYTES_GUESS = 64
+
+
+@dataclass
+class Materials:
+    """What a process is given to work with, made once in the driver."""
+
+    lane: Lane
+    components: Mapping[str, bytes]
+    """Each component, pickled: a task unpickles one of its own."""
+    unpickle: Callable[[bytes], Any]
+    clock: Callable[[], float]
+    """Seconds, for measuring how long user code takes; no rule depends on it."""
+    stamps: Callable[[], int]
+    """Random 64-bit numbers for segments of state."""
+    capture: Capture | None = None
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """What the topology's main module defines, for unpickling state."""
+
+
+class Worker:
+    """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
+
+    def __init__(self, materials: Materials) -> None:
+        """Nothing is prepared yet."""
+        self.materials = materials
+        self.lane = materials.lane
+        self._tasks: dict[int, BoltTask] = {}
+        self._states: dict[int, TaskState] = {}
+        self._stamps: dict[int, int | None] = {}
+        """The stamp of the snapshot that an instance's attributes are; absent while they are in doubt."""
+        self._spouts: dict[int, Any] = {}
+        self._routes: dict[str, tuple[StreamRoutes, ...]] = {}
+        self._names = {index: pair for index, pair in enumerate(self.lane.topology.streams())}
+
+    def origin(self, source: int, stream: int) -> Origin:
+        """Where the tuples of a frame come from."""
+        component, definition = self._names[stream]
+        _, index = self.lane.topology.task_owner(source)
+        return Origin(component, index, definition.name, definition.fields)
+
+    def routes(self, component: str) -> tuple[StreamRoutes, ...]:
+        """The streams of a component with their consumers."""
+        if component not in self._routes:
+            self._routes[component] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts))
+        return self._routes[component]
+
+    def context(self, number: int) -> TopologyContext:
+        """A new context for a task."""
+        return context_of(self.lane, number)
+
+    def bolt(self, number: int) -> BoltTask:
+        """The task's instance, prepared."""
+        task = self._tasks.get(number)
+        if task is None:
+            component, _ = self.lane.topology.task_owner(number)
+            spec = self.lane.topology.components[component]
+            output = Output(self.routes(component), self.materials.capture is not None)
+            instance = self.materials.unpickle(self.materials.components[component])
+            task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+            task.prepare()
+            self._tasks[number] = task
+        return task
+
+    def spout(self, number: int) -> Any:
+        """The task's ``PartitionedSpout``, prepared."""
+        if number not in self._spouts:
+            component, _ = self.lane.topology.task_owner(number)
+            spout = self.materials.unpickle(self.materials.components[component])
+            spout.prepare(self.context(number))
+            self._spouts[number] = spout
+        return self._spouts[number]
+
+    def load(self, number: int, store: SegmentStore) -> tuple[BoltTask, TaskState]:
+        """The task with its committed state in it."""
+        state = self._states.get(number)
+        if state is None:
+            config = self.lane.topology.config
+            component, _ = self.lane.topology.task_owner(number)
+            state = TaskState(component, self.materials.namespace, warn_bytes=config.state_warn_bytes)
+            self._states[number] = state
+        state.begin(store)
+        stamp = state.snapshot_stamp
+        if self._stamps.get(number, -1) != stamp or number not in self._tasks:
+            if stamp is None:
+                self._tasks.pop(number, None)  # whatever it went through was never committed
+            task = self.bolt(number)
+            state.bind(task.bolt)
+            state.restore(task.bolt)
+        task = self._tasks[number]
+        self._stamps.pop(number, None)
+        return task, state
+
+    def save(self, number: int, state: TaskState) -> None:
+        """Commit a task's state with the micro-batch."""
+        state.capture(self._tasks[number].bolt)
+        state.commit(self.materials.stamps)
+        self._stamps[number] = state.snapshot_stamp
+
+    def close(self) -> None:
+        """Clean up in an orderly way."""
+        for task in self._tasks.values():
+            task.cleanup()
+        for spout in self._spouts.values():
+            spout.cleanup()
+
+
+def context_of(lane: Lane, number: int) -> TopologyContext:
+    """What a task may know of itself."""
+    topology = lane.topology
+    component, index = topology.task_owner(number)
+    spec = topology.components[component]
+    return TopologyContext(
+        topology=topology.name,
+        component=component,
+        index=index,
+        parallelism=spec.parallelism,
+        task=number,
+        config=spec.config,
+        tasks={name: topology.tasks(name) for name in topology.components},
+    )
+
+
+class StageRun:
+    """One process's part in one micro-batch; obeys the ``Sink`` protocol of ``tasks``."""
+
+    def __init__(self, worker: Worker, micro_batch_id: int, now_ms: int, piece: int = 0) -> None:
+        """Begin; ``piece`` tells this part of a source's work from the others of the micro-batch."""
+        self.worker = worker
+        self.lane = worker.lane
+        self.micro_batch_id = micro_batch_id
+        self.now_ms = now_ms
+        self.piece = piece
+        self.rows: list[Row] = []
+        self._sequences: dict[tuple[int, int], int] = {}
+        self._metrics: dict[str, ComponentMetrics] = {}
+        self._reports: list[Report] = []
+        self._acks: list[tuple[U64, U64]] = []
+        self._holds: list[tuple[U64, int]] = []
+        self._touched: list[U64] = []
+        self._fails: list[Fail] = []
+        self._parts: list[Partials] = []
+
+    # What tasks say of trees.
+
+    def ack(self, roots: U64, xors: U64) -> None:
+        """Add to the accounts of roots."""
+        self._acks.append(xor_by_root(roots, xors))
+
+    def hold(self, roots: U64, task: int) -> None:
+        """A task holds tuples of these roots."""
+        self._holds.append((unmix64_array(roots), task))
+
+    def touch(self, roots: U64) -> None:
+        """These roots get a full timeout again."""
+        self._touched.append(unmix64_array(roots))
+
+    def fail(self, fail: Fail) -> None:
+        """A tree failed."""
+        self._fails.append(fail)
+
+    def report(self, report: Report) -> None:
+        """Somebody reported an error."""
+        self._reports.append(report)
+
+    def start_trees(self, keys: U64, xors: U64) -> None:
+        """A spout task has started these trees."""
+        self._parts.append(Partials(init_keys=keys, init_xors=xors))
+
+    def counts(self, component: str) -> ComponentMetrics:
+        """The counters of a component in this micro-batch."""
+        return self._metrics.setdefault(component, ComponentMetrics())
+
+    # Work.
+
+    def run_level(self, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
+        """Run one task of a level on what came for it."""
+        component, _ = self.lane.topology.task_owner(number)
+        spec = self.lane.topology.components[component]
+        state = None
+        if store is not None and keeps_state(spec.component):
+            task, state = self.worker.load(number, store)
+        else:
+            task = self.worker.bolt(number)
+        self._begin(task)
+        seen: list[Rows] = []
+        if inbox.clock is not None and inbox.clock.tick:
+            rate = spec.config.tick_tuple_freq_secs or 0.0
+            tup = tick(rate)
+            seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None)))
+        for frame in inbox.in_order():
+            origin = self.worker.origin(frame.source, frame.stream)
+            seen.append(self._work(task, Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts)))
+        self._add(component, task.flush(seen, self))
+        if state is not None:
+            self.worker.save(number, state)
+
+    def _begin(self, task: BoltTask) -> None:
+        task.context.micro_batch_id = self.micro_batch_id
+        task.context.now_ms = self.now_ms
+        task.output.begin()
+
+    def _work(self, task: BoltTask, rows: Rows) -> Rows:
+        """User code on some rows, then everything it emitted on its way."""
+        clock = self.worker.materials.clock
+        started = clock()
+        counts = task.run(rows, self)
+        self.counts(task.context.component).execute_ms += (clock() - started) * 1000
+        self._add(task.context.component, counts)
+        for out in task.output.streams.values():
+            if out.parents or out.columns:
+                for block in blocks_of(out, rows, self.lane.tracked):
+                    self.send(block, task.context.task)
+            out.clear()
+        return rows
+
+    def _add(self, component: str, counts: Counts) -> None:
+        metrics = self.counts(component)
+        metrics.executed += counts.executed
+        metrics.acked += counts.acked
+        metrics.failed += counts.failed
+        metrics.errors += counts.errors
+
+    def send(self, block: Block, sender: int) -> U64 | None:
+        """Route a block; what its parents' accounts owe is kept for the acker, and returned."""
+        self.counts(block.stream.component).emitted += block.count
+        capture = self.worker.materials.capture
+        if capture is not None:
+            _, index = self.lane.topology.task_owner(sender)
+            capture(block.stream.component, index, block.stream.name, block.columns)
+        if not block.stream.routes:
+            return np.zeros(len(block.parents.roots), dtype=np.uint64) if block.parents is not None else None
+        account = route(
+            block, sender, self.micro_batch_id, lambda parcel: self._deliver(sender, block.stream.index, parcel)
+        )
+        if block.parents is not None and account is not None:
+            self.ack(block.parents.roots, account)
+        return account
+
+    def _deliver(self, sender: int, stream: int, parcel: Parcel) -> None:
+        if parcel.route.fused:
+            task = self.worker.bolt(parcel.target)
+            self._begin(task)
+            origin = self.worker.origin(sender, stream)
+            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts)
+            self._add(task.context.component, task.flush([self._work(task, rows)], self))
+            return
+        dest = self.lane.dests[parcel.target]
+        for start, stop in self._pieces(parcel):
+            self.rows.append((dest, encode(self._frame(sender, stream, parcel, start, stop))))
+
+    def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
+        sequence = self._sequences.get((sender, stream), 0)
+        self._sequences[sender, stream] = sequence + 1
+        columns, anchoring, attempts = parcel.columns, parcel.anchoring, parcel.attempts
+        if (start, stop) != (0, parcel.count):
+            columns = [part(column, start, stop) for column in columns]
+            anchoring = anchoring.take(np.arange(start, stop)) if anchoring is not None else None
+            attempts = attempts[start:stop] if attempts is not None else None
+        return Frame(sender, stream, self.piece, sequence, stop - start, columns, anchoring, attempts)
+
+    def _pieces(self, parcel: Parcel) -> Iterator[tuple[int, int]]:
+        """Split a parcel so that no frame is much larger than ``frame_bytes_max``."""
+        size = sum(_size(column, parcel.count) for column in parcel.columns) + 16 * parcel.count
+        pieces = max(1, -(-size // self.lane.topology.config.frame_bytes_max))
+        step = max(1, -(-parcel.count // pieces))
+        for start in range(0, parcel.count, step):
+            yield start, min(start + step, parcel.count)
+
+    # What comes in and passes on, and what goes out.
+
+    def absorb(self, data: Any) -> bool:
+        """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
+        kind = kind_of(data)
+        if kind == PARTIALS:
+            self._parts.append(decode_partials(memoryview(data)[len(PARTIALS_HEAD) :]))
+        elif kind == FEEDBACK:
+            metrics, reports = decode_control(data, FEEDBACK)
+            for component, counts in metrics.items():
+                self.counts(component).add(counts)
+            self._reports.extend(reports)
+        else:
+            return False
+        return True
+
+    def close(self) -> list[Row]:
+        """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
+        rows, self.rows = self.rows, []
+        if self.lane.tracked:
+            for shard, partials in enumerate(self._shards(self._combined())):
+                if partials is not None:
+                    rows.append((self.lane.acker_dests[shard], PARTIALS_HEAD + encode_partials(partials)))
+        if self._metrics or self._reports:
+            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports))))
+        return rows
+
+    def _combined(self) -> Partials:
+        parts = list(self._parts)
+        for keys, xors in self._acks:
+            parts.append(Partials(ack_keys=keys, ack_xors=xors))
+        for keys, task in self._holds:
+            parts.append(Partials(held_keys=keys, held_by=np.full(len(keys), task, dtype=np.int32)))
+        for keys in self._touched:
+            parts.append(Partials(touched_keys=keys))
+        if self._fails:
+            parts.append(Partials(fails=self._fails))
+        return combine(parts)
+
+    def _shards(self, partials: Partials) -> Iterator[Partials | None]:
+        shards = len(self.lane.acker_dests)
+        if shards == 1:
+            yield partials if not partials.empty else None
+            return
+        init, ack, held, touched = (
+            shard_of(keys, shards)
+            for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
+        )
+        fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
+        for shard in range(shards):
+            chosen = Partials(
+                init_keys=partials.init_keys[init == shard],
+                init_xors=partials.init_xors[init == shard],
+                ack_keys=partials.ack_keys[ack == shard],
+                ack_xors=partials.ack_xors[ack == shard],
+                held_keys=partials.held_keys[held == shard],
+                held_by=partials.held_by[held == shard],
+                touched_keys=partials.touched_keys[touched == shard],
+                fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
+            )
+            yield chosen if not chosen.empty else None
+
+
+def _size(column: Column, count: int) -> int:
+    return int(column.nbytes) if hasattr(column, "nbytes") else COLUMN_BYTES_GUESS * count
+
+
+def split_rows(rows: Iterable[tuple[int, Any]]) -> dict[int, list[Any]]:
+    """Rows by dest, in the order in which dests were first seen."""
+    by_dest: dict[int, list[Any]] = {}
+    for dest, data in rows:
+        by_dest.setdefault(dest, []).append(data)
+    return by_dest
+
+

@@ -1,0 +1,343 @@
+"""Tasks: one instance of a bolt at work on its rows.
+
+Which question it answers: how does user code see its tuples, and what becomes of what it says?
+Rule 1: one bad tuple fails its own trees, never the micro-batch: an exception is a fail with its cause.
+Rule 2: a kept tuple stays whole: one object shows row after row as long as its reference count says that nobody
+kept it.
+Rule 3: whatever neither acked nor failed a tuple of a tracked tree holds it, and is named for it.
+
+Read before: ``collectors``, ``rows``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
+from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
+from sparkbolt.core.frames import column_of
+from sparkbolt.core.ids import U64, unmix64
+from sparkbolt.core.rows import Rows
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.errors import EmitError, FailedException, ReportedFailedException, SparkboltError
+
+TRACEBACK_CHARACTERS_MAX = 4000
+
+
+class Sink(Protocol):
+    """Where a task's sayings about trees go."""
+
+    def ack(self, roots: U64, xors: U64) -> None:
+        """Add to the accounts of roots."""
+
+    def hold(self, roots: U64, task: int) -> None:
+        """A task holds tuples of these roots."""
+
+    def touch(self, roots: U64) -> None:
+        """These roots get a full timeout again."""
+
+    def fail(self, fail: Fail) -> None:
+        """A tree failed."""
+
+    def report(self, report: Report) -> None:
+        """Somebody reported an error."""
+
+
+@dataclass
+class Failure:
+    """Why the tuple of one row failed."""
+
+    cause: str
+    reason: str
+    traceback: str | None = None
+    reported: bool = True
+
+
+@dataclass
+class Counts:
+    """What one task did in one micro-batch."""
+
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    errors: int = 0
+    failures: dict[int, Failure] = field(default_factory=dict)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception that left user code means for the tuple."""
+    if isinstance(error, ReportedFailedException):
+        return Failure("fail", _line(error), _text(error))
+    if isinstance(error, FailedException):
+        return Failure("fail", _line(error), reported=False)
+    return Failure("emit" if isinstance(error, EmitError) else "exception", _line(error), _text(error))
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, SparkboltError):
+        return str(error)
+    text = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return "".join(lines)[-TRACEBACK_CHARACTERS_MAX:]
+
+
+class BoltTask:
+    """One task of a bolt."""
+
+    def __init__(self, bolt: BoltBase, context: TopologyContext, output: Output, on_error: str) -> None:
+        """Wrap an instance; ``bolt.prepare`` has not been called yet."""
+        self.bolt = bolt
+        self.context = context
+        self.output = output
+        self.on_error = on_error
+        self._by_hand = BoltCollector(output)
+        self._columns = ColumnCollector(output)
+        self._runner: asyncio.Runner | None = None
+        self._work = self._choose_work()
+
+    def prepare(self) -> None:
+        """Prepare the instance."""
+        self.bolt.prepare(self.context)
+
+    def cleanup(self) -> None:
+        """Clean up in an orderly way."""
+        self.bolt.cleanup()
+        if self._runner is not None:
+            self._runner.close()
+
+    def run(self, rows: Rows, sink: Sink) -> Counts:
+        """Run user code on each row; emissions are left in ``output``."""
+        counts = Counts(executed=rows.count)
+        held = self._work(rows, counts)
+        failed = np.zeros(rows.count, dtype=bool)
+        for row, failure in counts.failures.items():
+            failed[row] = True
+            self._fail(rows.anchors_of(row), failure, sink)
+        done = ~failed if held is None else ~(failed | held)
+        counts.acked += int(done.sum())
+        counts.failed += len(counts.failures)
+        if rows.anchoring is not None:
+            sink.ack(*rows.pairs_where(done))
+            if held is not None and bool(held.any()):
+                sink.hold(rows.pairs_where(held & ~failed)[0], self.context.task)
+        if isinstance(self.bolt, Bolt):
+            self._settle_late(counts, sink)
+        self._report(counts, sink)
+        return counts
+
+    def flush(self, seen: list[Rows], sink: Sink) -> Counts:
+        """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
+        counts = Counts()
+        try:
+            self.bolt.flush()
+        except Exception as error:
+            failure = failure_of(error)
+            sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            counts.errors += 1
+            for rows in seen:
+                for row in range(rows.count):
+                    self._fail(rows.anchors_of(row), failure, sink)
+                counts.failed += rows.count
+                counts.acked -= rows.count
+        return counts
+
+    def _fail(self, anchors: tuple[tuple[int, int], ...], failure: Failure, sink: Sink) -> None:
+        for root, _ in anchors:
+            sink.fail(
+                Fail(
+                    key=unmix64(root),
+                    component=self.context.component,
+                    task=self.context.index,
+                    cause=failure.cause,
+                    reason=failure.reason,
+                    micro_batch_id=self.context.micro_batch_id,
+                    traceback=failure.traceback,
+                )
+            )
+
+    def _settle_late(self, counts: Counts, sink: Sink) -> None:
+        """Acks, fails and new timeouts of tuples that were kept."""
+        collector = self._by_hand
+        pairs = [pair for tup in self._late for pair in tup.anchors]
+        if pairs:
+            sink.ack(np.array([root for root, _ in pairs], dtype=np.uint64), np.array([e for _, e in pairs], dtype=np.uint64))
+        counts.acked += len(self._late)
+        for tup, reason in self._late_failures:
+            counts.failed += 1
+            self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)
+        roots = [root for tup in collector.touched for root, _ in tup.anchors]
+        if roots:
+            sink.touch(np.array(roots, dtype=np.uint64))
+        collector.touched.clear()
+
+    def _report(self, counts: Counts, sink: Sink) -> None:
+        who = self.context.component, self.context.index
+        for failure in counts.failures.values():
+            if failure.reported:
+                counts.errors += 1
+                sink.report(Report(*who, failure.reason, failure.traceback))
+        for error in self.output.errors:
+            counts.errors += 1
+            text = error if isinstance(error, str) else _line(error)
+            sink.report(Report(*who, text, None if isinstance(error, str) else _text(error)))
+        self.output.errors.clear()
+
+    def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
+        if isinstance(self.bolt, FunctionBolt):
+            return self._run_function
+        if isinstance(self.bolt, AsyncBolt):
+            return self._run_async
+        if isinstance(self.bolt, ColumnBolt):
+            return self._run_columns
+        return self._run_by_hand if isinstance(self.bolt, Bolt) else self._run_rows
+
+    def _run_rows(self, rows: Rows, counts: Counts) -> None:
+        assert isinstance(self.bolt, BasicBolt)
+        collector = BasicCollector(self.output)
+        self._each(rows, counts, self.bolt.execute, collector, collector)
+
+    def _run_by_hand(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+        assert isinstance(self.bolt, Bolt)
+        collector = self._by_hand
+        collector.begin(rows, self.context.micro_batch_id)
+        kept = self._each(rows, counts, self.bolt.execute, collector, None)
+        self._late_failures: list[tuple[Tuple, str]] = []
+        for tup, reason in collector.failures:
+            if tup._chunk is rows:
+                counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)
+            else:
+                self._late_failures.append((tup, reason))
+        collector.failures.clear()
+        status, self._late = collector.end()
+        settled = np.frombuffer(status, dtype=np.uint8)
+        for tup in kept:
+            word = {collector.ACKED: "acked", collector.FAILED: "failed"}.get(status[tup._row])
+            tup._settled = "failed" if tup._row in counts.failures else word
+            tup.detach()
+        held = settled == 0
+        return held if bool(held.any()) else None
+
+    def _each(
+        self,
+        rows: Rows,
+        counts: Counts,
+        execute: Callable[[Tuple, Any], Any],
+        collector: Any,
+        moving: BasicCollector | None,
+    ) -> list[Tuple]:
+        """Call ``execute`` for each row; return the tuples that user code has kept.
+
+        ``moving`` is the collector that is told which row is the current one.
+        """
+        names = rows.origin.fields
+        reference_count = sys.getrefcount
+        kept: list[Tuple] = []
+        tup = Tuple.at(rows.origin, rows, 0)
+        alone = reference_count(tup)
+        single = names[0] if len(names) == 1 else None
+        for row, values in enumerate(rows.single() if single is not None else rows.values()):
+            if reference_count(tup) != alone:
+                kept.append(tup)
+                tup = Tuple.at(rows.origin, rows, row)
+            if single is not None:
+                tup[single] = values
+            else:
+                for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
+                    tup[name] = value
+            tup._row = row
+            if moving is not None:
+                moving._row = row
+            try:
+                execute(tup, collector)
+            except Exception as error:
+                counts.failures[row] = failure_of(error)
+        if reference_count(tup) != alone:
+            kept.append(tup)
+        if moving is not None:
+            for tup in kept:
+                tup._settled = "failed" if tup._row in counts.failures else "acked"
+                tup.detach()
+        return kept
+
+    def _run_function(self, rows: Rows, counts: Counts) -> None:
+        assert isinstance(self.bolt, FunctionBolt)
+        function = self.bolt.function
+
+        def execute(tup: Tuple, collector: BasicCollector) -> None:
+            for values in function(tup) or ():
+                collector.emit(values)
+
+        collector = BasicCollector(self.output)
+        self._each(rows, counts, execute, collector, collector)
+
+    def _run_columns(self, rows: Rows, counts: Counts) -> None:
+        assert isinstance(self.bolt, ColumnBolt)
+        self._columns.begin(rows.count)
+        try:
+            arrays = [_array(name, column) for name, column in zip(rows.origin.fields, rows.columns, strict=True)]
+            self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
+        except Exception as error:
+            failure = failure_of(error)
+            counts.failures = dict.fromkeys(range(rows.count), failure)
+            self._drop_emitted()
+
+    def _drop_emitted(self) -> None:
+        for out in self.output.streams.values():
+            out.columns.clear()
+
+    def _run_async(self, rows: Rows, counts: Counts) -> None:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        self._runner.run(self._all_coroutines(rows, counts))
+
+    async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
+        bolt = self.bolt
+        assert isinstance(bolt, AsyncBolt)
+        free = asyncio.Semaphore(max(1, bolt.concurrency))
+
+        async def one(tup: Tuple) -> None:
+            try:
+                await bolt.execute(tup, BasicCollector(self.output, tup._row))
+            except Exception as error:
+                counts.failures[tup._row] = failure_of(error)
+            finally:
+                free.release()
+
+        tuples = []
+        async with asyncio.TaskGroup() as group:
+            for row, values in enumerate(rows.values()):
+                await free.acquire()
+                tup = Tuple.at(rows.origin, rows, row)
+                tup.update(zip(rows.origin.fields, values, strict=True))
+                tuples.append(tup)
+                group.create_task(one(tup))
+        for tup in tuples:
+            tup._settled = "failed" if tup._row in counts.failures else "acked"
+            tup.detach()
+
+
+def _array(name: str, column: Any) -> pa.Array:
+    """A column as an Arrow array, for a column bolt."""
+    column = column_of(column)
+    if isinstance(column, pa.DictionaryArray):
+        return column.dictionary_decode()
+    if isinstance(column, pa.Array):
+        return column
+    try:
+        return pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): use a bolt that takes tuples") from error

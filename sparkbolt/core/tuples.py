@@ -1,0 +1,267 @@
+"""Tuples and the streams that carry them.
+
+Which question it answers: what does a component declare, and what does a bolt get?
+Rule: a tuple that somebody keeps stays whole. The engine shows one object for row after row while nobody keeps
+it, and leaves it alone from the moment that somebody does (``tasks`` looks at its reference count).
+
+Read before: ``ids``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from sparkbolt.errors import InvariantError
+
+DEFAULT_STREAM = "default"
+SYSTEM_COMPONENT = "__system"
+TICK_STREAM = "__tick"
+TICK_FIELDS = ("rate_secs",)
+
+AnchorPairs: TypeAlias = tuple[tuple[int, int], ...]
+"""(root, edge) for each tree that a tuple belongs to."""
+
+
+class Direct(list[str]):
+    """Fields of a direct stream: the sender names the task of each tuple with ``emit_direct``.
+
+    >>> Direct(["word"])
+    Direct(['word'])
+    """
+
+    def __repr__(self) -> str:
+        """Show what it is, since a list would look like an ordinary stream."""
+        return f"Direct({list(self)!r})"
+
+
+Outputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class StreamDef:
+    """One declared stream: its name, its fields in order, and whether it is direct."""
+
+    name: str
+    fields: tuple[str, ...]
+    direct: bool = False
+
+
+def parse_outputs(outputs: Outputs | None) -> tuple[StreamDef, ...]:
+    """The streams that ``outputs`` declares: a list means the fields of ``default``, a dict several streams.
+
+    Raises:
+        ValueError: a name is not a non-empty str, a field stands twice, or the shape is another one.
+
+    >>> parse_outputs(["word"])
+    (StreamDef(name='default', fields=('word',), direct=False),)
+    >>> parse_outputs({"default": ["a"], "odd": Direct(["b"])})[1].direct
+    True
+    """
+    if outputs is None:
+        return ()
+    if isinstance(outputs, str):
+        raise ValueError(f"outputs is the str {outputs!r}: did you mean outputs = [{outputs!r}]?")
+    streams = outputs if isinstance(outputs, Mapping) else {DEFAULT_STREAM: outputs}
+    return tuple(_parse_stream(name, fields) for name, fields in streams.items())
+
+
+def _parse_stream(name: object, fields: object) -> StreamDef:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the stream name {name!r} is not a non-empty str")
+    if isinstance(fields, str) or not isinstance(fields, Sequence):
+        raise ValueError(f"stream {name!r}: its fields are {fields!r}, expected a list of names")
+    for field in fields:
+        if not isinstance(field, str) or not field:
+            raise ValueError(f"stream {name!r}: the field {field!r} is not a non-empty str")
+    if len(set(fields)) != len(fields):
+        raise ValueError(f"stream {name!r}: a field stands twice in {list(fields)}")
+    return StreamDef(name, tuple(fields), isinstance(fields, Direct))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where tuples come from: shared by all tuples of one frame."""
+
+    component: str
+    task: int
+    """The task's index within its component, from 0."""
+    stream: str
+    fields: tuple[str, ...]
+
+
+class Chunk(Protocol):
+    """The rows that are being processed; what a tuple asks while it belongs to them."""
+
+    def anchors_of(self, row: int) -> AnchorPairs:
+        """The row's (root, edge) pairs; empty if it is not tracked."""
+
+    def attempt_of(self, row: int) -> int:
+        """Which attempt of its spout tuple the row belongs to, from 1."""
+
+
+class Tuple(dict[str | int, Any]):
+    """One tuple, by name and by index: ``tup["word"]``, ``tup[0]``, ``tup.values``.
+
+    A mapping of its fields that is meant to be read only. It may be kept for as long as one likes, also in
+    durable attributes; two tuples are equal only if they are the same object.
+
+    >>> tup = Tuple.of(Origin("lines", 0, "default", ("line", "n")), ["to be", 7])
+    >>> tup["line"], tup[1], tup.values, tup.source_component
+    ('to be', 7, ['to be', 7], 'lines')
+    """
+
+    __slots__ = ("_anchors", "_attempt", "_chunk", "_ordinals", "_origin", "_row", "_settled")
+
+    _origin: Origin
+    _chunk: Chunk | None
+    _row: int
+    _anchors: AnchorPairs
+    _attempt: int
+    _settled: str | None
+    """``"acked"`` or ``"failed"`` once that was said of a tuple that was kept beyond its rows."""
+    _ordinals: tuple[int, int]
+    """(micro-batch id, how many tuples were anchored to this object in it)."""
+
+    @classmethod
+    def of(
+        cls,
+        origin: Origin,
+        values: Sequence[Any],
+        anchors: AnchorPairs = (),
+        attempt: int = 1,
+    ) -> Tuple:
+        """A tuple that belongs to no rows: what is unpickled, and what tests make."""
+        tup = cls(zip(origin.fields, values, strict=True))
+        tup._origin = origin
+        tup._chunk = None
+        tup._row = -1
+        tup._anchors = anchors
+        tup._attempt = attempt
+        tup._settled = None
+        tup._ordinals = (-1, 0)
+        return tup
+
+    @classmethod
+    def at(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
+        """A tuple that shows ``row`` of ``chunk``; its fields are filled in by the caller."""
+        tup = cls()
+        tup._origin = origin
+        tup._chunk = chunk
+        tup._row = row
+        tup._anchors = ()
+        tup._attempt = 1
+        tup._settled = None
+        tup._ordinals = (-1, 0)
+        return tup
+
+    def __missing__(self, key: str | int) -> Any:
+        """Answer an index, or say which fields there are."""
+        if isinstance(key, int):
+            return self[self._origin.fields[key]]
+        raise KeyError(
+            f"{key!r} does not exist in stream {self._origin.stream!r} of {self._origin.component!r}, "
+            f"whose fields are {list(self._origin.fields)}"
+        )
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]
+        """The values in the order of the fields (a list; Storm's ``getValues``)."""
+        return list(dict.values(self))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields, in order."""
+        return self._origin.fields
+
+    @property
+    def source_component(self) -> str:
+        """The id of the component that emitted the tuple."""
+        return self._origin.component
+
+    @property
+    def source_task(self) -> int:
+        """The index, within its component, of the task that emitted the tuple; -1 for a tick."""
+        return self._origin.task
+
+    @property
+    def source_stream(self) -> str:
+        """The stream that the tuple was emitted on."""
+        return self._origin.stream
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the spout tuple this belongs to: 1, then 2 when it is given again."""
+        return self._attempt if self._chunk is None else self._chunk.attempt_of(self._row)
+
+    @property
+    def is_tick(self) -> bool:
+        """Whether this is a tick tuple (component ``__system`` and stream ``__tick``, as in Storm)."""
+        return self._origin.component == SYSTEM_COMPONENT and self._origin.stream == TICK_STREAM
+
+    @property
+    def anchors(self) -> AnchorPairs:
+        """(root, edge) for each tree that the tuple belongs to; empty if it is not tracked."""
+        return self._anchors if self._chunk is None else self._chunk.anchors_of(self._row)
+
+    def detach(self) -> None:
+        """Take along what the rows know, so that the tuple outlives them."""
+        if self._chunk is not None:
+            self._anchors = self._chunk.anchors_of(self._row)
+            self._attempt = self._chunk.attempt_of(self._row)
+            self._chunk = None
+            self._row = -1
+
+    def next_ordinal(self, micro_batch_id: int) -> int:
+        """Count the emissions anchored to this object within one micro-batch, from 0."""
+        seen, count = self._ordinals
+        count = count if seen == micro_batch_id else 0
+        self._ordinals = (micro_batch_id, count + 1)
+        return count
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same object: two deliveries with the same values are two tuples."""
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        """Whether it is another object."""
+        return self is not other
+
+    def __repr__(self) -> str:
+        """Show the source, the stream and the values."""
+        origin = self._origin
+        return f"Tuple({origin.component}[{origin.task}] {origin.stream} {dict(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle values and anchors; a tuple of rows that are being processed is detached first."""
+        self.detach()
+        state = (self._settled, self._ordinals)
+        return _restore, (self._origin, self.values, self._anchors, self._attempt, state)
+
+    def __copy__(self) -> Tuple:
+        """Refuse: a copy could be acked besides the original."""
+        raise InvariantError("a Tuple is not copied: keep the tuple itself, or copy dict(tup)")
+
+    def __deepcopy__(self, memo: object) -> Tuple:
+        """Refuse, as ``__copy__`` does."""
+        return self.__copy__()
+
+
+def _restore(
+    origin: Origin,
+    values: list[Any],
+    anchors: AnchorPairs,
+    attempt: int,
+    state: tuple[str | None, tuple[int, int]],
+) -> Tuple:
+    tup = Tuple.of(origin, values, anchors, attempt)
+    tup._settled, tup._ordinals = state
+    return tup
+
+
+def tick(rate_secs: float) -> Tuple:
+    """A tick tuple: source ``__system``, task -1, stream ``__tick``, one field ``rate_secs``, unanchored."""
+    return Tuple.of(Origin(SYSTEM_COMPONENT, -1, TICK_STREAM, TICK_FIELDS), [rate_secs])

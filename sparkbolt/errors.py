@@ -1,0 +1,66 @@
+"""Every error that Sparkbolt raises on purpose.
+
+Which question it answers: what can go wrong that a user can mend, and under which name is it caught?
+Rule: a message says who (by id), what was expected, what came, and the likely mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SparkboltError(Exception):
+    """The base of all errors of Sparkbolt."""
+
+
+class ConfigError(SparkboltError):
+    """A configuration key is unknown, or its value is not one that the key can have."""
+
+
+class InvalidTopology(SparkboltError):
+    """A topology has mistakes; ``mistakes`` holds one sentence for each, all found at once."""
+
+    def __init__(self, name: str, mistakes: Sequence[str]) -> None:
+        """Keep the sentences and make the message of them."""
+        self.name = name
+        self.mistakes = list(mistakes)
+        lines = "".join(f"\n  - {mistake}" for mistake in self.mistakes)
+        super().__init__(f"topology {name!r} has {len(self.mistakes)} mistake(s):{lines}")
+
+    def __reduce__(self) -> tuple[type[InvalidTopology], tuple[str, list[str]]]:
+        """Pickle by the two arguments, since the message is made of them."""
+        return type(self), (self.name, self.mistakes)
+
+
+class EmitError(SparkboltError):
+    """A component emitted something that its declared streams cannot carry."""
+
+
+class FailedException(SparkboltError):  # noqa: N818  the name is Storm's
+    """Raised in a ``BasicBolt`` to fail the input tuple without reporting an error (Storm's name)."""
+
+
+class ReportedFailedException(FailedException):
+    """Raised in a ``BasicBolt`` to fail the input tuple and to report the error too (Storm's name)."""
+
+
+class StateError(SparkboltError):
+    """A task's durable state cannot be written or read."""
+
+
+class CheckpointError(SparkboltError):
+    """A checkpoint is corrupt, belongs to another topology, or is in use by another driver."""
+
+
+class EngineError(SparkboltError):
+    """The engine under the topology (Java, Spark, a Python worker) cannot do its work."""
+
+
+class InvariantError(SparkboltError):
+    """A rule of Sparkbolt itself was broken: a defect of ours, never of the user."""
+
+
+def check(condition: bool, message: str) -> None:
+    """Raise ``InvariantError(message)`` unless ``condition``; unlike ``assert`` it is never stripped."""
+    if not condition:
+        raise InvariantError(message)
