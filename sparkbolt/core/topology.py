@@ -1,0 +1,405 @@
+"""The topology: who emits what, and who gets it.
+
+Which question it answers: which components, tasks, streams and subscriptions are there, under which numbers?
+
+Rule 1: a ``Topology`` has no mistakes: ``build`` names all of them or gives one that can run.
+Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
+Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
+Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
+
+Read before: ``components``, ``groupings``, ``topology_mistakes``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Unpack
+
+import cloudpickle
+
+from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout
+from sparkbolt.core.config import ComponentSettings, Config
+from sparkbolt.core.groupings import (
+    AllGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    PartialKeyGrouping,
+    ShuffleGrouping,
+)
+from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
+from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.errors import InvalidTopology
+
+__all__ = [
+    "BoltDeclarer",
+    "ComponentSpec",
+    "Subscription",
+    "Topology",
+    "TopologyBuilder",
+    "changes",
+    "is_stateful",
+]
+
+
+def is_stateful(component: Component) -> bool:
+    """Whether a bolt's attributes outlive a micro-batch: all but function bolts and ``stateless`` ones."""
+    return isinstance(component, BoltBase) and not component.stateless
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """One component of a topology, checked."""
+
+    id: str
+    component: Component
+    parallelism: int
+    streams: tuple[StreamDef, ...]
+    subscriptions: tuple[Subscription, ...]
+    config: Config
+    """The topology's settings with the component's own in their place."""
+
+    @property
+    def is_spout(self) -> bool:
+        """Whether it is a spout of either kind."""
+        return isinstance(self.component, Spout | PartitionedSpout)
+
+    @property
+    def kind(self) -> str:
+        """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``."""
+        if isinstance(self.component, PartitionedSpout):
+            return "partitioned spout"
+        if self.is_spout:
+            return "spout"
+        return "stateful bolt" if is_stateful(self.component) else "stateless bolt"
+
+    def stream(self, name: str) -> StreamDef:
+        """The declared stream of that name; KeyError if there is none."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        declared = [stream.name for stream in self.streams]
+        raise KeyError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A topology that can run; made by ``TopologyBuilder.build``."""
+
+    name: str
+    config: Config
+    components: Mapping[str, ComponentSpec]
+    """By id, in the order of declaration."""
+
+    @property
+    def spouts(self) -> tuple[ComponentSpec, ...]:
+        """The spouts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if spec.is_spout)
+
+    @property
+    def bolts(self) -> tuple[ComponentSpec, ...]:
+        """The bolts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if not spec.is_spout)
+
+    def component(self, id_: str) -> ComponentSpec:
+        """The component of that id; KeyError if there is none."""
+        if id_ not in self.components:
+            raise KeyError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
+        return self.components[id_]
+
+    def tasks(self, component: str) -> tuple[int, ...]:
+        """The task numbers of a component, ascending; KeyError if there is no such component."""
+        parallelism = self.component(component).parallelism
+        first = self._first_tasks[component]
+        return tuple(range(first, first + parallelism))
+
+    def task_owner(self, number: int) -> tuple[str, int]:
+        """The component of a task number, and the task's index in it; KeyError if there is no such task."""
+        ids, firsts = list(self._first_tasks), list(self._first_tasks.values())
+        place = bisect_right(firsts, number) - 1
+        if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
+            raise KeyError(f"topology {self.name!r} has no task {number}")
+        return ids[place], number - firsts[place]
+
+    def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
+        """Who gets a stream: (consumer, index of the subscription in the topology, grouping), by index."""
+        return self._consumers.get((component, stream), ())
+
+    def streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        """All (component, stream), ordered by the names of both."""
+        return self._streams
+
+    def stream_index(self, component: str, stream: str) -> int:
+        """The place of a stream in ``streams()``; KeyError if there is no such stream."""
+        index = self._stream_indices.get((component, stream))
+        if index is None:
+            self.component(component).stream(stream)
+            raise KeyError(f"component {component!r} declares no stream {stream!r}")
+        return index
+
+    @cached_property
+    def _first_tasks(self) -> dict[str, int]:
+        firsts, number = {}, 1
+        for id_ in sorted(self.components):
+            firsts[id_] = number
+            number += self.components[id_].parallelism
+        return firsts
+
+    @cached_property
+    def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:
+        every = sorted(
+            (
+                (spec.id, sub.source, sub.stream, sub)
+                for spec in self.components.values()
+                for sub in spec.subscriptions
+            ),
+            key=lambda entry: entry[:3],
+        )
+        found: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
+        for index, (id_, source, stream, subscription) in enumerate(every):
+            entry = (self.components[id_], index, subscription.grouping)
+            found[source, stream] = (*found.get((source, stream), ()), entry)
+        return found
+
+    @cached_property
+    def _streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        return tuple(
+            (id_, stream)
+            for id_ in sorted(self.components)
+            for stream in sorted(self.components[id_].streams, key=lambda stream: stream.name)
+        )
+
+    @cached_property
+    def _stream_indices(self) -> dict[tuple[str, str], int]:
+        return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What may not change while a checkpoint is kept, as a JSON object; the order of declaration may."""
+        return {
+            "name": self.name,
+            "components": {
+                id_: {
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "streams": {
+                        stream.name: {"fields": list(stream.fields), "direct": stream.direct}
+                        for stream in sorted(spec.streams, key=lambda stream: stream.name)
+                    },
+                    "subscriptions": {
+                        f"{sub.source}/{sub.stream}": sub.grouping.describe()
+                        for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
+                    },
+                }
+                for id_, spec in sorted(self.components.items())
+            },
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """The topology for people and pictures, as a JSON object, in the order of declaration."""
+        return {
+            "name": self.name,
+            "components": [
+                {
+                    "id": spec.id,
+                    "class": type(spec.component).__qualname__,
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "tasks": list(self.tasks(spec.id)),
+                    "streams": [
+                        {"name": stream.name, "fields": list(stream.fields), "direct": stream.direct}
+                        for stream in spec.streams
+                    ],
+                    "subscriptions": [
+                        {"source": sub.source, "stream": sub.stream, "grouping": sub.grouping.describe()}
+                        for sub in spec.subscriptions
+                    ],
+                }
+                for spec in self.components.values()
+            ],
+        }
+
+    def run(self, **kwargs: Any) -> Any:
+        """Run on Spark until it ends; the arguments are those of ``sparkbolt.spark.running.run``."""
+        return importlib.import_module("sparkbolt.spark.running").run(self, **kwargs)
+
+    def start(self, **kwargs: Any) -> Any:
+        """Start on Spark and return at once; the arguments are those of ``sparkbolt.spark.running.start``."""
+        return importlib.import_module("sparkbolt.spark.running").start(self, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
+        """Pickle by value what another process could not import."""
+        return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _unpickle(data: bytes) -> Topology:
+    return Topology(*cloudpickle.loads(data))
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
+
+    >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
+    ["the name was 'a' and is now 'b'"]
+    """
+    found = []
+    if old["name"] != new["name"]:
+        found.append(f"the name was {old['name']!r} and is now {new['name']!r}")
+    before, after = old["components"], new["components"]
+    found += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
+    found += [f"component {id_!r} is new" for id_ in after if id_ not in before]
+    for id_ in sorted(set(before) & set(after)):
+        for key in ("kind", "parallelism"):
+            if before[id_][key] != after[id_][key]:
+                found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
+            found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
+    return found
+
+
+def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    found = [f"{what.format(name)} is gone" for name in old if name not in new]
+    found += [f"{what.format(name)} is new" for name in new if name not in old]
+    found += [
+        f"{what.format(name)} was {old[name]} and is now {new[name]}"
+        for name in old
+        if name in new and old[name] != new[name]
+    ]
+    return found
+
+
+class BoltDeclarer:
+    """What ``set_bolt`` returns: its methods say what the bolt gets; they chain; ``build`` checks."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Write what is said into the builder's declaration."""
+        self._declaration = declaration
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to one task, in turn."""
+        return self.grouping(component, ShuffleGrouping(), stream)
+
+    def fields_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Tuples with equal values of ``fields`` to the same task."""
+        return self._by_fields(FieldsGrouping, component, fields, stream)
+
+    def partial_key_grouping(
+        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """As ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
+        return self._by_fields(PartialKeyGrouping, component, fields, stream)
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to every task."""
+        return self.grouping(component, AllGrouping(), stream)
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Every tuple to the task with the lowest number."""
+        return self.grouping(component, GlobalGrouping(), stream)
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to any task."""
+        return self.grouping(component, NoneGrouping(), stream)
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
+        return self.grouping(component, DirectGrouping(), stream)
+
+    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to one task, where it is cheapest."""
+        return self.grouping(component, LocalOrShuffleGrouping(), stream)
+
+    def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Tuples to the tasks that a grouping of one's own chooses (Storm's ``customGrouping``)."""
+        given: object = grouping
+        if not isinstance(given, Grouping):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
+            )
+        else:
+            self._declaration.subscriptions.append(Subscription(component, stream, given))
+        return self
+
+    def _by_fields(
+        self, make: Callable[[Sequence[str]], Grouping], component: str, fields: Sequence[str], stream: str
+    ) -> BoltDeclarer:
+        try:
+            grouping = make(fields)
+        except ValueError as error:
+            self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
+            return self
+        return self.grouping(component, grouping, stream)
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts; ``build`` checks all of them together.
+
+    >>> from sparkbolt.core.components import bolt
+    >>> @bolt(outputs=["word"])
+    ... def split(tup): yield from ([word] for word in tup["line"].split())
+    >>> builder = TopologyBuilder("words")
+    >>> _ = builder.set_bolt("split", split).shuffle_grouping("lines")
+    >>> builder.build()
+    Traceback (most recent call last):
+    sparkbolt.errors.InvalidTopology: topology 'words' has 2 mistake(s):
+      - bolt 'split': it subscribes to 'lines', which does not exist: the components are ['split']
+      - there is no spout: a topology needs at least one
+    """
+
+    def __init__(self, name: str, config: Config | None = None) -> None:
+        """Begin a topology of that name; without a config all settings have their defaults."""
+        self._name = name
+        self._config = config if config is not None else Config()
+        self._declarations: list[Declaration] = []
+
+    def set_spout(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        spout: Spout | PartitionedSpout,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> None:
+        """Declare a spout, with as many tasks as ``parallelism``; ``settings`` are the component's own."""
+        self._declarations.append(Declaration("spout", id, spout, parallelism, dict(settings)))
+
+    def set_bolt(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        bolt: BoltBase,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> BoltDeclarer:
+        """Declare a bolt as ``set_spout`` does; call grouping methods on what is returned."""
+        declaration = Declaration("bolt", id, bolt, parallelism, dict(settings))
+        self._declarations.append(declaration)
+        return BoltDeclarer(declaration)
+
+    def build(self) -> Topology:
+        """The topology; it may be called again after more was declared.
+
+        Raises:
+            InvalidTopology: there are mistakes; all of them are named at once.
+        """
+        mistakes = mistakes_of(self._name, self._config, self._declarations)
+        if mistakes:
+            raise InvalidTopology(str(self._name), mistakes)
+        specs = {
+            declaration.id: ComponentSpec(
+                declaration.id,
+                declaration.component,
+                declaration.parallelism,
+                declaration.streams(),
+                tuple(declaration.subscriptions),
+                self._config.with_component(declaration.settings),
+            )
+            for declaration in self._declarations
+        }
+        return Topology(self._name, self._config, specs)

@@ -1,0 +1,258 @@
+"""What can be wrong with a topology, all of it at once.
+
+Which question it answers: given what was declared, which sentences tell the user everything that is to mend?
+
+Rule 1: each mistake is one sentence that names the component; nothing is raised before all were looked for.
+Rule 2: a grouping field must be declared in the stream that is subscribed to. Storm looks in the union of all
+streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here it fails now.
+Rule 3: a second subscription to the same stream is refused. Storm lets it replace the first in silence.
+
+Read before: ``components``, ``groupings``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from sparkbolt.core.components import BoltBase, PartitionedSpout, Spout
+from sparkbolt.core.config import Config, did_you_mean
+from sparkbolt.core.groupings import DirectGrouping, Grouping
+from sparkbolt.core.ids import MAX_TASK_NUMBER
+from sparkbolt.core.tuples import StreamDef, parse_outputs
+from sparkbolt.errors import ConfigError
+
+_FORBIDDEN = "/.:\\"
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A bolt gets the tuples of one stream of one component, spread over its tasks by a grouping."""
+
+    source: str
+    stream: str
+    grouping: Grouping
+
+
+@dataclass
+class Declaration:
+    """What ``set_spout`` or ``set_bolt`` was given, not yet checked."""
+
+    kind: str
+    """``spout`` or ``bolt``."""
+    id: Any
+    component: Any
+    parallelism: Any
+    settings: Mapping[str, Any]
+    subscriptions: list[Subscription] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    """What its declarer has refused already."""
+
+    def __str__(self) -> str:
+        """``bolt 'split'``: how sentences begin."""
+        return f"{self.kind} {self.id!r}"
+
+    def streams(self) -> tuple[StreamDef, ...]:
+        """The streams that the component declares; none if it declares them in a wrong way."""
+        try:
+            return parse_outputs(getattr(self.component, "outputs", None))
+        except ValueError:
+            return ()
+
+
+def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
+    """Every mistake of a topology, one sentence each, in the order of declaration; empty if it can run."""
+    mistakes = [f"the topology's name: {why}" for why in _name_mistakes(name)]
+    known: dict[Any, Declaration] = {}
+    for declaration in declarations:
+        if isinstance(declaration.id, str):
+            if declaration.id in known:
+                mistakes.append(f"{declaration}: the id is already that of a {known[declaration.id].kind}")
+            known.setdefault(declaration.id, declaration)
+    for declaration in declarations:
+        mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
+        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
+    if not any(declaration.kind == "spout" for declaration in declarations):
+        mistakes.append("there is no spout: a topology needs at least one")
+    total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
+    if total > MAX_TASK_NUMBER:
+        mistakes.append(f"all components together have {total} tasks, expected at most {MAX_TASK_NUMBER}")
+    mistakes += [
+        f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
+        for cycle in cycles(known)
+    ]
+    return mistakes
+
+
+def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
+    """What is wrong with a component whatever the others are."""
+    mistakes = [f"its id: {why}" for why in _name_mistakes(declaration.id)]
+    mistakes += _parallelism_mistakes(declaration.parallelism)
+    try:
+        config.with_component(declaration.settings)
+    except ConfigError as error:
+        mistakes.append(str(error))
+    wrong = _component_mistake(declaration)
+    return mistakes + ([wrong] if wrong else _output_mistakes(declaration) + _pickle_mistakes(declaration))
+
+
+def _name_mistakes(name: object) -> list[str]:
+    if not isinstance(name, str) or not name:
+        return [f"expected a non-empty str, got {name!r}"]
+    mistakes = []
+    if name.startswith("__"):
+        mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
+    if any(character in name for character in _FORBIDDEN):
+        mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
+    return mistakes
+
+
+def _parallelism_mistakes(parallelism: object) -> list[str]:
+    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
+        return []
+    return [f"its parallelism: expected an int of at least 1, got {parallelism!r}"]
+
+
+def _component_mistake(declaration: Declaration) -> str | None:
+    """Why the component is none that can be declared this way; None if it is one."""
+    component, kind = declaration.component, declaration.kind
+    expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == "spout" else (BoltBase,)
+    if isinstance(component, expected):
+        return None
+    if inspect.isclass(component):
+        name = component.__name__
+        return f"got the class {name}, expected an instance: did you mean {name}()?"
+    if isinstance(component, BoltBase):
+        return f"got a bolt ({type(component).__name__}), expected a spout: did you mean set_bolt?"
+    if isinstance(component, Spout | PartitionedSpout):
+        return f"got a spout ({type(component).__name__}), expected a bolt: did you mean set_spout?"
+    if inspect.isroutine(component):
+        hint = ": did you forget @bolt(outputs=[...]) above it?" if kind == "bolt" else ""
+        return f"got the function {component.__name__}, expected a {kind}{hint}"
+    return f"got {type(component).__name__}, expected an instance of a {kind} class"
+
+
+def _output_mistakes(declaration: Declaration) -> list[str]:
+    try:
+        streams = parse_outputs(declaration.component.outputs)
+    except ValueError as error:
+        return [f"its outputs: {error}"]
+    return [f"its stream {stream.name!r}: {why}" for stream in streams for why in _name_mistakes(stream.name)]
+
+
+def _pickle_mistakes(declaration: Declaration) -> list[str]:
+    """Whether the component and its groupings can be sent to where tasks run."""
+    mistakes = []
+    error = pickle_error(declaration.component)
+    if error is not None:
+        attributes = getattr(declaration.component, "__dict__", {})
+        guilty = [name for name, value in attributes.items() if pickle_error(value) is not None]
+        what = f"its attribute {guilty[0]!r}" if guilty else type(declaration.component).__name__
+        mistakes.append(
+            f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, not in __init__"
+        )
+    for subscription in declaration.subscriptions:
+        error = pickle_error(subscription.grouping)
+        if error is not None:
+            mistakes.append(f"its grouping {subscription.grouping.describe()} cannot be pickled ({error})")
+    return mistakes
+
+
+def pickle_error(value: object) -> str | None:
+    """Why a value cannot be pickled, in a few words; None if it can."""
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # noqa: BLE001  a user's __reduce__ may raise anything
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
+    mistakes = list(declaration.mistakes)
+    if declaration.kind == "bolt" and not declaration.subscriptions and not mistakes:
+        mistakes.append("it subscribes to nothing: call a grouping method on what set_bolt returns")
+    seen: set[tuple[str, str]] = set()
+    for subscription in declaration.subscriptions:
+        key = (subscription.source, subscription.stream)
+        if key in seen:
+            mistakes.append(
+                f"it subscribes twice to stream {subscription.stream!r} of {subscription.source!r}, "
+                "expected one grouping: Storm would forget the first of the two in silence"
+            )
+        seen.add(key)
+        why = _source_mistake(subscription, known)
+        if why:
+            mistakes.append(why)
+    return mistakes
+
+
+def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]) -> str | None:
+    """What is wrong between a subscription and its source; None if nothing is."""
+    source = known.get(subscription.source)
+    if source is None:
+        ids = [str(id_) for id_ in known]
+        hint = did_you_mean(subscription.source, ids) or f": the components are {ids}"
+        return f"it subscribes to {subscription.source!r}, which does not exist{hint}"
+    if _component_mistake(source) or _output_mistakes(source):
+        return None
+    streams = {stream.name: stream for stream in source.streams()}
+    stream = streams.get(subscription.stream)
+    where = f"stream {subscription.stream!r} of {subscription.source!r}"
+    if stream is None:
+        hint = did_you_mean(subscription.stream, streams) or f": it declares {list(streams)}"
+        return f"it subscribes to {where}, which {subscription.source!r} does not declare{hint}"
+    direct = isinstance(subscription.grouping, DirectGrouping)
+    if direct and not stream.direct:
+        return (
+            f"it subscribes to {where} with direct_grouping, but the stream is not declared as Direct([...])"
+        )
+    if stream.direct and not direct:
+        described = subscription.grouping.describe()
+        return (
+            f"it subscribes to {where} with {described}, but the stream is direct, expected direct_grouping"
+        )
+    for name in subscription.grouping.fields:
+        if name not in stream.fields:
+            hint = did_you_mean(name, stream.fields) or f": its fields are {list(stream.fields)}"
+            return f"it groups {where} by {name!r}, which that stream does not declare{hint}"
+    return None
+
+
+def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
+    """Shortest ways along subscriptions from a bolt back to it, as [a, b, a]; no bolt is in two of them."""
+    consumers: dict[str, list[str]] = {id_: [] for id_ in known}
+    for id_, declaration in known.items():
+        for subscription in declaration.subscriptions:
+            if subscription.source in consumers:
+                consumers[subscription.source].append(id_)
+    found: list[list[str]] = []
+    reported: set[str] = set()
+    for id_ in known:
+        cycle = _way_back(id_, consumers.__getitem__) if id_ not in reported else None
+        if cycle and not reported.intersection(cycle):
+            found.append(cycle)
+            reported.update(cycle)
+    return found
+
+
+def _way_back(start: str, consumers: Callable[[str], Sequence[str]]) -> list[str] | None:
+    """A shortest way from ``start`` to itself, breadth first."""
+    before: dict[str, str] = {}
+    queue = deque([start])
+    while queue:
+        at = queue.popleft()
+        for to in consumers(at):
+            if to == start:
+                way = [start, at]
+                while way[-1] != start:
+                    way.append(before[way[-1]])
+                return way[::-1] if at != start else [start, start]
+            if to not in before:
+                before[to] = at
+                queue.append(to)
+    return None
