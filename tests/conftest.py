@@ -1,0 +1,34 @@
+"""What holds for all tests: markers that follow from the place, and what continuous integration adds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+IN_CI = os.environ.get("CI") == "true"
+
+# No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each
+# time, so that a red run can be had again; at home they differ, so that there is something to find.
+hypothesis.settings.register_profile("home", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if IN_CI else "home")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The doctests of sparkbolt/spark/ need a Spark session like any other test there."""
+    for item in items:
+        if item.nodeid.startswith("sparkbolt/spark/"):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A service test may be skipped where there is no server, except in CI, where it must run."""
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("service"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, but in CI its server must be there: {report.longrepr}"
+    return report

@@ -1,0 +1,1 @@
+"""The repository tests its own tidiness: layers, sizes, words. Read ``repo`` first."""

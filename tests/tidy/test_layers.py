@@ -1,0 +1,166 @@
+"""The arrows of the house point one way, and each rule about them is able to fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.tidy.layers import check_cycles, check_pure, check_rooms
+from tests.tidy.repo import ROOT, Source, python_of, report, repository
+
+PACKAGE = python_of(repository(), "sparkbolt")
+MODULES = frozenset(source.module for source in PACKAGE)
+EXTRAS = ("confluent_kafka", "pika", "kazoo")
+# These rooms work without Spark; whoever writes or tests a topology loads them.
+LIGHT_DOORS = ("sparkbolt", "sparkbolt.windows", "sparkbolt.spouts", "sparkbolt.bolts", "sparkbolt.testing")
+
+each_module = pytest.mark.parametrize("source", [pytest.param(source, id=source.path) for source in PACKAGE])
+
+
+@each_module
+def test_a_module_imports_only_what_its_room_may(source: Source) -> None:
+    problems = report(check_rooms(source, MODULES))
+    assert not problems, problems
+
+
+@each_module
+def test_core_and_windows_read_no_clock_and_draw_no_random_number(source: Source) -> None:
+    problems = report(check_pure(source))
+    assert not problems, problems
+
+
+def test_no_circle_of_imports() -> None:
+    problems = report(check_cycles(PACKAGE))
+    assert not problems, problems
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def _loaded_by(module: str, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Import ``module`` in a fresh interpreter that has not ``missing``; print what of Spark it loads."""
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({missing!r}))
+import {module}
+print(*(name for name in ("pyspark", "py4j") if name in sys.modules))
+"""
+    return _run(code)
+
+
+@pytest.mark.parametrize("module", [door for door in LIGHT_DOORS if door in MODULES])
+def test_the_doors_for_users_load_neither_spark_nor_what_an_extra_brings(module: str) -> None:
+    run = _loaded_by(module, missing=EXTRAS)
+    assert run.returncode == 0, (
+        f"import {module} fails without {EXTRAS}; import them where they are used:\n{run.stderr}"
+    )
+    assert run.stdout.split() == [], (
+        f"import {module} loads {run.stdout.strip()}; import the engine where it is started"
+    )
+
+
+# ---- each rule can fail
+
+
+def module(path: str, text: str) -> Source:
+    return Source(path, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("sparkbolt/core/plan.py", "import pyspark"),
+        ("sparkbolt/core/plan.py", "import pandas as pd"),
+        ("sparkbolt/core/plan.py", "from sparkbolt.sim import engine"),
+        ("sparkbolt/core/plan.py", "from sparkbolt import Bolt"),
+        ("sparkbolt/core/plan.py", "from ..sim import engine"),
+        ("sparkbolt/core/plan.py", "def f():\n    from sparkbolt.spark import session"),
+        ("sparkbolt/core/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("sparkbolt/errors.py", "import numpy"),
+        ("sparkbolt/windows/manager.py", "from sparkbolt.spouts import TextSpout"),
+        ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
+        ("sparkbolt/sim/engine.py", "from sparkbolt.spark import lane"),
+        ("sparkbolt/testing.py", "from pyspark.sql import SparkSession"),
+        ("sparkbolt/cli.py", "import pyspark"),
+        ("sparkbolt/spark/source.py", "from sparkbolt.spouts import kafka"),
+        ("sparkbolt/helpers.py", "import json"),
+    ],
+)
+def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
+    (violation,) = check_rooms(module(path, line), frozenset())
+    assert (violation.path, violation.line) == (path, line.count("\n") + 1)
+    assert violation.mend
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("sparkbolt/core/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
+        ("sparkbolt/core/plan.py", "from sparkbolt import errors"),
+        ("sparkbolt/core/plan.py", "from sparkbolt.core.ids import mix64"),
+        ("sparkbolt/core/plan.py", "from .ids import mix64"),
+        ("sparkbolt/core/__init__.py", "from .ids import mix64"),
+        ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
+        ("sparkbolt/spark/source.py", "import pyspark.sql, pandas"),
+        ("sparkbolt/cli.py", "from sparkbolt.spark import session"),
+        ("sparkbolt/__init__.py", "from sparkbolt.core.topology import TopologyBuilder"),
+    ],
+)
+def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
+    assert not report(check_rooms(module(path, line), frozenset({"sparkbolt.errors"})))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time",
+        "from time import monotonic",
+        "import random",
+        "import threading",
+        "from concurrent.futures import Executor",
+        "import os\nkey = os.urandom(8)",
+        "from os import urandom\nkey = urandom(8)",
+        "from datetime import datetime\nnow = datetime.now()",
+        "import datetime as dt\nnow = dt.datetime.utcnow()",
+        "import uuid\nkey = uuid.uuid4()",
+        "import numpy as np\nx = np.random.rand()",
+        "import numpy as np\nx = np.random.default_rng()",
+    ],
+)
+def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
+    (violation,) = check_pure(module("sparkbolt/core/ids.py", text))
+    assert violation.line == text.count("\n") + 1
+    assert not report(check_pure(module("sparkbolt/spark/session.py", text)))
+
+
+def test_types_and_seeded_generators_are_allowed_in_core() -> None:
+    text = "\n".join(
+        [
+            "import datetime, os",
+            "import numpy as np",
+            "def f(at: datetime.datetime, seed: int, order: np.random.Generator) -> str:",
+            "    np.random.default_rng(seed)",
+            "    return os.fspath('a')",
+        ]
+    )
+    assert not report(check_pure(module("sparkbolt/windows/policies.py", text)))
+
+
+def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
+    a = module("sparkbolt/core/a.py", "import json\nfrom sparkbolt.core import b")
+    b = module("sparkbolt/core/b.py", "from sparkbolt.core.c import x")
+    c = module("sparkbolt/core/c.py", "import sparkbolt.core.a")
+    (violation,) = check_cycles([a, b, c])
+    assert {"sparkbolt.core.a", "sparkbolt.core.b", "sparkbolt.core.c"} <= set(violation.what.split())
+    assert f"{violation.path}:{violation.line}" in {f"{a.path}:2", f"{b.path}:1", f"{c.path}:1"}
+    late = module(c.path, "def f():\n    import sparkbolt.core.a")
+    assert not report(check_cycles([a, b, late]))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="PySpark is not installed")
+def test_a_door_that_loads_spark_is_seen() -> None:
+    assert _loaded_by("pyspark.errors").stdout.split()[0] == "pyspark"
