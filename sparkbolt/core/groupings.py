@@ -85,9 +85,9 @@ class GroupingContext:
 class Grouping(ABC):
     """How the rows of a stream are spread over the tasks of a consumer; the base of the user's own groupings.
 
-    A grouping of the user's own (Storm's ``CustomStreamGrouping``) defines ``choose_tasks``, and ``prepare``
-    if it wants to know the targets in advance. What it chooses must depend on its arguments only: a micro-batch
-    that runs again is routed again.
+    A grouping of the user's own (Storm's custom stream grouping) defines ``choose_tasks``, and ``prepare``
+    if it wants to know the targets in advance. What it chooses must depend on its arguments only:
+    a micro-batch that runs again is routed again.
 
     >>> class ByLength(Grouping):
     ...     def prepare(self, context, stream, targets):
@@ -159,11 +159,11 @@ class Grouping(ABC):
         for task in tasks:
             if not isinstance(task, int | np.integer) or isinstance(task, bool) or task not in index_of:
                 raise UnroutableError(
-                    f"grouping {self.describe()}: choose_tasks named task {task!r}, expected task numbers out "
-                    f"of {list(index_of)}: did you return an index instead of one of the targets?",
+                    f"grouping {self.describe()}: choose_tasks named task {task!r}, expected task numbers "
+                    f"out of {list(index_of)}: did you return an index instead of one of the targets?",
                     row,
                 )
-        return tasks
+        return list(tasks)
 
     def describe(self) -> str:
         """The grouping in a few words, the same in every process; for pictures and fingerprints."""

@@ -8,8 +8,8 @@ number; a column gives the same numbers as an Arrow array and as a list.
 Rule 3: a value without a stable identity (an object of the user's own class) is refused, never guessed at.
 
 How: texts and bytes of at most 256 bytes are read as 64-bit words and mixed one after the other, for all rows
-of a column at once; longer ones by blake2b. A tuple and a list of the same elements give the same number, since
-Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``, whose numbers are not kept.
+of a column at once; longer ones by blake2b. A tuple and a list of the same elements give the same number,
+since Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``, whose numbers are not kept.
 
 Read before: ``ids``.
 """
@@ -259,8 +259,8 @@ def _hash_objects(values: Sequence[Any], field: str) -> U64:
             except (TypeError, RecursionError) as error:
                 raise UnroutableError(
                     f"field {field!r} cannot choose a task: {error} may differ from process to "
-                    "process; expected None, str, bytes, a number, a date or time, UUID, Enum, or a tuple, list, "
-                    "set or dict of them: emit an id of the object in a field of its own",
+                    "process; expected None, str, bytes, a number, a date or time, UUID, Enum, or a tuple, "
+                    "list, set or dict of them: emit an id of the object in a field of its own",
                     row,
                 ) from error
             if memoised:

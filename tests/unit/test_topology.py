@@ -1,0 +1,470 @@
+"""Topologies: what is declared, what is a mistake, and the numbers that follow from names."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkbolt.core.components import BasicBolt, Bolt, PartitionedSpout, Spout, bolt
+from sparkbolt.core.config import Config
+from sparkbolt.core.groupings import FieldsGrouping, Grouping, ShuffleGrouping
+from sparkbolt.core.topology import Topology, TopologyBuilder, changes, is_stateful
+from sparkbolt.core.tuples import Direct, StreamDef
+from sparkbolt.errors import InvalidTopology
+
+
+class Lines(Spout):
+    outputs = {"default": ["line"], "odd": ["why", "where"], "named": Direct(["line"])}
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+class Log(PartitionedSpout):
+    outputs = ["line"]
+
+    def next_ranges(self, progress: Any, budget: int) -> Any: ...
+
+    def read(self, range_: Any) -> Any: ...
+
+
+class Split(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class Count(Bolt):
+    outputs = ["word", "count"]
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class Stateless(Split):
+    stateless = True
+
+
+@bolt(outputs=["word"])
+def upper(tup: Any) -> Any:
+    yield [tup["word"].upper()]
+
+
+class Anywhere(Grouping):
+    def choose_tasks(self, sender_task: int, values: list[Any]) -> list[int]:
+        return []
+
+
+def words(name: str = "words", config: Config | None = None) -> TopologyBuilder:
+    """A builder with a spout "lines" and a bolt "split"; each test adds to it."""
+    builder = TopologyBuilder(name, config)
+    builder.set_spout("lines", Lines(), parallelism=2)
+    builder.set_bolt("split", Split(), parallelism=3).shuffle_grouping("lines")
+    return builder
+
+
+def mistakes(builder: TopologyBuilder) -> list[str]:
+    with pytest.raises(InvalidTopology) as caught:
+        builder.build()
+    assert pickle.loads(pickle.dumps(caught.value)).mistakes == caught.value.mistakes
+    return caught.value.mistakes
+
+
+def the_mistake(builder: TopologyBuilder) -> str:
+    found = mistakes(builder)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_topology_knows_its_components_in_the_order_of_declaration() -> None:
+    builder = words(config=Config(debug=True))
+    builder.set_bolt("count", Count(), 4, tick_tuple_freq_secs=5).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert list(topology.components) == ["lines", "split", "count"]
+    assert [spec.id for spec in topology.spouts] == ["lines"]
+    assert [spec.id for spec in topology.bolts] == ["split", "count"]
+    count = topology.components["count"]
+    assert (count.parallelism, count.config.tick_tuple_freq_secs, count.config.debug) == (4, 5, True)
+    assert topology.components["split"].config == topology.config == Config(debug=True)
+    assert count.stream("default") == StreamDef("default", ("word", "count"))
+    with pytest.raises(KeyError, match="'count' declares no stream 'odd': its streams are"):
+        count.stream("odd")
+    with pytest.raises(KeyError, match="has no component 'cuont'"):
+        topology.tasks("cuont")
+
+
+def test_task_numbers_start_at_one_and_follow_the_order_of_component_ids() -> None:
+    builder = words()
+    builder.set_bolt("count", Count(), 4).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert topology.tasks("count") == (1, 2, 3, 4)
+    assert topology.tasks("lines") == (5, 6)
+    assert topology.tasks("split") == (7, 8, 9)
+    for id_ in topology.components:
+        assert [topology.task_owner(task) for task in topology.tasks(id_)] == [
+            (id_, index) for index in range(topology.components[id_].parallelism)
+        ]
+    for nobody in (0, 10, -1):
+        with pytest.raises(KeyError, match=f"no task {nobody}"):
+            topology.task_owner(nobody)
+
+
+def test_streams_and_subscriptions_are_numbered_by_names_whatever_the_order_of_declaration() -> None:
+    def declare(order: list[str]) -> Topology:
+        builder = TopologyBuilder("t")
+        steps: dict[str, Callable[[], Any]] = {
+            "lines": lambda: builder.set_spout("lines", Lines()),
+            "a": lambda: (
+                builder.set_bolt("a", Split()).shuffle_grouping("lines", "odd").all_grouping("lines")
+            ),
+            "b": lambda: (
+                builder.set_bolt("b", Count()).fields_grouping("a", ["word"]).global_grouping("lines")
+            ),
+        }
+        for step in order:
+            steps[step]()
+        return builder.build()
+
+    one, other = declare(["lines", "a", "b"]), declare(["b", "a", "lines"])
+    assert one.streams() == other.streams()
+    names = [(id_, stream.name) for id_, stream in one.streams()]
+    assert names == [
+        ("a", "default"),
+        ("b", "default"),
+        ("lines", "default"),
+        ("lines", "named"),
+        ("lines", "odd"),
+    ]
+    assert [one.stream_index(*name) for name in names] == list(range(5))
+    for topology in (one, other):
+        found = {name: [(spec.id, index) for spec, index, _ in topology.consumers(*name)] for name in names}
+        assert found == {
+            ("a", "default"): [("b", 2)],
+            ("b", "default"): [],
+            ("lines", "default"): [("a", 0), ("b", 3)],
+            ("lines", "named"): [],
+            ("lines", "odd"): [("a", 1)],
+        }
+    assert one.fingerprint() == other.fingerprint()
+    assert one.consumers("lines", "odd")[0][2] == ShuffleGrouping()
+    with pytest.raises(KeyError, match="declares no stream 'x'"):
+        one.stream_index("a", "x")
+
+
+def test_all_grouping_methods_chain() -> None:
+    builder = words()
+    for id_ in ("b", "c", "d", "e"):
+        builder.set_bolt(id_, Split()).shuffle_grouping("lines")
+    declarer = builder.set_bolt("z", Split())
+    chained = (
+        declarer.shuffle_grouping("lines")
+        .local_or_shuffle_grouping("lines", stream="odd")
+        .direct_grouping("lines", "named")
+        .fields_grouping("split", ["word"])
+        .partial_key_grouping("b", ["word"], stream="default")
+        .all_grouping("c")
+        .none_grouping("d")
+        .grouping("e", Anywhere())
+    )
+    assert chained is declarer
+    assert [s.grouping.describe() for s in builder.build().components["z"].subscriptions] == [
+        "shuffle", "local_or_shuffle", "direct", "fields(word)", "partial_key(word)", "all", "none",
+        "custom(Anywhere)",
+    ]  # fmt: skip
+
+
+def test_all_mistakes_are_named_at_once_each_with_its_component() -> None:
+    builder = TopologyBuilder("a/b")
+    builder.set_bolt("split", Split(), 0).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(), fuze=1)  # type: ignore[call-arg]
+    found = mistakes(builder)
+    assert len(found) == 6
+    for part in (
+        "name",
+        "bolt 'split': its parallelism",
+        "bolt 'split': it subscribes",
+        "bolt 'count': unknown",
+        "no spout",
+    ):
+        assert any(part in mistake for mistake in found), part
+
+
+def test_an_unknown_component_is_a_mistake_with_the_nearest_one() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).fields_grouping("spilt", ["word"])
+    assert the_mistake(builder) == (
+        "bolt 'count': it subscribes to 'spilt', which does not exist: did you mean 'split'?"
+    )
+
+
+def test_an_unknown_stream_is_a_mistake() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).shuffle_grouping("lines", "errors")
+    assert "which 'lines' does not declare: it declares ['default', 'odd', 'named']" in the_mistake(builder)
+
+
+def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).fields_grouping("lines", ["why"])
+    assert the_mistake(builder).startswith(
+        "bolt 'count': it groups stream 'default' of 'lines' by 'why', which"
+    )
+
+
+@pytest.mark.parametrize("method", ["fields_grouping", "partial_key_grouping"])
+def test_fields_that_are_a_str_are_a_mistake(method: str) -> None:
+    builder = words()
+    getattr(builder.set_bolt("count", Count()), method)("split", "word")
+    assert "bolt 'count': it subscribes to 'split': " in the_mistake(builder)
+    assert "did you mean ['word']?" in the_mistake(builder)
+
+
+def test_an_id_given_twice_is_a_mistake() -> None:
+    builder = words()
+    builder.set_bolt("lines", Count()).shuffle_grouping("split")
+    assert "bolt 'lines': the id is already that of a spout" in mistakes(builder)
+
+
+@pytest.mark.parametrize("name", ["", "__x", "a/b", "a.b", "a:b", "a\\b", 7, None, ["x"]])
+def test_a_name_that_cannot_be_one_is_a_mistake(name: Any) -> None:
+    builder = words()
+    builder.set_bolt(name, Count()).shuffle_grouping("split")
+    assert the_mistake(builder).startswith(f"bolt {name!r}: its id: ")
+    assert the_mistake(words(name)).startswith("the topology's name: ")
+
+
+@pytest.mark.parametrize("stream", ["__ack", "a.b"])
+def test_a_stream_with_a_name_of_the_systems_is_a_mistake(stream: str) -> None:
+    builder = words()
+    count = Count()
+    count.outputs = {stream: ["x"]}
+    builder.set_bolt("count", count).shuffle_grouping("split")
+    assert the_mistake(builder).startswith(f"bolt 'count': its stream {stream!r}: ")
+
+
+def test_direct_grouping_wants_a_direct_stream() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).direct_grouping("split")
+    assert "the stream is not declared as Direct([...])" in the_mistake(builder)
+
+
+def test_a_direct_stream_wants_direct_grouping() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).all_grouping("lines", "named")
+    assert "with all, but the stream is direct, expected direct_grouping" in the_mistake(builder)
+
+
+def test_a_topology_without_a_spout_is_a_mistake() -> None:
+    assert the_mistake(TopologyBuilder("empty")) == "there is no spout: a topology needs at least one"
+
+
+def test_a_bolt_that_subscribes_to_nothing_is_a_mistake() -> None:
+    builder = words()
+    builder.set_bolt("count", Count())
+    assert the_mistake(builder).startswith("bolt 'count': it subscribes to nothing")
+
+
+def test_a_cycle_is_a_mistake_that_shows_the_way_once() -> None:
+    builder = words()
+    builder.set_bolt("a", Split()).shuffle_grouping("split").shuffle_grouping("c")
+    builder.set_bolt("b", Split()).shuffle_grouping("a")
+    builder.set_bolt("c", Split()).shuffle_grouping("b")
+    builder.set_bolt("after", Split()).shuffle_grouping("c")
+    assert the_mistake(builder) == (
+        "bolt 'a': its tuples come back to it, a -> b -> c -> a: cycles are not possible"
+    )
+
+
+def test_a_bolt_that_subscribes_to_itself_is_a_cycle() -> None:
+    builder = words()
+    builder.set_bolt("a", Split()).shuffle_grouping("split").shuffle_grouping("a")
+    assert "a -> a" in the_mistake(builder)
+
+
+@pytest.mark.parametrize("parallelism", [0, -1, 1.0, "2", True, None])
+def test_a_parallelism_that_is_none_is_a_mistake(parallelism: Any) -> None:
+    builder = words()
+    builder.set_bolt("count", Count(), parallelism).shuffle_grouping("split")
+    expected = f"bolt 'count': its parallelism: expected an int of at least 1, got {parallelism!r}"
+    assert the_mistake(builder) == expected
+
+
+def test_more_tasks_than_there_are_numbers_is_a_mistake() -> None:
+    builder = words()
+    builder.set_bolt("count", Count(), 65_530).shuffle_grouping("split")
+    assert builder.build().tasks("split")[-1] == 65_535
+    builder.set_bolt("more", Count()).shuffle_grouping("split")
+    assert the_mistake(builder) == "all components together have 65536 tasks, expected at most 65535"
+
+
+@pytest.mark.parametrize("outputs", ["word", ["a", "a"], {"": ["a"]}, {"default": 7}, [1]])
+def test_outputs_that_are_none_are_a_mistake_of_that_component_alone(outputs: Any) -> None:
+    builder = words()
+    count = Count()
+    count.outputs = outputs
+    builder.set_bolt("count", count).shuffle_grouping("split")
+    builder.set_bolt("after", Count()).fields_grouping("count", ["word"])
+    assert the_mistake(builder).startswith("bolt 'count': its outputs: ")
+
+
+def test_settings_that_a_component_cannot_have_are_mistakes() -> None:
+    builder = words()
+    builder.set_bolt("count", Count(), acker_tasks=1).shuffle_grouping("split")  # type: ignore[call-arg]
+    builder.set_bolt("more", Count(), fuse="no").shuffle_grouping("split")  # type: ignore[arg-type]
+    found = mistakes(builder)
+    assert found[0].startswith("bolt 'count': setting 'acker_tasks' belongs to the whole topology")
+    assert found[1] == "bolt 'more': setting 'fuse': expected True or False, got 'no'"
+
+
+def test_a_component_that_cannot_be_pickled_is_a_mistake_that_names_the_attribute() -> None:
+    builder = words()
+    count = Count()
+    count.fine, count.lock = {}, threading.Lock()  # type: ignore[attr-defined]
+    builder.set_bolt("count", count).shuffle_grouping("split")
+    assert the_mistake(builder).startswith(
+        "bolt 'count': its attribute 'lock' cannot be pickled (TypeError: "
+    )
+
+
+def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:
+    builder = words()
+    grouping = Anywhere()
+    grouping.lock = threading.Lock()  # type: ignore[attr-defined]
+    builder.set_bolt("count", Count()).grouping("split", grouping)
+    assert the_mistake(builder).startswith("bolt 'count': its grouping custom(Anywhere) cannot be pickled")
+
+
+def test_a_second_subscription_to_the_same_stream_is_a_mistake_though_storm_replaces_in_silence() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).shuffle_grouping("split").fields_grouping("split", ["word"])
+    assert "bolt 'count': it subscribes twice to stream 'default' of 'split'" in the_mistake(builder)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (Split, "got the class Split, expected an instance: did you mean Split()?"),
+        (len, "got the function len, expected a bolt: did you forget @bolt(outputs=[...]) above it?"),
+        (Lines(), "got a spout (Lines), expected a bolt: did you mean set_spout?"),
+        (7, "got int, expected an instance of a bolt class"),
+    ],
+)
+def test_what_is_no_bolt_is_a_mistake(wrong: Any, why: str) -> None:
+    builder = words()
+    builder.set_bolt("b", wrong).shuffle_grouping("lines")
+    builder.set_bolt("after", Split()).fields_grouping("b", ["word"])
+    assert the_mistake(builder) == f"bolt 'b': {why}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (Lines, "got the class Lines, expected an instance: did you mean Lines()?"),
+        (len, "got the function len, expected a spout"),
+        (Split(), "got a bolt (Split), expected a spout: did you mean set_bolt?"),
+    ],
+)
+def test_what_is_no_spout_is_a_mistake(wrong: Any, why: str) -> None:
+    builder = words()
+    builder.set_spout("s", wrong)
+    assert the_mistake(builder) == f"spout 's': {why}"
+
+
+def test_a_grouping_class_instead_of_an_instance_is_a_mistake() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).grouping("split", ShuffleGrouping)  # type: ignore[arg-type]
+    assert "expected an instance of a Grouping class" in the_mistake(builder)
+
+
+def test_function_bolts_and_stateless_ones_keep_nothing() -> None:
+    assert [is_stateful(c) for c in (upper, Stateless(), Split(), Count(), Lines())] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_builder_may_go_on_after_build() -> None:
+    builder = words()
+    first = builder.build()
+    builder.set_bolt("count", Count()).fields_grouping("split", ["word"])
+    assert (len(first.components), len(builder.build().components)) == (2, 3)
+
+
+def test_a_topology_is_pickled_whole() -> None:
+    builder = words()
+    builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
+    topology = builder.build()
+    topology.tasks("split")
+    again = pickle.loads(pickle.dumps(topology))
+    assert again.fingerprint() == topology.fingerprint()
+    assert again.describe() == topology.describe()
+    assert again.components["split"].config == topology.config
+
+
+PICKLES_ITSELF = """
+import pickle, sys
+from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt.core.components import Spout
+class Mine(Spout):
+    outputs = ["x"]
+    def next_tuple(self, collector): ...
+builder = TopologyBuilder("t")
+builder.set_spout("mine", Mine())
+sys.stdout.write(pickle.dumps(builder.build()).hex())
+"""
+
+
+def test_classes_of_main_travel_by_value() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", PICKLES_ITSELF], env=environment, capture_output=True, text=True, check=True
+    )
+    topology = pickle.loads(bytes.fromhex(ran.stdout))
+    assert type(topology.components["mine"].component).__qualname__ == "Mine"
+
+
+def test_a_fingerprint_and_a_description_are_json() -> None:
+    builder = words()
+    builder.set_spout("log", Log())
+    builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert json.loads(json.dumps(topology.fingerprint())) == topology.fingerprint()
+    assert json.loads(json.dumps(topology.describe())) == topology.describe()
+    kinds = {entry["id"]: entry["kind"] for entry in topology.describe()["components"]}
+    assert kinds == {
+        "lines": "spout", "split": "stateful bolt", "log": "partitioned spout", "upper": "stateless bolt",
+    }  # fmt: skip
+
+
+def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_not() -> None:
+    old = words().build().fingerprint()
+    assert changes(old, words(config=Config(debug=True)).build().fingerprint()) == []
+
+    builder = TopologyBuilder("other")
+    lines = Lines()
+    lines.outputs = {"default": ["line", "path"], "extra": ["x"], "odd": ["why", "where"]}
+    builder.set_spout("lines", lines, 3)
+    builder.set_bolt("split", upper, 3).grouping("lines", FieldsGrouping(["line"])).all_grouping(
+        "lines", "extra"
+    )
+    builder.set_bolt("new", Count()).shuffle_grouping("split")
+    assert changes(old, builder.build().fingerprint()) == [
+        "the name was 'words' and is now 'other'",
+        "component 'new' is new",
+        "parallelism of 'lines' was 2 and is now 3",
+        "stream 'named' of 'lines' is gone",
+        "stream 'extra' of 'lines' is new",
+        "stream 'default' of 'lines' was {'fields': ['line'], 'direct': False} and is now "
+        "{'fields': ['line', 'path'], 'direct': False}",
+        "kind of 'split' was 'stateful bolt' and is now 'stateless bolt'",
+        "subscription 'lines/extra' of 'split' is new",
+        "subscription 'lines/default' of 'split' was shuffle and is now fields(line)",
+    ]
+    assert "component 'new' is gone" in changes(builder.build().fingerprint(), old)
