@@ -1,0 +1,108 @@
+"""One file for each task and micro-batch.
+
+Which question it answers: how is output written so that a micro-batch that runs again replaces what it wrote?
+
+Rule 1: a file's name is made of the micro-batch, the component and the task, so that the same work has the
+same name.
+Rule 2: a file appears whole: it is written under a name that begins with ``.``, forced to the disk, then
+renamed.
+Rule 3: a task removes only what is its own: its file of the same micro-batch, and its unfinished files.
+
+What remains possible: a task learns nothing of a micro-batch that gives it no tuples. If an attempt wrote a
+file, and the micro-batch is then repeated without any tuple for that task, the file stays. That takes a
+topology that is not the same when it runs again, or a ``Spout`` whose records died with the driver; those are
+given again under a later micro-batch, so their rows stand twice. One directory belongs to one checkpoint: a
+new checkpoint counts micro-batches from 0 again and would replace files of the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.errors import ConfigError
+
+_UNFINISHED = re.compile(r"\.part-[0-9]+-.*\.tmp")
+
+
+def absolute_directory(path: str | Path) -> str:
+    """The directory as an absolute path, made where the topology is built.
+
+    Raises:
+        ConfigError: it is empty, or is a file.
+    """
+    if not str(path):
+        raise ConfigError(f"path={path!r}: expected the name of a directory")
+    full = os.path.abspath(os.path.expanduser(path))
+    if os.path.exists(full) and not os.path.isdir(full):
+        raise ConfigError(
+            f"path={full!r} is a file, expected a directory: each task writes files of its own into it"
+        )
+    return full
+
+
+class PartFiles:
+    """The files of one task in one directory."""
+
+    def __init__(self, directory: str, suffix: str, context: TopologyContext) -> None:
+        """Make the directory, and remove what attempts of this task left unfinished."""
+        self.directory = directory
+        self._owner = f"{quote(context.component, safe='')}-{context.index}{suffix}"
+        os.makedirs(directory, exist_ok=True)
+        self._remove_unfinished()
+
+    def path(self, micro_batch_id: int) -> str:
+        """The name of the file of one micro-batch: ``part-000012-count-0.jsonl``."""
+        return os.path.join(self.directory, f"part-{micro_batch_id:06d}-{self._owner}")
+
+    def write(self, micro_batch_id: int, write: Callable[[IO[bytes]], None] | None) -> None:
+        """Replace the file of a micro-batch by what ``write`` writes; with None, leave no file.
+
+        Raises:
+            OSError: the disk is full, the directory is gone; the file that was there is unchanged then.
+        """
+        final = self.path(micro_batch_id)
+        if write is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(final)
+        else:
+            self._replace(final, write)
+        self._sync_directory()
+
+    def _replace(self, final: str, write: Callable[[IO[bytes]], None]) -> None:
+        unfinished = os.path.join(self.directory, f".{os.path.basename(final)}.{os.getpid()}.tmp")
+        try:
+            with open(unfinished, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, final)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+    def _remove_unfinished(self) -> None:
+        """Remove unfinished files of this task: only one attempt of a task runs at a time.
+
+        Once a process is enough: a listing costs time where there are many files, and an attempt that fails
+        without taking its process with it removes its file itself.
+        """
+        for name in os.listdir(self.directory):
+            if _UNFINISHED.fullmatch(name) and name.split("-", 2)[2].startswith(f"{self._owner}."):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.directory, name))
+
+    def _sync_directory(self) -> None:
+        """Make the rename outlive a power cut."""
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,41 @@
+"""Tuples on the terminal.
+
+Which question it answers: where does a user see what a bolt prints?
+Rule: one tuple is one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sparkbolt.core.components import BasicBolt
+from sparkbolt.core.tuples import Tuple
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import BasicCollector
+
+
+class PrintBolt(BasicBolt):
+    r"""Prints one line for each tuple: ``count[0] {'word': 'be', 'count': 2}`` (source task, then the fields).
+
+    It prints to the standard output of the process that runs the task. In the simulator that is the program's
+    own. Under ``local[...]`` Spark copies a worker's output to the standard *error* of the program, so the
+    lines are on the terminal and ``sparkbolt run --json`` stays clean on standard output. On a cluster they
+    are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
+
+    >>> from sparkbolt.core.tuples import Origin
+    >>> PrintBolt().execute(Tuple.of(Origin("count", 0, "default", ("word",)), ["be\nbe"]), None)
+    count[0] {'word': 'be\nbe'}
+    """
+
+    stateless = True
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Print the tuple, as one write, so that the lines of several tasks do not run into each other."""
+        stream = "" if tup.source_stream == "default" else f" {tup.source_stream}"
+        sys.stdout.write(f"{tup.source_component}[{tup.source_task}]{stream} {dict(tup)!r}\n")
+
+    def flush(self) -> None:
+        """Show what was printed."""
+        sys.stdout.flush()

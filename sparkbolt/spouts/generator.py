@@ -1,0 +1,217 @@
+"""Values that a Python function makes.
+
+Which question it answers: how does an iterable become a spout that can be read again?
+Rule: an item's position is its index. To read it again the iterable is made again and the items before it are
+passed over, so the same arguments must always give the same items.
+
+Read before: ``core.components``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.json_lines import checked_fields
+
+
+class GeneratorSpout(PartitionedSpout):
+    """Emits what an iterable gives, each item a list of values for the fields in ``outputs``.
+
+    ``make`` is ``make()`` or ``make(index, parallelism)``: the first is read by task 0 alone, the second is
+    called for each task and gives that task's share. It must be deterministic: after a crash, and in each
+    process that reads, it is called again and the items already done are passed over. It may be infinite.
+    Sources are ``generator-<index>``; the parallelism must stay the same for one checkpoint.
+
+    ``count`` is how many items each iterable has. Without it the driver runs the iterables too, ahead of the
+    plan, to see where they end: each item is then made once in the driver and once in each process that
+    reads. With it nothing runs in the driver; items beyond ``count`` are not read, and items that are missing
+    are no error.
+
+    An exception in the iterable fails the tree of that item, and ends the iterable there.
+
+    >>> def numbers(index, parallelism):
+    ...     return ([n] for n in range(index, 10, parallelism))
+    >>> GeneratorSpout(numbers, outputs=["n"]).outputs
+    ['n']
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Iterable[Sequence[Any]]],
+        outputs: Sequence[str],
+        *,
+        count: int | None = None,
+    ) -> None:
+        """Keep what was given.
+
+        Raises:
+            ConfigError: ``make`` cannot be called with no or two arguments, or ``outputs`` is not a list of
+            names.
+        """
+        if not callable(make):
+            raise ConfigError(
+                f"GeneratorSpout got a {type(make).__name__}, expected a function that returns an iterable: it is "
+                "called anew after a crash (did you call it yourself?)"
+            )
+        if count is not None and count < 0:
+            raise ConfigError(f"count={count}: expected how many items there are, or None")
+        self.outputs = self._fields = checked_fields(outputs)
+        self.make = make
+        self.count = count
+        self._shares = _takes_share(make)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parallelism = 1
+        self._turn = 0
+        self._ahead: dict[str, _Cursor] = {}
+        self._cursors: dict[str, _Cursor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the iterators, which belong to one process."""
+        own = ("_parallelism", "_turn", "_ahead", "_cursors")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the arguments, with nothing begun."""
+        self.__dict__.update(state)
+        self._forget()
+
+    def _start(self, index: int) -> _Cursor:
+        return _Cursor(self.make, (index, self._parallelism) if self._shares else ())
+
+    def open(self, context: TopologyContext) -> None:
+        """Learn the parallelism."""
+        self._parallelism = context.parallelism
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Learn the parallelism."""
+        self._parallelism = context.parallelism
+
+    @property
+    def _tasks(self) -> int:
+        return self._parallelism if self._shares else 1
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """The next items of each iterable; shares of the budget are equal, and the first turn goes round."""
+        share = -(-budget // self._tasks)
+        ranges: list[Range] = []
+        for step in range(self._tasks):
+            task = (self._turn + step) % self._tasks
+            source = f"generator-{task}"
+            start = progress.get(source, 0)
+            end = self._end(source, task, start + min(share, budget))
+            if end > start:
+                ranges.append(Range(task, source, start, end))
+                budget -= end - start
+            if budget <= 0:
+                break
+        self._turn = (self._turn + 1) % self._tasks
+        return sorted(ranges)
+
+    def _end(self, source: str, task: int, wanted: int) -> int:
+        """As far as wanted, or to the end of the iterable."""
+        if self.count is not None:
+            return min(self.count, wanted)
+        cursor = self._ahead.get(source)
+        if cursor is None:
+            cursor = self._ahead[source] = self._start(task)
+        cursor.skip_to(wanted + 1)
+        return min(cursor.position, wanted)
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """Whether the end of each iterable was planned."""
+        sources = [f"generator-{task}" for task in range(self._tasks)]
+        if self.count is not None:
+            return all(progress.get(source, 0) >= self.count for source in sources)
+        ahead = self._ahead
+        return all(
+            source in ahead and ahead[source].ended and progress.get(source, 0) >= ahead[source].position
+            for source in sources
+        )
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """The items of the range, as (index, values)."""
+        cursor = self._cursors.get(range_.source)
+        if cursor is not None and cursor.position <= range_.start:
+            del self._cursors[range_.source]
+        else:
+            cursor = self._start(range_.task)
+        cursor.skip_to(range_.start)
+        width = len(self._fields)
+        while cursor.position < range_.end and not cursor.ended:
+            position = cursor.position
+            item = cursor.next()
+            if isinstance(item, BadRecord):
+                if position >= range_.start:
+                    yield item
+            elif item is not None:
+                if isinstance(item[0], (list, tuple)) and len(item[0]) == width:
+                    yield position, item[0]
+                else:
+                    yield BadRecord(
+                        position,
+                        f"item {position} of the generator is {item[0]!r:.80}, expected a list of {width} value(s) "
+                        f"for the fields {self._fields}",
+                    )
+        kept = self._cursors.get(range_.source)
+        if kept is None or kept.position <= cursor.position:
+            self._cursors[range_.source] = cursor
+
+    def cleanup(self) -> None:
+        """Let the iterables go."""
+        self._cursors.clear()
+
+
+class _Cursor:
+    """An iterable that was begun, and how many items were taken from it."""
+
+    def __init__(self, make: Callable[..., Iterable[Any]], arguments: tuple[int, ...]) -> None:
+        self.position = 0
+        self.ended = False
+        self._make = make
+        self._arguments = arguments
+        self._iterator: Iterator[Any] | None = None
+
+    def next(self) -> tuple[Any] | BadRecord | None:
+        """The next item, in a tuple of one; a ``BadRecord`` where an exception ends it; None at the end."""
+        try:
+            if self._iterator is None:
+                self._iterator = iter(self._make(*self._arguments))
+            item = next(self._iterator)
+        except StopIteration:
+            self.ended = True
+            return None
+        except Exception as error:  # noqa: BLE001  whatever user code raises fails one item
+            self.ended = True
+            self.position += 1
+            return BadRecord(self.position - 1, f"the generator raised {type(error).__name__}: {error}")
+        self.position += 1
+        return (item,)
+
+    def skip_to(self, position: int) -> None:
+        """Pass over the items before ``position``, or to the end."""
+        while self.position < position and not self.ended:
+            self.next()
+
+
+def _takes_share(make: Callable[..., Any]) -> bool:
+    """Whether ``make`` wants (index, parallelism)."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return False
+    for arguments, answer in (((), False), ((0, 1), True)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return answer
+    raise ConfigError(
+        f"GeneratorSpout cannot call {make!r}{signature}: expected make() or make(index, parallelism); bind other "
+        "arguments with functools.partial"
+    )

@@ -1,0 +1,111 @@
+"""JSON lines of text files.
+
+Which question it answers: how does each JSON object of a file become a tuple?
+Rule: a line that is not a JSON object fails its own tree, with the reason.
+
+Read before: ``text``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sparkbolt.core.components import BadRecord, Range
+from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.text import Paths, TextSpout
+
+ROWS_MAX = 4096
+"""How many objects are given at once as columns."""
+
+
+class JsonLinesSpout(TextSpout):
+    """Emits one tuple for each line, a JSON object: its values under the names in ``outputs``, None where one is missing.
+
+    Files, ``follow``, compression and positions are those of ``TextSpout``. Names that are not in ``outputs``
+    are left out; lines of white space only are passed over; any other line that is not a JSON object fails
+    its tree.
+
+    >>> JsonLinesSpout("orders/*.jsonl", outputs=["customer", "amount"]).outputs
+    ['customer', 'amount']
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        outputs: Sequence[str],
+        *,
+        follow: bool = False,
+        encoding: str = "utf-8",
+        line_bytes_max: int = 16 << 20,
+    ) -> None:
+        """Keep what was given.
+
+        Raises:
+            ConfigError: ``outputs`` is not a list of names, or see ``TextSpout``.
+        """
+        super().__init__(paths, follow=follow, encoding=encoding, line_bytes_max=line_bytes_max)
+        self.outputs = checked_fields(outputs)
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """The objects whose lines start in the range, as (offset, values)."""
+        fields = list(self.outputs)
+        for chunk in self.chunks(range_):
+            if isinstance(chunk, BadRecord):
+                yield chunk
+                continue
+            for position, line in zip(chunk[0].tolist(), chunk[1].to_pylist(), strict=True):
+                if not line or line.isspace():
+                    continue
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    yield BadRecord(
+                        position, f"{range_.source} at byte {position}: not JSON ({error}): {line:.80}"
+                    )
+                    continue
+                if isinstance(value, dict):
+                    yield position, [value.get(field) for field in fields]
+                else:
+                    yield BadRecord(
+                        position,
+                        f"{range_.source} at byte {position}: expected a JSON object, got {line:.80}",
+                    )
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        """The same in columns, each a list of Python values."""
+        positions: list[int] = []
+        columns: list[list[Any]] = [[] for _ in self.outputs]
+        appends = [column.append for column in columns]
+        for record in self.read(range_):
+            if isinstance(record, BadRecord):
+                yield record
+                continue
+            positions.append(record[0])
+            for append, value in zip(appends, record[1], strict=True):
+                append(value)
+            if len(positions) >= ROWS_MAX:
+                yield positions, columns
+                positions, columns = [], [[] for _ in self.outputs]
+                appends = [column.append for column in columns]
+        if positions:
+            yield positions, columns
+
+
+def checked_fields(outputs: Sequence[str]) -> list[str]:
+    """The fields of ``default``, where a spout has no other stream.
+
+    Raises:
+        ConfigError: they are not a list of distinct names.
+    """
+    try:
+        streams = parse_outputs(outputs)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
+        raise ConfigError(
+            f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']"
+        )
+    return list(streams[0].fields)

@@ -1,0 +1,194 @@
+r"""Lines of a byte range, as Arrow columns.
+
+Which question it answers: which lines belong to a range of bytes, and how do they become columns fast?
+
+Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``.
+So any splitting of a file into ranges gives each line exactly once.
+Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.
+Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer one is a
+``BadRecord`` and is passed over without being kept.
+
+Why Arrow and not ``block.decode().split("\\n")``: for lines of 44 bytes the Arrow column costs about 50 ns a
+line and its ``to_pylist`` 40 ns more, the Python list 45 ns and its conversion to Arrow 30 ns more. Either is
+little beside what any bolt does with a line, and the Arrow column can go into a frame as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.components import BadRecord, Range
+
+BLOCK_BYTES = 1 << 20
+"""How much is read, decoded and split at once."""
+SCAN_BYTES = 1 << 16
+"""How much is read at once where only the next newline is looked for."""
+LINE_BYTES_LIMIT = 1 << 29
+"""The largest ``line_bytes_max``: Arrow's string offsets are 32 bits, and a replaced byte becomes three."""
+
+I64 = npt.NDArray[np.int64]
+Lines: TypeAlias = tuple[I64, Any]
+"""Where lines start (int64), and the lines (``pa.StringArray``), both of the same length."""
+
+
+class ByteSource(Protocol):
+    """Bytes that are read by offset: a file, or what a compressed file unpacks to."""
+
+    def read_at(self, offset: int, size: int, keep: int) -> bytes:
+        """At most ``size`` bytes from ``offset``; empty only at the end.
+
+        ``keep`` says that bytes from there on may be asked for again; a source that cannot go back holds
+        them.
+        """
+
+
+@dataclass(frozen=True)
+class LineRules:
+    """How bytes become lines."""
+
+    encoding: str = "utf-8"
+    line_bytes_max: int = 16 << 20
+    """Longest line in bytes, without its newline."""
+    open_end: bool = True
+    """Whether bytes after the last newline count as a line."""
+
+
+def lines_of(source: ByteSource, range_: Range, rules: LineRules) -> Iterator[Lines | BadRecord]:
+    """The lines that start within ``range_``, in order, a block at a time; the task of the range does not matter."""
+    for item in _blocks(source, range_.start, range_.end, rules):
+        if isinstance(item, BadRecord):
+            yield item
+        else:
+            yield from split_block(*item, rules)
+
+
+def _too_long(position: int, rules: LineRules) -> BadRecord:
+    return BadRecord(
+        position, f"the line at byte {position} is longer than line_bytes_max={rules.line_bytes_max}"
+    )
+
+
+def _first_line_start(source: ByteSource, start: int, end: int) -> int:
+    """Where the first line of the range starts; ``end`` if none does."""
+    if start == 0:
+        return 0
+    position = start - 1
+    while position < end - 1:
+        data = source.read_at(position, min(SCAN_BYTES, end - 1 - position), end - 1)
+        if not data:
+            return end
+        newline = data.find(b"\n")
+        if newline >= 0:
+            return position + newline + 1
+        position += len(data)
+    return end
+
+
+def _blocks(
+    source: ByteSource, start: int, end: int, rules: LineRules
+) -> Iterator[tuple[int, bytes] | BadRecord]:
+    """(offset, bytes): whole lines that start in the range, each with its newline; one is added at the end."""
+    position = _first_line_start(source, start, end)
+    while position < end:
+        data = source.read_at(position, min(BLOCK_BYTES, end - position), end - 1)
+        if not data:
+            return
+        cut = data.rfind(b"\n") + 1
+        if cut == len(data) or (cut and position + len(data) < end):
+            yield position, data[:cut]
+            position += cut
+            continue
+        rest, after = _rest_of_line(source, position + len(data), len(data) - cut, end, rules)
+        if rest is not None and (rest.endswith(b"\n") or rules.open_end):
+            yield position, data + rest + (b"" if rest.endswith(b"\n") else b"\n")
+        else:
+            if cut:
+                yield position, data[:cut]
+            if rest is None:
+                yield _too_long(position + cut, rules)
+        position = after
+
+
+def _rest_of_line(
+    source: ByteSource, position: int, length: int, end: int, rules: LineRules
+) -> tuple[bytes | None, int]:
+    """Read on to the end of a line of which ``length`` bytes are there.
+
+    Returns:
+        The missing bytes with the newline (without one at the end of the source), or None if the line is too
+        long; and where the next line starts, or some position from ``end`` on if that is outside the range.
+    """
+    parts: list[bytes] = []
+    while length <= rules.line_bytes_max or position < end:
+        data = source.read_at(position, SCAN_BYTES, end - 1)
+        newline = data.find(b"\n")
+        piece = data[: newline + 1] if newline >= 0 else data
+        position += len(piece)
+        length += len(piece) - (newline >= 0)
+        if length <= rules.line_bytes_max:
+            parts.append(piece)
+        else:
+            parts.clear()
+        if newline >= 0 or not data:
+            break
+    return (b"".join(parts) if length <= rules.line_bytes_max else None), position
+
+
+def split_block(offset: int, block: bytes, rules: LineRules) -> Iterator[Lines | BadRecord]:
+    r"""Split whole lines (each with its newline) that start at ``offset`` of their file.
+
+    >>> positions, lines = next(split_block(10, b"to be\r\nor not\n", LineRules()))
+    >>> positions.tolist(), lines.to_pylist()
+    ([10, 17], ['to be', 'or not'])
+    """
+    newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
+    starts = np.empty(len(newlines), dtype=np.int64)
+    starts[0] = 0
+    np.add(newlines[:-1], 1, out=starts[1:])
+    if len(block) > rules.line_bytes_max:
+        long = np.flatnonzero(newlines - starts > rules.line_bytes_max)
+        if len(long):
+            yield from _around_long_lines(offset, block, starts[long], newlines[long] + 1, rules)
+            return
+    yield starts + offset, _column(block, newlines, rules)
+
+
+def _around_long_lines(
+    offset: int, block: bytes, begins: I64, ends: I64, rules: LineRules
+) -> Iterator[Lines | BadRecord]:
+    done = 0
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        if begin > done:
+            yield from split_block(offset + done, block[done:begin], rules)
+        yield _too_long(offset + begin, rules)
+        done = end
+    if done < len(block):
+        yield from split_block(offset + done, block[done:], rules)
+
+
+def _column(block: bytes, newlines: npt.NDArray[np.intp], rules: LineRules) -> Any:
+    """The lines of ``block`` as one Arrow array: their bytes joined without newlines, and where each begins."""
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n")
+        newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
+    if rules.encoding != "utf-8":
+        return pa.array(
+            [line.decode(rules.encoding, "replace") for line in block[:-1].split(b"\n")], pa.string()
+        )
+    if not block.isascii():
+        try:
+            block.decode()
+        except UnicodeDecodeError:
+            block = block.decode(errors="replace").encode()
+            newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
+    offsets = np.zeros(len(newlines) + 1, dtype=np.int32)
+    offsets[1:] = newlines - np.arange(len(newlines))
+    return pa.StringArray.from_buffers(
+        len(newlines), pa.py_buffer(offsets), pa.py_buffer(block.replace(b"\n", b""))
+    )

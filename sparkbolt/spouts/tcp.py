@@ -1,0 +1,254 @@
+"""Lines of text from a TCP connection.
+
+Which question it answers: how does a connection that cannot be read again become a tracked spout?
+Rule 1: a line is kept until it is acked, and given again when it failed, up to ``max_retries`` times. It
+lives in the driver's memory alone: what is not acked is lost with the driver.
+Rule 2: no call waits: connecting and reading are non-blocking, so that acks are not held up.
+Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept nothing is read, and the sender has to
+wait.
+
+Read before: ``core.components``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import SpoutCollector
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 1 << 16
+EMIT_MAX = 1000
+"""How many lines one call emits, at most."""
+CONNECT_SECS = 10.0
+"""How long a connection may take to be made."""
+
+
+class SocketSpout(Spout):
+    """Emits the lines that a TCP server sends: field ``line`` (str, without its newline).
+
+    Each task has a connection of its own. A connection that breaks, or cannot be made, is tried again after
+    0.1 s, then twice as long each time, up to ``backoff_max_secs``. When the server closes, what it sent
+    after its last newline counts as a line. With ``reconnect=False`` the spout is exhausted then, once every
+    line is settled. A line longer than ``line_bytes_max`` is dropped and logged. A host name is looked up at
+    each attempt, which may take a while: give an address where that matters.
+
+    >>> SocketSpout("127.0.0.1", 9999).outputs
+    ['line']
+    """
+
+    outputs = ["line"]
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        reconnect: bool = True,
+        encoding: str = "utf-8",
+        max_retries: int = 5,
+        pending_lines_max: int = 100_000,
+        line_bytes_max: int = 1 << 20,
+        backoff_max_secs: float = 30.0,
+    ) -> None:
+        """Keep what was given.
+
+        Raises:
+            ConfigError: a number is out of its range.
+        """
+        if not 0 < port < 65536:
+            raise ConfigError(f"port={port}: expected 1 to 65535")
+        if max_retries < 0 or pending_lines_max < 1 or line_bytes_max < 1 or backoff_max_secs <= 0:
+            raise ConfigError(
+                f"expected max_retries >= 0 and positive pending_lines_max, line_bytes_max, backoff_max_secs; got "
+                f"{max_retries}, {pending_lines_max}, {line_bytes_max}, {backoff_max_secs}"
+            )
+        self.host = host
+        self.port = port
+        self.reconnect = reconnect
+        self.encoding = encoding
+        self.max_retries = max_retries
+        self.pending_lines_max = pending_lines_max
+        self.line_bytes_max = line_bytes_max
+        self.backoff_max_secs = backoff_max_secs
+
+    def open(self, context: TopologyContext) -> None:
+        """Start with no connection; the first ``next_tuple`` makes one."""
+        self._socket: socket.socket | None = None
+        self._connected = False
+        self._closed = False
+        self._deadline = 0.0
+        self._backoff_secs = 0.1
+        self._partial = bytearray()
+        self._skipping = False
+        self._lines: deque[str] = deque()
+        self._kept: dict[int, tuple[str, int]] = {}
+        self._again: deque[int] = deque()
+        self._next_id = 0
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """The arguments only: nothing that ``open`` makes."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def next_tuple(self, collector: SpoutCollector) -> None:
+        """Emit lines that failed, then new ones; read what has arrived if there are none."""
+        room = EMIT_MAX
+        while self._again and room:
+            message_id = self._again.popleft()
+            collector.emit([self._kept[message_id][0]], message_id=message_id)
+            room -= 1
+        if not self._lines and len(self._kept) < self.pending_lines_max:
+            self._receive()
+        while self._lines and room and len(self._kept) < self.pending_lines_max:
+            line = self._lines.popleft()
+            message_id, self._next_id = self._next_id, self._next_id + 1
+            self._kept[message_id] = (line, 0)
+            collector.emit([line], message_id=message_id)
+            room -= 1
+
+    def ack(self, message_id: Any) -> None:
+        """Let the line go."""
+        self._kept.pop(message_id, None)
+
+    def fail(self, message_id: Any) -> None:
+        """Give the line again, unless it was given often enough."""
+        line, retries = self._kept.get(message_id, (None, 0))
+        if line is None:
+            return
+        if retries >= self.max_retries:
+            del self._kept[message_id]
+            log.error("%s: line given up after %d retries: %.200r", self._name, retries, line)
+            return
+        self._kept[message_id] = (line, retries + 1)
+        self._again.append(message_id)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._disconnect()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the server closed, no further connection is wanted, and every line is settled."""
+        return self._closed and not self.reconnect and not self._lines and not self._kept
+
+    @property
+    def _name(self) -> str:
+        return f"SocketSpout {self.host}:{self.port}"
+
+    def _receive(self) -> None:
+        """Take what has arrived, at most ``READ_BYTES``; make the connection first if there is none."""
+        try:
+            if self._ready():
+                assert self._socket is not None
+                data = self._socket.recv(READ_BYTES)
+                if data:
+                    self._split(data)
+                else:
+                    self._server_closed()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(error)
+
+    def _ready(self) -> bool:
+        """Whether there is a connection; begins one, or looks whether the one that was begun is made."""
+        if self._connected:
+            return True
+        if self._socket is None:
+            if (self._closed and not self.reconnect) or monotonic() < self._deadline:
+                return False
+            self._begin()
+        assert self._socket is not None
+        if not select.select([], [self._socket], [], 0)[1]:
+            if monotonic() > self._deadline:
+                raise TimeoutError(f"no connection within {CONNECT_SECS} s")
+            return False
+        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        self._connected = True
+        self._backoff_secs = 0.1
+        log.info("%s: connected", self._name)
+        return True
+
+    def _begin(self) -> None:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        )[0]
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.setblocking(False)
+        self._socket.connect_ex(address)
+        self._deadline = monotonic() + CONNECT_SECS
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._connected = False
+
+    def _server_closed(self) -> None:
+        rest = bytes(self._partial)
+        self._partial.clear()
+        if rest and not self._skipping:
+            self._lines.append(self._text(rest))
+        self._skipping = False
+        self._closed = True
+        self._disconnect()
+        self._deadline = monotonic() + self._backoff_secs
+        log.info(
+            "%s: the server closed; %s",
+            self._name,
+            "connecting again" if self.reconnect else "that is the end",
+        )
+
+    def _lost(self, error: OSError) -> None:
+        dropped = len(self._partial)
+        self._partial.clear()
+        self._skipping = False
+        self._disconnect()
+        self._deadline = monotonic() + self._backoff_secs
+        log.warning(
+            "%s: %s; next attempt in %.1f s; %d bytes of an unfinished line are dropped",
+            self._name,
+            error,
+            self._backoff_secs,
+            dropped,
+        )
+        self._backoff_secs = min(2 * self._backoff_secs, self.backoff_max_secs)
+
+    def _text(self, line: bytes) -> str:
+        return line.removesuffix(b"\r").decode(self.encoding, "replace")
+
+    def _split(self, data: bytes) -> None:
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            if self._partial:
+                line = bytes(self._partial) + line
+                self._partial.clear()
+            if self._skipping:
+                self._skipping = False
+            elif len(line) > self.line_bytes_max:
+                log.error(
+                    "%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max
+                )
+            else:
+                self._lines.append(self._text(line))
+        if self._skipping:
+            return
+        self._partial += rest
+        if len(self._partial) > self.line_bytes_max:
+            log.error("%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max)
+            self._partial.clear()
+            self._skipping = True

@@ -1,0 +1,229 @@
+"""Lines of text files.
+
+Which question it answers: how do files become spout tuples that can be read again after any crash?
+Rule: the driver plans byte ranges and never sees a line; executors read them.
+
+Read before: ``planning``, ``lines``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.files import PlainFile, UnpackedFile, is_compressed
+from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
+from sparkbolt.spouts.planning import FilePlanner
+
+log = logging.getLogger(__name__)
+
+Paths: TypeAlias = str | Path | Iterable[str | Path]
+OPEN_FILES_MAX = 8
+"""How many compressed files a worker keeps open between ranges."""
+
+
+def absolute_patterns(paths: Paths) -> tuple[str, ...]:
+    """The paths as absolute patterns; ``~`` is the home directory.
+
+    Raises:
+        ConfigError: there is none, or one is empty.
+    """
+    several = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if not several:
+        raise ConfigError("paths is empty: expected a file, a directory, a glob, or a list of those")
+    for path in several:
+        if not str(path):
+            raise ConfigError(f"paths holds {path!r}: expected the name of a file or directory, or a glob")
+    return tuple(os.path.abspath(os.path.expanduser(path)) for path in several)
+
+
+def _checked_encoding(encoding: str) -> str:
+    try:
+        plain = "\n".encode(encoding) == b"\n"
+    except LookupError:
+        raise ConfigError(f"encoding={encoding!r} is not known to Python") from None
+    if not plain:
+        raise ConfigError(
+            f"encoding={encoding!r} does not write a newline as the one byte 10, so lines cannot be found by bytes: "
+            "convert the files to utf-8"
+        )
+    return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+
+
+class TextSpout(PartitionedSpout):
+    r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
+
+    ``paths`` is a file, a directory (with all below it but names that begin with ``.`` or ``_``), a glob
+    (``books/*.txt``, ``**`` for any directories), or a list of those. A source is a file, named by its
+    absolute path; a position is the byte at which a line starts. On a cluster every machine must see the
+    files under the same paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
+    ``encoding`` become U+FFFD. A line longer than ``line_bytes_max`` fails its tree alone.
+
+    Without ``follow`` the list of files and their sizes are taken when the topology starts, a last line
+    without a newline counts, and the spout ends; files must not change meanwhile. With ``follow=True`` it
+    goes on: files that grow are read on up to their last newline, and new files are looked for once a second;
+    every plan asks the system for the size of every file, about 2 us each. A file that became shorter gives
+    nothing until it is longer than what was read of it. A file that vanished fails one tree for each range
+    that was planned and not yet read.
+
+    Compressed files (``.gz``, ``.bz2``, ``.xz``, and ``.zst`` with ``zstandard``): ``offset`` counts unpacked
+    bytes. A file is read by one task at a time, a piece a micro-batch. Its price: the driver unpacks it too,
+    ahead of the plan and keeping nothing, since only so it knows where the file ends; and each worker process
+    unpacks it once, as it goes on from where it was. A worker that is new starts from the first byte. A
+    compressed file is not followed: it must be whole when it appears, so write it under another name (or one
+    with ``.`` in front) and rename it.
+
+    >>> TextSpout("books/*.txt").outputs
+    ['line', 'path', 'offset']
+    """
+
+    outputs = ["line", "path", "offset"]
+    first_budget = 256 * 1024
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        follow: bool = False,
+        encoding: str = "utf-8",
+        line_bytes_max: int = 16 << 20,
+    ) -> None:
+        """Keep what was given; files are looked at when the topology starts.
+
+        Raises:
+            ConfigError: an argument cannot be what it is.
+        """
+        if not 1 <= line_bytes_max <= LINE_BYTES_LIMIT:
+            raise ConfigError(f"line_bytes_max={line_bytes_max}: expected 1 to {LINE_BYTES_LIMIT}")
+        self.patterns = absolute_patterns(paths)
+        self.follow = follow
+        self.encoding = _checked_encoding(encoding)
+        self.line_bytes_max = line_bytes_max
+        self._forget()
+
+    def _forget(self) -> None:
+        self._planner: FilePlanner | None = None
+        self._unpacked: dict[str, UnpackedFile] = {}
+        self._warned: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to one process: lists of files, open files."""
+        own = ("_planner", "_unpacked", "_warned")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the arguments, with nothing open."""
+        self.__dict__.update(state)
+        self._forget()
+
+    def open(self, context: TopologyContext) -> None:
+        """Find the files.
+
+        Raises:
+            ConfigError: a path names none, and files are not followed.
+        """
+        self._planner = FilePlanner(
+            self.patterns, follow=self.follow, parallelism=context.parallelism, clock=time.monotonic
+        )
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """The next bytes of the files, in the order of their paths; followed files take turns."""
+        assert self._planner is not None, "next_ranges is called after open"
+        return self._planner.next_ranges(progress, budget)
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """Whether every file's end was planned."""
+        assert self._planner is not None, "finished is called after open"
+        return self._planner.finished(progress)
+
+    def close(self) -> None:
+        """Close what the driver has open."""
+        if self._planner is not None:
+            self._planner.close()
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """The lines that start in the range, as (offset, [line, path, offset])."""
+        for chunk in self.chunks(range_):
+            if isinstance(chunk, BadRecord):
+                yield chunk
+                continue
+            for position, line in zip(chunk[0].tolist(), chunk[1].to_pylist(), strict=True):
+                yield position, [line, range_.source, position]
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        """The lines as Arrow columns (string, dictionary of string, int64), about 1 MiB at a time."""
+        path = pa.array([range_.source], pa.string())
+        for chunk in self.chunks(range_):
+            if isinstance(chunk, BadRecord):
+                yield chunk
+                continue
+            positions, lines = chunk
+            indices = pa.array(np.zeros(len(positions), dtype=np.int32))
+            yield positions, [lines, pa.DictionaryArray.from_arrays(indices, path), pa.array(positions)]
+
+    def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
+        """Where lines start and the lines, a block at a time; a ``BadRecord`` for a line that is too long."""
+        compressed = is_compressed(range_.source)
+        rules = LineRules(self.encoding, self.line_bytes_max, open_end=compressed or not self.follow)
+        try:
+            file = self._take(range_) if compressed else PlainFile(range_.source)
+        except FileNotFoundError:
+            yield self._gone(range_)
+            return
+        try:
+            if isinstance(file, PlainFile) and file.size < range_.end:
+                self._warn(
+                    range_.source,
+                    f"was planned up to byte {range_.end} but has {file.size} bytes now: the rest is lost",
+                )
+            yield from lines_of(file, range_, rules)
+            if isinstance(file, UnpackedFile):
+                self._give_back(file)
+        finally:
+            if isinstance(file, PlainFile):
+                file.close()
+
+    def _take(self, range_: Range) -> UnpackedFile:
+        """The open file, if it has not gone beyond the range; else one that starts from the first byte."""
+        kept = self._unpacked.get(range_.source)
+        if kept is not None and kept.oldest <= max(0, range_.start - 1):
+            return self._unpacked.pop(range_.source)
+        return UnpackedFile(range_.source)
+
+    def _give_back(self, file: UnpackedFile) -> None:
+        """Keep the file open for the next range, unless the one that is kept is further."""
+        kept = self._unpacked.pop(file.path, None)
+        if kept is not None:
+            file, kept = (file, kept) if file.unpacked >= kept.unpacked else (kept, file)
+            kept.close()
+        self._unpacked[file.path] = file
+        if len(self._unpacked) > OPEN_FILES_MAX:
+            self._unpacked.pop(next(iter(self._unpacked))).close()
+
+    def _gone(self, range_: Range) -> BadRecord:
+        self._warn(range_.source, "does not exist any more: what was planned of it and not yet read fails")
+        return BadRecord(
+            range_.start,
+            f"{range_.source!r} does not exist here (bytes {range_.start} to {range_.end} were planned): "
+            "was it deleted or renamed, or does this machine of the cluster not see it?",
+        )
+
+    def _warn(self, path: str, what: str) -> None:
+        if path not in self._warned:
+            self._warned.add(path)
+            log.warning("%s %s", path, what)
+
+    def cleanup(self) -> None:
+        """Close what the worker has open."""
+        for file in self._unpacked.values():
+            file.close()
+        self._unpacked.clear()

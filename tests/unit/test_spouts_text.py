@@ -1,0 +1,344 @@
+"""TextSpout: each line once, in order, with its offset, however the file is split, packed or grown."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkbolt.core.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.config import Config
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts import TextSpout, files, lines
+
+PACKERS = {".txt": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+def context(parallelism: int = 1) -> TopologyContext:
+    return TopologyContext("t", "lines", 0, parallelism, 1, Config())
+
+
+def naive(data: bytes, line_bytes_max: int = 1 << 20) -> list[tuple[int, str | None]]:
+    """(offset, line) of every line; None for a line that is too long."""
+    found: list[tuple[int, str | None]] = []
+    offset = 0
+    for line in data.split(b"\n"):
+        if line or offset + len(line) < len(data):
+            text = line.removesuffix(b"\r").decode(errors="replace")
+            found.append((offset, text if len(line) <= line_bytes_max else None))
+        offset += len(line) + 1
+    return found
+
+
+def by_rows(spout: TextSpout, ranges: list[Range]) -> list[tuple[int, str | None]]:
+    found: list[tuple[int, str | None]] = []
+    for range_ in ranges:
+        for record in spout.read(range_):
+            if isinstance(record, BadRecord):
+                found.append((record.position, None))
+            else:
+                position, (line, path, offset) = record
+                assert (path, offset) == (range_.source, position)
+                assert range_.start <= position < range_.end
+                found.append((position, line))
+    return found
+
+
+def by_columns(spout: TextSpout, ranges: list[Range]) -> list[tuple[int, str | None]]:
+    found: list[tuple[int, str | None]] = []
+    for range_ in ranges:
+        for chunk in spout.read_columns(range_):
+            if isinstance(chunk, BadRecord):
+                found.append((chunk.position, None))
+                continue
+            positions, columns = chunk
+            for column in columns:
+                assert isinstance(column, pa.Array)
+                column.validate(full=True)
+            assert columns[1].to_pylist() == [range_.source] * len(positions)
+            assert columns[2].to_pylist() == positions.tolist()
+            found.extend(zip(positions.tolist(), columns[0].to_pylist(), strict=True))
+    return found
+
+
+texts = st.lists(
+    st.one_of(
+        st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"to be", b"\xff", b"\xe2\x82", "né€".encode(), b"x" * 40]),
+        st.binary(max_size=4),
+        st.text(max_size=6).map(lambda text: text.encode()),
+    ),
+    max_size=30,
+).map(b"".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=texts, cuts=st.sets(st.integers(1, 400), max_size=8), suffix=st.sampled_from(sorted(PACKERS)),
+       block=st.sampled_from([1, 2, 7, 64, 1 << 20]), line_bytes_max=st.sampled_from([1, 5, 30, 1 << 20]))
+def test_any_splitting_gives_each_line_once_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: bytes, cuts: set[int], suffix: str, block: int, line_bytes_max: int,
+) -> None:
+    path = tmp_path_factory.mktemp("any") / f"f{suffix}"
+    path.write_bytes(PACKERS[suffix](data))
+    edges = sorted({0, *(cut for cut in cuts if cut < len(data)), len(data)})
+    ranges = [Range(0, str(path), a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    expected = naive(data, line_bytes_max)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        patch.setattr(lines, "SCAN_BYTES", max(1, block // 2))
+        patch.setattr(files, "UNPACK_BYTES", block)
+        spout = TextSpout(path, line_bytes_max=line_bytes_max)
+        assert by_rows(spout, ranges) == expected
+        assert by_columns(spout, ranges) == expected
+        assert by_columns(spout, ranges[::-1]) == [
+            record for range_ in ranges[::-1] for record in expected if range_.start <= record[0] < range_.end
+        ]
+        for position, line in expected:
+            if position < len(data):
+                assert by_columns(spout, [Range(0, str(path), position, position + 1)]) == [(position, line)]
+        spout.cleanup()
+
+
+def drain(spout: TextSpout, budget: int, parallelism: int) -> tuple[list[tuple[int, str | None]], int]:
+    """Plan and read to the end; what was read, and how many plans it took."""
+    spout.open(context(parallelism))
+    reader = pickle.loads(pickle.dumps(spout))
+    reader.prepare(context(parallelism))
+    progress: dict[str, int] = {}
+    found: list[tuple[int, str | None]] = []
+    plans = 0
+    while not spout.finished(progress):
+        ranges = list(spout.next_ranges(progress, budget))
+        assert sum(range_.end - range_.start for range_ in ranges) <= budget
+        for range_ in ranges:
+            assert range_.start == progress.get(range_.source, 0)
+            assert 0 <= range_.task < parallelism
+            progress[range_.source] = range_.end
+        found += by_columns(reader, ranges)
+        plans += 1
+        assert plans < 1000
+    assert spout.next_ranges(progress, budget) == []
+    reader.cleanup()
+    spout.close()
+    return found, plans
+
+
+@settings(deadline=None, max_examples=80)
+@given(data=texts, budget=st.integers(1, 200), parallelism=st.integers(1, 4), suffix=st.sampled_from(sorted(PACKERS)))
+def test_plans_cover_a_file_within_their_budget(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, budget: int, parallelism: int, suffix: str
+) -> None:
+    path = tmp_path_factory.mktemp("plan") / f"f{suffix}"
+    path.write_bytes(PACKERS[suffix](data))
+    assert drain(TextSpout(str(path)), budget, parallelism)[0] == naive(data)
+
+
+def test_a_large_file_is_split_over_all_tasks_and_small_ones_are_grouped(tmp_path: Path) -> None:
+    large, small = tmp_path / "a.txt", [tmp_path / f"b{n:03d}.txt" for n in range(200)]
+    large.write_bytes(b"0123456789\n" * 100_000)
+    for path in small:
+        path.write_bytes(b"one\n")
+    spout = TextSpout(tmp_path)
+    spout.open(context(4))
+    ranges = spout.next_ranges({}, 400_000)
+    assert [(range_.task, range_.end - range_.start) for range_ in ranges] == [(n, 100_000) for n in range(4)]
+    ranges = spout.next_ranges({str(large): 1_100_000}, 400_000)
+    assert [range_.source for range_ in ranges] == list(map(str, small))
+    assert max(sum(range_.task == task for range_ in ranges) for task in range(4)) <= 64
+
+
+def test_a_compressed_file_belongs_to_one_task_of_a_plan(tmp_path: Path) -> None:
+    for name in ("a.gz", "b.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"0123456789\n" * 100_000))
+    spout = TextSpout(tmp_path / "*.gz")
+    spout.open(context(2))
+    ranges = spout.next_ranges({}, 400_000)
+    assert ranges == [Range(0, str(tmp_path / "a.gz"), 0, 200_000), Range(1, str(tmp_path / "b.gz"), 0, 200_000)]
+    spout.close()
+
+
+def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(b"line %d\n" % n for n in range(200_000))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(data))
+    unpacked = 0
+    advance = files.UnpackedFile.advance
+
+    def counted(file: files.UnpackedFile) -> bytes:
+        nonlocal unpacked
+        piece = advance(file)
+        unpacked += len(piece)
+        return piece
+
+    monkeypatch.setattr(files.UnpackedFile, "advance", counted)
+    found, plans = drain(TextSpout(tmp_path / "a.gz"), 100_000, 1)
+    assert (found, plans > 10) == (naive(data), True)
+    assert unpacked == 2 * len(data), "once in the driver, once in the worker"
+
+
+def test_a_damaged_compressed_file_ends_where_it_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = b"".join(b"line %d\n" % (n * 7919 % 100_003) for n in range(200_000))
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(data)[:-100_000])
+    found, _ = drain(TextSpout(path), 1 << 20, 1)
+    assert len(found) > 1000
+    assert found[:-1] == naive(data)[: len(found) - 1]
+    assert "is damaged" in caplog.text
+
+
+def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    spout = TextSpout(path, follow=True)
+    spout.open(context(2))
+    assert spout.next_ranges({}, 1000) == []
+    spout._planner._clock = lambda: 1e12  # type: ignore[union-attr]
+    progress: dict[str, int] = {}
+    found = []
+    for piece, expected in [(b"to be", []), (b"\nor", [(0, "to be")]), (b" not\nto", [(6, "or not")]),
+                            (b"", []), (b" be\n", [(13, "to be")])]:  # fmt: skip
+        with path.open("ab") as file:
+            file.write(piece)
+        spout._planner._next_look = 0.0  # type: ignore[union-attr]
+        ranges = list(spout.next_ranges(progress, 1000))
+        progress.update({range_.source: range_.end for range_ in ranges})
+        found = by_columns(spout, ranges)
+        assert found == expected
+        assert not spout.finished(progress)
+
+
+@settings(deadline=None, max_examples=60)
+@given(pieces=st.lists(texts, max_size=5), budget=st.integers(1, 60))
+def test_growth_between_plans_loses_and_repeats_nothing(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], budget: int
+) -> None:
+    path = tmp_path_factory.mktemp("grow") / "log.txt"
+    path.touch()
+    spout = TextSpout(path, follow=True)
+    spout.open(context(2))
+    progress: dict[str, int] = {}
+    found = []
+    for piece in pieces:
+        with path.open("ab") as file:
+            file.write(piece)
+        while ranges := list(spout.next_ranges(progress, budget)):
+            progress.update({range_.source: range_.end for range_ in ranges})
+            found += by_columns(spout, ranges)
+    data = b"".join(pieces)
+    assert found == naive(data[: data.rfind(b"\n") + 1])
+
+
+def test_followed_files_take_turns(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"0123456789\n" * 10)
+    spout = TextSpout(tmp_path, follow=True)
+    spout.open(context())
+    progress: dict[str, int] = {}
+    turns = []
+    for _ in range(4):
+        (range_,) = spout.next_ranges(progress, 20)
+        progress[range_.source] = range_.end
+        turns.append(Path(range_.source).name)
+    assert turns == ["a", "b", "a", "b"]
+
+
+def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:
+    now = [0.0]
+    spout = TextSpout(tmp_path / "**" / "*.txt", follow=True)
+    spout.open(context())
+    planner = spout._planner
+    assert planner is not None
+    planner._clock, planner._next_look = (lambda: now[0]), 1.0
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "new.txt").write_bytes(b"one\n")
+    assert spout.next_ranges({}, 100) == []
+    now[0] = 1.0
+    assert spout.next_ranges({}, 100) == [Range(0, str(tmp_path / "sub" / "new.txt"), 0, 4)]
+
+
+def test_a_file_that_shrank_gives_nothing_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"one\ntwo\n")
+    spout = TextSpout(path, follow=True)
+    spout.open(context())
+    ranges = spout.next_ranges({}, 100)
+    path.write_bytes(b"one\n")
+    for _ in range(3):
+        assert by_columns(spout, list(ranges)) == [(0, "one")]
+        assert spout.next_ranges({str(path): 8}, 100) == []
+    assert caplog.text.count("the rest is lost") == 1
+    assert caplog.text.count("read up to byte 8") == 1
+    path.write_bytes(b"one\ntwo\nthree\n")
+    assert by_columns(spout, list(spout.next_ranges({str(path): 8}, 100))) == [(8, "three")]
+
+
+@pytest.mark.parametrize("name", ["log.txt", "log.gz"])
+def test_a_file_that_vanished_fails_what_was_planned_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    spout = TextSpout(path)
+    spout.open(context())
+    (range_,) = spout.next_ranges({}, 4)
+    path.unlink()
+    for _ in range(2):
+        (record,) = spout.read_columns(range_)
+        assert isinstance(record, BadRecord)
+        assert "deleted or renamed" in record.reason
+    assert caplog.text.count("does not exist any more") == 1
+    spout.close()
+
+
+def test_a_path_that_names_nothing_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "there.txt").touch()
+    with pytest.raises(ConfigError, match=r"nowhere/\*\.txt"):
+        TextSpout([tmp_path, f"{tmp_path}/nowhere/*.txt"]).open(context())
+    TextSpout(f"{tmp_path}/nowhere/*.txt", follow=True).open(context())
+
+
+def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) -> None:
+    for name in ("a.txt", "sub/b.txt", ".hidden", "_SUCCESS", "sub/.c", "_tmp/d.txt", "empty.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("" if "empty" in name else "x\n")
+    spout = TextSpout([tmp_path, tmp_path / "a.txt"])
+    spout.open(context())
+    ranges = spout.next_ranges({}, 100)
+    assert [Path(range_.source).relative_to(tmp_path).as_posix() for range_ in ranges] == ["a.txt", "sub/b.txt"]
+    assert not spout.finished({})
+    assert spout.finished({range_.source: 2 for range_ in ranges})
+
+
+def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes("né\r\nça\n".encode("latin-1"))
+    assert by_columns(TextSpout(path, encoding="latin-1"), [Range(0, str(path), 0, 7)]) == [(0, "né"), (4, "ça")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"paths": []}, "paths is empty"),
+        ({"paths": "x", "encoding": "utf-16"}, "convert the files"),
+        ({"paths": "x", "encoding": "klingon"}, "not known"),
+        ({"paths": "x", "line_bytes_max": 0}, "line_bytes_max=0"),
+    ],
+)
+def test_wrong_arguments_are_refused_where_they_are_given(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TextSpout(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_opened_spout_is_pickled_without_what_it_opened(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\n")
+    spout = TextSpout(tmp_path)
+    fresh = len(pickle.dumps(spout))
+    spout.open(context())
+    assert len(pickle.dumps(spout)) == fresh
