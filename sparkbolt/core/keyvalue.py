@@ -1,0 +1,444 @@
+"""Key-value state: Storm's, at a price that follows what a micro-batch touches.
+
+Which question it answers: how does one task keep a million keys durable and touch a thousand of them?
+
+Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Buckets,
+segments with all keys of a range of hashes as of some delta, are rewritten a few at a time, oldest first; a
+delta is dropped once every bucket includes it. So a commit costs what was touched, and a small share of what
+there is.
+Rule 2: deltas are a line. The content as of a delta never changes, and the delta's random stamp proves it: a
+worker whose cache is as of a delta that is still listed reads the deltas after it, whatever was rewritten
+since. A worker whose stamp is not listed (its attempt was never committed, or it was away too long) starts
+empty.
+Rule 3: what is not committed lives in ``_dirty`` alone, and ``_attach`` clears that.
+Rule 4: values handed out are not the cached ones unless nothing can change them in place (``segments``, rule
+3).
+
+Hashes choose buckets by their first bits, so when the buckets double, the two halves of a bucket go on
+sharing its segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
+
+Read before: ``segments``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.segments import (
+    GONE,
+    HASH_BITS,
+    Entries,
+    Frozen,
+    SegmentStore,
+    freeze,
+    has_gone,
+    key_hash,
+    physical_key,
+    read_segment,
+)
+from sparkbolt.core.snapshots import Pickling, pickling_errors
+from sparkbolt.errors import StateError, check
+
+BUCKET_KEYS = 1024
+"""How many keys a bucket has at most, on average; then the buckets double."""
+DELTAS_MIN = 8
+"""So many deltas pile up at least before buckets are rewritten; a worker may be away for as long."""
+DELTAS_MAX = 512
+"""So many deltas pile up before the oldest buckets are rewritten, and never more than twice as many."""
+CACHED_KEYS_MAX = 4_000_000
+"""With more keys than that a worker forgets its cache between two micro-batches."""
+
+_BITS_MAX = 20
+_BUCKET_NAME = "kv/b"
+_DELTA_NAME = "kv/d"
+_FORMAT = 1
+_MISSING: Any = object()
+_Rows: TypeAlias = tuple[list[Any], list[Any]]
+
+
+@dataclass(frozen=True)
+class _Delta:
+    """One committed micro-batch."""
+
+    stamp: int
+    fresh: int
+    """How many of its keys were not known before; an estimate that only the number of buckets depends on."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Where everything is; arrays have one element for each of ``2**bits`` buckets and are never changed."""
+
+    bits: int = 0
+    stamps: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
+    """The bucket's segment; 0 where the bucket is empty."""
+    included: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    """The number of the last delta that the bucket's segment includes."""
+    counts: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(1, np.uint32))
+    """How many keys the bucket's segment had."""
+    last: int = 0
+    """The number of the newest delta; the first one has 1."""
+    deltas: tuple[_Delta, ...] = ()
+    """Those that are still stored, up to ``last``."""
+
+    def encode(self) -> bytes:
+        arrays = (self.stamps.tobytes(), self.included.tobytes(), self.counts.tobytes())
+        stamps = np.array([delta.stamp for delta in self.deltas], np.uint64).tobytes()
+        fresh = np.array([delta.fresh for delta in self.deltas], np.uint32).tobytes()
+        return pickle.dumps((_FORMAT, self.bits, *arrays, self.last, stamps, fresh), 5)
+
+    @classmethod
+    def decode(cls, data: bytes) -> _Table:
+        version, bits, stamps, included, counts, last, delta_stamps, fresh = pickle.loads(data)
+        if version != _FORMAT:
+            raise StateError(
+                f"the key-value state has format {version!r}, expected {_FORMAT}: it was written by another "
+                "version of sparkbolt"
+            )
+        pairs = zip(
+            np.frombuffer(delta_stamps, np.uint64).tolist(),
+            np.frombuffer(fresh, np.uint32).tolist(),
+            strict=True,
+        )
+        return cls(
+            bits,
+            np.frombuffer(stamps, np.uint64),
+            np.frombuffer(included, np.int64),
+            np.frombuffer(counts, np.uint32),
+            last,
+            tuple(_Delta(*pair) for pair in pairs),
+        )
+
+    def size(self) -> int:
+        """About how many keys there are: the buckets', and fresh ones that they do not include yet."""
+        numbers = np.arange(self.last - len(self.deltas), self.last) + 1
+        fresh = np.array([delta.fresh for delta in self.deltas], np.float64)
+        lacking = np.searchsorted(np.sort(self.included), numbers) / len(self.included)
+        return int(self.counts.sum()) + int(fresh @ lacking)
+
+    def doubled(self, bits: int) -> _Table:
+        """The same content with more buckets: the parts of a bucket share its segment."""
+        parts = 1 << (bits - self.bits)
+        return replace(
+            self,
+            bits=bits,
+            stamps=np.repeat(self.stamps, parts),
+            included=np.repeat(self.included, parts),
+            counts=np.repeat(self.counts // np.uint32(parts), parts),
+        )
+
+
+class KeyValueState:
+    """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
+
+    Keys are hashable, keys and values can be pickled. A value that was changed in place is stored only if it
+    is ``put`` again. Each value is stored by itself: what two values share is not shared any more in the next
+    micro-batch. The engine commits it with the micro-batch; there is nothing to call.
+
+    >>> state = KeyValueState()
+    >>> state.put("be", state.get("be", 0) + 1)
+    >>> state.get("be"), "or" in state, list(state), state.delete("be"), len(state)
+    (1, False, [('be', 1)], 1, 0)
+    """
+
+    __slots__ = (
+        "_as_of",
+        "_dirty",
+        "_loaded",
+        "_pickling",
+        "_store",
+        "_synced",
+        "_table",
+        "_thawed",
+        "_values",
+        "_window",
+    )
+
+    def __init__(self, pickling: Pickling | None = None) -> None:
+        self._pickling = pickling or Pickling({})
+        self._dirty: dict[Any, Any] = {}
+        """Uncommitted: key to new value or ``GONE``. What is hot is here, so ``get`` looks here first."""
+        self._thawed: dict[Any, Any] = {}
+        """Frozen values that were asked for in this micro-batch."""
+        self._store: SegmentStore | None = None
+        self._table = _Table()
+        self._synced = True
+        self._forget()
+
+    def _forget(self) -> None:
+        self._values: dict[Any, Any] = {}
+        """Committed: all keys of loaded buckets, and the live keys of the deltas."""
+        self._window: dict[int, Entries] = {}
+        """The stored deltas by stamp."""
+        self._as_of = 0
+        self._loaded = np.zeros(1 << self._table.bits, dtype=bool)
+
+    # What users call.
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or ``default``."""
+        if key in self._dirty:
+            value = self._dirty[key]
+            return default if value is GONE else value
+        return self._committed(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
+        self._dirty[key] = value
+
+    def delete(self, key: Any) -> Any:
+        """Remove a key; its old value, or None if it was not there."""
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            return None
+        self._dirty[key] = GONE
+        return value
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key, _MISSING) is not _MISSING
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """All (key, value) pairs in any order, uncommitted ones too; put and delete are allowed meanwhile.
+
+        Keys that are put meanwhile are not shown. It loads everything.
+        """
+        for key in self._keys():
+            value = self.get(key, _MISSING)
+            if value is not _MISSING:
+                yield key, value
+
+    def __len__(self) -> int:
+        """How many keys there are; it loads everything."""
+        return len(self._keys())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a KeyValueState belongs to its task: keep it in an attribute of the bolt")
+
+    # Reading.
+
+    def _committed(self, key: Any, default: Any) -> Any:
+        """The committed value of a key; its bucket is loaded if need be."""
+        if not self._synced:
+            self._sync()
+        value = self._values.get(key, _MISSING)
+        if value is _MISSING:
+            bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
+            if self._loaded[bucket]:
+                return default
+            self._load(bucket)
+            value = self._values.get(key, _MISSING)
+            if value is _MISSING:
+                return default
+        if type(value) is not Frozen:
+            return value
+        if key not in self._thawed:
+            try:
+                self._thawed[key] = self._pickling.loads(value.data)
+            except Exception as error:
+                raise StateError(
+                    f"key-value state: the value of {key!r} cannot be read ({type(error).__name__}: {error}): "
+                    "was a class renamed or moved since it was written? Keep the old name"
+                ) from error
+        return self._thawed[key]
+
+    def _keys(self) -> list[Any]:
+        if not self._synced:
+            self._sync()
+        for bucket in np.flatnonzero(~self._loaded).tolist():
+            if not self._loaded[bucket]:
+                self._load(bucket)
+        dirty = self._dirty
+        keys = [key for key in self._values if dirty.get(key) is not GONE]
+        return keys + [key for key, value in dirty.items() if value is not GONE and key not in self._values]
+
+    def _sync(self) -> None:
+        """Bring the cache to the newest delta, or start an empty one there."""
+        table = self._table
+        stamps = [delta.stamp for delta in table.deltas]
+        if self._as_of not in stamps or len(self._values) > CACHED_KEYS_MAX:
+            self._forget()
+        elif len(self._loaded) != len(table.stamps):
+            self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
+        new = stamps[stamps.index(self._as_of) + 1 :] if self._as_of else stamps
+        for stamp in new:
+            self._window[stamp] = self._read(_DELTA_NAME, stamp)
+            self._window[stamp].apply_to(self._values)
+        listed = set(stamps)
+        for stamp in [stamp for stamp in self._window if stamp not in listed]:
+            del self._window[stamp]
+        self._as_of = stamps[-1] if stamps else 0
+        self._synced = True
+
+    def _read(self, name: str, stamp: int) -> Entries:
+        check(self._store is not None, "a KeyValueState was read before its task began")
+        assert self._store is not None
+        return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
+
+    def _load(self, bucket: int) -> None:
+        """Load a bucket, and those that still share its segment."""
+        stamp = self._table.stamps[bucket]
+        sharing = np.flatnonzero((self._table.stamps == stamp) & ~self._loaded)
+        # Deltas are applied already, so an empty bucket has nothing to add to them.
+        if stamp:
+            base = self._read(_BUCKET_NAME, int(stamp))
+            for part in sharing.tolist():
+                self._values.update(self._content(part, base, self._changes(part)))
+        self._loaded[sharing] = True
+
+    def _content(self, bucket: int, base: Entries | None, changes: _Rows) -> dict[Any, Any]:
+        """The bucket's keys and values as of the newest delta.
+
+        Args:
+            bucket: its number.
+            base: its segment, which may be shared with other buckets.
+            changes: what ``_changes`` says of it.
+        """
+        keys, values = changes
+        if base is not None:
+            bounds = base.bounds(self._table.bits)
+            start, stop = bounds[bucket], bounds[bucket + 1]
+            keys, values = base.keys[start:stop] + keys, base.values[start:stop] + values
+        content = dict(zip(keys, values, strict=True))
+        if has_gone(values):
+            return {key: value for key, value in content.items() if value is not GONE}
+        return content
+
+    def _changes(self, bucket: int) -> _Rows:
+        """Keys and values of the deltas that the bucket's segment does not include, oldest first."""
+        first = self._table.last - len(self._table.deltas) + 1
+        skipped = max(0, int(self._table.included[bucket]) + 1 - first)
+        bits, following = self._table.bits, bucket + 1
+        keys: list[Any] = []
+        values: list[Any] = []
+        for delta in self._table.deltas[skipped:]:
+            entries = self._window[delta.stamp]
+            bounds = entries.bounds(bits)
+            start, stop = bounds[bucket], bounds[following]
+            if start < stop:
+                keys += entries.keys[start:stop]
+                values += entries.values[start:stop]
+        return keys, values
+
+    # What the task's state calls.
+
+    def _attach(self, store: SegmentStore, table: bytes | None) -> None:
+        """Begin a micro-batch: forget what was not committed."""
+        self._dirty.clear()
+        self._thawed.clear()
+        self._store = store
+        self._table = _Table.decode(table) if table is not None else _Table()
+        self._synced = False
+
+    def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:
+        """Write what is dirty; the new table and how many bytes were put, or None if nothing is dirty.
+
+        Raises:
+            StateError: a key or value cannot be pickled.
+        """
+        if not self._dirty:
+            return None
+        if not self._synced:
+            self._sync()
+        delta, data = self._encode_dirty()
+        stamp = stamps()
+        self._put(_DELTA_NAME, stamp, data)
+        fresh = len(self._dirty) - len(self._dirty.keys() & self._values.keys())
+        table = self._table
+        table = replace(table, last=table.last + 1, deltas=(*table.deltas, _Delta(stamp, fresh)))
+        size = table.size()
+        bits = table.bits
+        while size > BUCKET_KEYS << bits and bits < _BITS_MAX:
+            bits += 1
+        if bits != table.bits:
+            table = table.doubled(bits)
+            self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
+        self._table = table
+        self._window[stamp] = delta
+        delta.apply_to(self._values)
+        self._as_of = stamp
+        written = len(data) + self._rewrite_oldest(size // len(self._dirty) * 2, stamps)
+        self._drop_included()
+        self._dirty.clear()
+        self._thawed.clear()
+        return self._table.encode(), written
+
+    def _put(self, name: str, stamp: int, data: bytes) -> None:
+        check(self._store is not None, "a KeyValueState was written before its task began")
+        assert self._store is not None
+        self._store.put(physical_key(name, stamp), data)
+
+    def _encode_dirty(self) -> tuple[Entries, bytes]:
+        keys, values = list(self._dirty), list(self._dirty.values())
+        try:
+            frozen = freeze(values, self._pickling)
+            delta = Entries.of(keys, frozen, gone=has_gone(values))
+            return delta, delta.encode(self._pickling)
+        except pickling_errors() as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> StateError:
+        for key, value in self._dirty.items():
+            for what, thing in (("key", key), ("value", value)):
+                try:
+                    self._pickling.dumps(thing)
+                except pickling_errors() as cause:
+                    return StateError(
+                        f"key-value state: the {what} of the entry {key!r} is of type "
+                        f"{type(thing).__module__}.{type(thing).__qualname__} and cannot be pickled ({cause})"
+                    )
+        return StateError(f"key-value state: what was put cannot be pickled ({error})")
+
+    def _rewrite_oldest(self, wanted: int, stamps: Callable[[], int]) -> int:
+        """Rewrite the buckets that lack the most deltas; how many bytes were put.
+
+        ``wanted`` deltas may pile up: as many as have together twice the keys that there are. Then each
+        commit rewrites its share, so that the oldest delta is included everywhere before twice as many have
+        piled up.
+        """
+        limit = min(max(wanted, DELTAS_MIN), DELTAS_MAX)
+        table = self._table
+        due = np.flatnonzero(table.last - table.included >= limit)
+        if not len(due):
+            return 0
+        share = -(-len(table.stamps) // limit)
+        chosen = due[np.argsort(table.included[due], kind="stable")][:share]
+        new_stamps, included, counts = table.stamps.copy(), table.included.copy(), table.counts.copy()
+        bases: dict[int, Entries] = {}
+        written = 0
+        for bucket in chosen.tolist():
+            included[bucket] = table.last
+            changes = self._changes(bucket)
+            if not changes[0]:
+                continue
+            old = int(table.stamps[bucket])
+            if old and old not in bases:
+                bases[old] = self._read(_BUCKET_NAME, old)
+            content = self._content(bucket, bases.get(old), changes)
+            counts[bucket] = len(content)
+            new_stamps[bucket] = stamps() if content else 0
+            if content:
+                data = Entries.of(list(content), list(content.values())).encode(self._pickling)
+                self._put(_BUCKET_NAME, int(new_stamps[bucket]), data)
+                written += len(data)
+        assert self._store is not None
+        for old in set(table.stamps[chosen].tolist()) - set(new_stamps.tolist()) - {0}:
+            self._store.delete(physical_key(_BUCKET_NAME, old))
+        self._table = replace(table, stamps=new_stamps, included=included, counts=counts)
+        return written
+
+    def _drop_included(self) -> None:
+        """Delete the deltas that every bucket includes, but never the last: caches are proved by it."""
+        table = self._table
+        assert self._store is not None
+        oldest_needed = min(int(table.included.min()) + 1, table.last)
+        kept = table.deltas[max(0, len(table.deltas) - (table.last - oldest_needed + 1)) :]
+        for delta in table.deltas[: len(table.deltas) - len(kept)]:
+            self._store.delete(physical_key(_DELTA_NAME, delta.stamp))
+            self._window.pop(delta.stamp, None)
+        self._table = replace(table, deltas=kept)

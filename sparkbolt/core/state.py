@@ -1,0 +1,296 @@
+"""The durable state of one task.
+
+Which question it answers: what does a task keep from one micro-batch to the next, and how does it know that
+what it has in memory is that?
+
+Rule 1: everything is a segment, and a segment's content never changes: rewritten content has a new random
+stamp and another physical key. The directory lists the stamps; it is read once a task and micro-batch.
+Rule 2: what a worker has cached is valid if, and only if, its stamp is in the directory. The same micro-batch
+id proves nothing: an attempt may have run before, with other content, and the last one in another worker.
+Rule 3: nothing is written before ``commit``, which comes once, at the end; what a failed attempt staged is
+forgotten by the next ``begin``.
+
+Read before: ``segments``, ``snapshots``, ``keyvalue``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.segments import SegmentStore, physical_key, read_segment
+from sparkbolt.core.snapshots import DurableAttributes, Pickling
+from sparkbolt.errors import StateError, check
+
+__all__ = ["Directory", "DurableAttributes", "KeyValueState", "SegmentStore", "TaskState"]
+
+T = TypeVar("T")
+
+INLINE_BYTES_MAX = 256
+"""A segment of at most so many bytes is kept in the directory itself, which saves two calls of the store."""
+INLINE_TOTAL_BYTES_MAX = 64 * 1024
+"""So many bytes of small segments at most; further ones are stored like large ones."""
+
+_DIRECTORY_KEY = ""
+_FORMAT = 1
+_SNAPSHOT = "__snapshot"
+_SNAPSHOT_DIGEST = "__snapshot_digest"
+_TABLE = "__key_values"
+_OWN = "__"
+
+
+@dataclass
+class Directory:
+    """What a task has stored: the stamp of each segment by name, and the content of small ones."""
+
+    stamps: dict[str, int] = field(default_factory=dict)
+    """Segments in the store of their own."""
+    inline: dict[str, bytes] = field(default_factory=dict)
+    """Segments that are in the directory itself."""
+
+    @classmethod
+    def read(cls, store: SegmentStore) -> Directory:
+        """The directory of a store; an empty one if nothing was ever committed.
+
+        Raises:
+            StateError: it has another format.
+        """
+        data = store.get(_DIRECTORY_KEY)
+        if data is None:
+            return cls()
+        version, stamps, inline = pickle.loads(data)
+        if version != _FORMAT:
+            raise StateError(
+                f"the directory of a task's state has format {version!r}, expected {_FORMAT}: it was "
+                "written by another version of sparkbolt"
+            )
+        return cls(stamps, inline)
+
+    def encode(self) -> bytes:
+        """The bytes that ``read`` reads."""
+        return pickle.dumps((_FORMAT, self.stamps, self.inline), 5)
+
+
+class TaskState:
+    """The state of one task, as one worker process sees it; kept as long as the process keeps the instance.
+
+    In each micro-batch: ``begin``, then anything else, then ``commit`` once; or no ``commit``, if the attempt
+    fails.
+
+    Args:
+        namespace: as of ``Pickling``, for keys and values of ``KeyValueState``.
+
+    >>> store = DictStore()
+    >>> state = TaskState()
+    >>> state.begin(store)
+    >>> state.key_value().put("be", 2)
+    >>> state.write("held", b"...")
+    >>> _ = state.commit(iter(range(1, 100)).__next__)
+    >>> state.begin(store)
+    >>> state.key_value().get("be"), state.read("held"), list(state.names())
+    (2, b'...', ['held'])
+    """
+
+    def __init__(self, namespace: Mapping[str, Any] | None = None) -> None:
+        self._store: SegmentStore | None = None
+        self._directory = Directory()
+        self._staged: dict[str, bytes | None] = {}
+        self._staged_decoded: dict[str, Any] = {}
+        self._decoded: dict[str, tuple[int | bytes, Any]] = {}
+        self._snapshot: tuple[int | bytes, bytes] | None = None
+        self._key_value = KeyValueState(Pickling(namespace or {}))
+        self._instance_proof: object = _Unproven
+        self._instance_current = False
+
+    def begin(self, store: SegmentStore) -> None:
+        """Begin a micro-batch: read the directory, forget what was staged and not committed.
+
+        Args:
+            store: of the same task as ever; the object may be another one each time.
+        """
+        self._store = store
+        self._directory = Directory.read(store)
+        self._staged.clear()
+        self._staged_decoded.clear()
+        for name in [name for name, (proof, _) in self._decoded.items() if proof != self._proof(name)]:
+            del self._decoded[name]
+        self._instance_current = self._instance_proof == self._snapshot_proof()
+        self._instance_proof = _Unproven
+        self._key_value._attach(store, self._directory.inline.get(_TABLE))
+
+    # The instance and its snapshot.
+
+    @property
+    def instance_is_current(self) -> bool:
+        """Whether the cached instance is what was last committed; else its attributes must be restored.
+
+        It is so only if this worker ran the task's last commit; False when an attempt failed, and at first.
+        """
+        return self._instance_current
+
+    def snapshot(self) -> bytes | None:
+        """The committed snapshot, or None if there is none yet."""
+        return self.read(_SNAPSHOT)
+
+    def set_snapshot(self, data: bytes) -> bool:
+        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest)."""
+        digest = blake2b(data, digest_size=16).digest()
+        if self._directory.inline.get(_SNAPSHOT_DIGEST) == digest:
+            self._staged.pop(_SNAPSHOT, None)
+            self._staged.pop(_SNAPSHOT_DIGEST, None)
+            return False
+        self._staged[_SNAPSHOT] = data
+        self._staged[_SNAPSHOT_DIGEST] = digest
+        return True
+
+    def key_value(self) -> KeyValueState:
+        """The task's key-value state: one object as long as this one lives."""
+        return self._key_value
+
+    # Named segments.
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of the segments that begin with ``prefix``, sorted; staged writes and drops count."""
+        names = (self._directory.stamps.keys() | self._directory.inline.keys() | self._staged.keys()) - {
+            name for name, data in self._staged.items() if data is None
+        }
+        return iter(sorted(name for name in names if name.startswith(prefix) and not name.startswith(_OWN)))
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a segment, or None if there is none: one call of the store, none for a small one."""
+        if name in self._staged:
+            return self._staged[name]
+        if name in self._directory.inline:
+            return self._directory.inline[name]
+        stamp = self._directory.stamps.get(name)
+        if stamp is None:
+            return None
+        return read_segment(self._opened(), name, stamp)
+
+    def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """What ``decode`` makes of a segment, kept in this worker as long as the segment is the same.
+
+        The result must not be changed in place: it outlives an attempt that fails. None if there is no
+        segment.
+        """
+        if name in self._staged_decoded:
+            known: T = self._staged_decoded[name]
+            return known
+        if name not in self._staged and name in self._decoded:
+            cached: T = self._decoded[name][1]
+            return cached
+        data = self.read(name)
+        if data is None:
+            return None
+        value = decode(data)
+        if name in self._staged:
+            self._staged_decoded[name] = value
+        else:
+            self._decoded[name] = (self._proof(name) or 0, value)
+        return value
+
+    def write(self, name: str, data: bytes, decoded: Any = None) -> None:
+        """Stage the content of a segment.
+
+        Args:
+            name: any that does not begin with two underscores.
+            data: the whole content.
+            decoded: what ``load`` is to give back without decoding, if not None; never changed in place.
+        """
+        check(not name.startswith(_OWN), f"segment {name!r}: names with two underscores are the state's own")
+        self._staged[name] = data
+        self._staged_decoded.pop(name, None)
+        if decoded is not None:
+            self._staged_decoded[name] = decoded
+
+    def drop(self, name: str) -> None:
+        """Stage the removal of a segment that may or may not be there."""
+        self._staged[name] = None
+        self._staged_decoded.pop(name, None)
+
+    # The end of the micro-batch.
+
+    def commit(self, stamps: Callable[[], int]) -> int:
+        """Write what changed, the directory last; nothing if nothing did.
+
+        Args:
+            stamps: gives a random number below 2**64 at each call, never 0 and never one that it gave before.
+
+        Returns:
+            How many bytes were put.
+
+        Raises:
+            StateError: a key or value cannot be pickled; nothing of this attempt counts then.
+        """
+        store = self._opened()
+        key_values = self._key_value._commit(stamps)
+        if key_values is None and not self._staged:
+            self._instance_proof = self._snapshot_proof()
+            return 0
+        written = 0
+        if key_values is not None:
+            self._directory.inline[_TABLE] = key_values[0]
+            written += key_values[1]
+        room = INLINE_TOTAL_BYTES_MAX - sum(
+            len(data)
+            for name, data in self._directory.inline.items()
+            if name != _TABLE and name not in self._staged
+        )
+        for name, data in self._staged.items():
+            self._remove(name)
+            if data is None:
+                continue
+            if name == _SNAPSHOT_DIGEST or (name != _SNAPSHOT and len(data) <= min(INLINE_BYTES_MAX, room)):
+                self._directory.inline[name] = data
+                room -= len(data)
+            else:
+                self._directory.stamps[name] = stamp = stamps()
+                store.put(physical_key(name, stamp), data)
+                written += len(data)
+        for name, value in self._staged_decoded.items():
+            self._decoded[name] = (self._proof(name) or 0, value)
+        self._staged.clear()
+        self._staged_decoded.clear()
+        directory = self._directory.encode()
+        store.put(_DIRECTORY_KEY, directory)
+        self._instance_proof = self._snapshot_proof()
+        return written + len(directory)
+
+    def _remove(self, name: str) -> None:
+        self._decoded.pop(name, None)
+        self._directory.inline.pop(name, None)
+        stamp = self._directory.stamps.pop(name, None)
+        if stamp is not None:
+            self._opened().delete(physical_key(name, stamp))
+
+    def _proof(self, name: str) -> int | bytes | None:
+        """What proves the content of a segment: its stamp, or the content itself where that is inline."""
+        return self._directory.stamps.get(name, self._directory.inline.get(name))
+
+    def _snapshot_proof(self) -> int | bytes | None:
+        return self._directory.stamps.get(_SNAPSHOT)
+
+    def _opened(self) -> SegmentStore:
+        check(self._store is not None, "a TaskState was used before its micro-batch began")
+        assert self._store is not None
+        return self._store
+
+
+class _Unproven:
+    """Equal to no stamp and not to None: the cached instance may hold what was not committed."""
+
+
+class DictStore(dict[str, bytes]):
+    """A ``SegmentStore`` in memory: the simulator's."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        """Remove a key that may or may not be there."""
+        self.pop(key, None)
