@@ -45,7 +45,7 @@ from sparkbolt.core.segments import (
 from sparkbolt.core.snapshots import Pickling, pickling_errors
 from sparkbolt.errors import StateError, check
 
-BUCKET_KEYS = 1024
+BUCKET_KEYS = 2048
 """How many keys a bucket has at most, on average; then the buckets double."""
 DELTAS_MIN = 8
 """So many deltas pile up at least before buckets are rewritten; a worker may be away for as long."""
@@ -63,15 +63,6 @@ _Rows: TypeAlias = tuple[list[Any], list[Any]]
 
 
 @dataclass(frozen=True)
-class _Delta:
-    """One committed micro-batch."""
-
-    stamp: int
-    fresh: int
-    """How many of its keys were not known before; an estimate that only the number of buckets depends on."""
-
-
-@dataclass(frozen=True)
 class _Table:
     """Where everything is; arrays have one element for each of ``2**bits`` buckets and are never changed."""
 
@@ -84,14 +75,15 @@ class _Table:
     """How many keys the bucket's segment had."""
     last: int = 0
     """The number of the newest delta; the first one has 1."""
-    deltas: tuple[_Delta, ...] = ()
-    """Those that are still stored, up to ``last``."""
+    deltas: tuple[int, ...] = ()
+    """Stamps of those that are still stored, up to ``last``."""
+    fresh: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    """How many keys of each stored delta were not known before; only the number of buckets depends on it."""
 
     def encode(self) -> bytes:
         arrays = (self.stamps.tobytes(), self.included.tobytes(), self.counts.tobytes())
-        stamps = np.array([delta.stamp for delta in self.deltas], np.uint64).tobytes()
-        fresh = np.array([delta.fresh for delta in self.deltas], np.uint32).tobytes()
-        return pickle.dumps((_FORMAT, self.bits, *arrays, self.last, stamps, fresh), 5)
+        stamps = np.array(self.deltas, np.uint64).tobytes()
+        return pickle.dumps((_FORMAT, self.bits, *arrays, self.last, stamps, self.fresh.tobytes()), 5)
 
     @classmethod
     def decode(cls, data: bytes) -> _Table:
@@ -101,26 +93,21 @@ class _Table:
                 f"the key-value state has format {version!r}, expected {_FORMAT}: it was written by another "
                 "version of sparkbolt"
             )
-        pairs = zip(
-            np.frombuffer(delta_stamps, np.uint64).tolist(),
-            np.frombuffer(fresh, np.uint32).tolist(),
-            strict=True,
-        )
         return cls(
             bits,
             np.frombuffer(stamps, np.uint64),
             np.frombuffer(included, np.int64),
             np.frombuffer(counts, np.uint32),
             last,
-            tuple(_Delta(*pair) for pair in pairs),
+            tuple(np.frombuffer(delta_stamps, np.uint64).tolist()),
+            np.frombuffer(fresh, np.uint32),
         )
 
     def size(self) -> int:
         """About how many keys there are: the buckets', and fresh ones that they do not include yet."""
         numbers = np.arange(self.last - len(self.deltas), self.last) + 1
-        fresh = np.array([delta.fresh for delta in self.deltas], np.float64)
         lacking = np.searchsorted(np.sort(self.included), numbers) / len(self.included)
-        return int(self.counts.sum()) + int(fresh @ lacking)
+        return int(self.counts.sum()) + int(self.fresh @ lacking)
 
     def doubled(self, bits: int) -> _Table:
         """The same content with more buckets: the parts of a bucket share its segment."""
@@ -242,7 +229,8 @@ class KeyValueState:
                 self._thawed[key] = self._pickling.loads(value.data)
             except Exception as error:
                 raise StateError(
-                    f"key-value state: the value of {key!r} cannot be read ({type(error).__name__}: {error}): "
+                    f"key-value state: the value of {key!r} cannot be read "
+                    f"({type(error).__name__}: {error}): "
                     "was a class renamed or moved since it was written? Keep the old name"
                 ) from error
         return self._thawed[key]
@@ -260,7 +248,7 @@ class KeyValueState:
     def _sync(self) -> None:
         """Bring the cache to the newest delta, or start an empty one there."""
         table = self._table
-        stamps = [delta.stamp for delta in table.deltas]
+        stamps = table.deltas
         if self._as_of not in stamps or len(self._values) > CACHED_KEYS_MAX:
             self._forget()
         elif len(self._loaded) != len(table.stamps):
@@ -316,8 +304,8 @@ class KeyValueState:
         bits, following = self._table.bits, bucket + 1
         keys: list[Any] = []
         values: list[Any] = []
-        for delta in self._table.deltas[skipped:]:
-            entries = self._window[delta.stamp]
+        for stamp in self._table.deltas[skipped:]:
+            entries = self._window[stamp]
             bounds = entries.bounds(bits)
             start, stop = bounds[bucket], bounds[following]
             if start < stop:
@@ -350,7 +338,12 @@ class KeyValueState:
         self._put(_DELTA_NAME, stamp, data)
         fresh = len(self._dirty) - len(self._dirty.keys() & self._values.keys())
         table = self._table
-        table = replace(table, last=table.last + 1, deltas=(*table.deltas, _Delta(stamp, fresh)))
+        table = replace(
+            table,
+            last=table.last + 1,
+            deltas=(*table.deltas, stamp),
+            fresh=np.append(table.fresh, np.uint32(fresh)),
+        )
         size = table.size()
         bits = table.bits
         while size > BUCKET_KEYS << bits and bits < _BITS_MAX:
@@ -437,8 +430,10 @@ class KeyValueState:
         table = self._table
         assert self._store is not None
         oldest_needed = min(int(table.included.min()) + 1, table.last)
-        kept = table.deltas[max(0, len(table.deltas) - (table.last - oldest_needed + 1)) :]
-        for delta in table.deltas[: len(table.deltas) - len(kept)]:
-            self._store.delete(physical_key(_DELTA_NAME, delta.stamp))
-            self._window.pop(delta.stamp, None)
-        self._table = replace(table, deltas=kept)
+        dropped = len(table.deltas) - (table.last - oldest_needed + 1)
+        if dropped <= 0:
+            return
+        for stamp in table.deltas[:dropped]:
+            self._store.delete(physical_key(_DELTA_NAME, stamp))
+            self._window.pop(stamp, None)
+        self._table = replace(table, deltas=table.deltas[dropped:], fresh=table.fresh[dropped:])

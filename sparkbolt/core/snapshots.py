@@ -241,10 +241,10 @@ class DurableAttributes:
             try:
                 self._pickling.dumps(value)
             except _PICKLING_ERRORS as cause:
-                kind = type(value)
+                kind = f"{type(value).__module__}.{type(value).__qualname__}"
                 return StateError(
-                    f"bolt {self._component!r}: attribute {name!r} of type {kind.__module__}.{kind.__qualname__} "
-                    f"cannot be pickled ({cause}): if it is a connection or the like, write "
-                    f"transient = [{name!r}] in the class and open it in prepare"
+                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be pickled ({cause}): "
+                    f"if it is a connection or the like, write transient = [{name!r}] in the class and open it "
+                    "in prepare"
                 )
         return StateError(f"bolt {self._component!r}: its attributes cannot be pickled together ({error})")

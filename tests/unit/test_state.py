@@ -302,7 +302,7 @@ def test_a_value_that_cannot_be_pickled_is_named():
     state.begin(DictStore())
     state.key_value().put("door", open)
     state.key_value().put("lock", lambda: 1)
-    with pytest.raises(StateError, match="value of the entry 'lock' is of type builtins.function"):
+    with pytest.raises(StateError, match=r"value of the entry 'lock' is of type builtins\.function"):
         state.commit(stamps(1))
 
 
