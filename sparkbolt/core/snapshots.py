@@ -243,8 +243,8 @@ class DurableAttributes:
             except _PICKLING_ERRORS as cause:
                 kind = f"{type(value).__module__}.{type(value).__qualname__}"
                 return StateError(
-                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be pickled ({cause}): "
-                    f"if it is a connection or the like, write transient = [{name!r}] in the class and open it "
-                    "in prepare"
+                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be pickled "
+                    f"({cause}): if it is a connection or the like, write transient = [{name!r}] in the "
+                    "class and open it in prepare"
                 )
         return StateError(f"bolt {self._component!r}: its attributes cannot be pickled together ({error})")
