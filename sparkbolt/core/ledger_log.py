@@ -1,0 +1,226 @@
+"""The ledger on paper: log entries and snapshots as bytes.
+
+Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage noticed?
+
+Rule 1: the format is ours: a head (kind, version, checksum), then sections behind their lengths; JSON for
+what is small, packed columns for trees. Never a pickle.
+Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
+
+Read before: ``plan``, ``acker``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.acker import (
+    I32,
+    Fail,
+    Feedback,
+    decode_verdicts,
+    encode_verdicts,
+    join_sections,
+    pack_keys,
+    split_sections,
+    unpack_keys,
+)
+from sparkbolt.core.ids import U64
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.errors import CheckpointError, InvariantError
+
+LOG_FORMAT = 1
+_HEAD = struct.Struct("<4sII")
+_ENTRY = b"SBLE"
+_SNAPSHOT = b"SBLS"
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A record of a ``PartitionedSpout`` that is to be read again."""
+
+    task: int
+    """The number of the task that read it."""
+    source: str
+    position: int
+    attempt: int
+    """The attempt to come: 2 after the first failure."""
+
+
+@dataclass(frozen=True)
+class FailedTree:
+    """A tree that failed, and what becomes of its message."""
+
+    key: int
+    component: str
+    task: int
+    """The index of the spout task."""
+    source: str | None
+    position: int | None
+    """Where the record is; None, as ``source``, where it cannot be read again."""
+    attempt: int
+    fail: Fail
+    fate: str
+    """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
+    story: str
+    """One line in words."""
+
+
+@dataclass
+class Live:
+    """An entry of which trees are unfinished; what turns a key back into a position."""
+
+    entry: Entry
+    micro_batch_id: int
+    born_ms: int
+    """The time of its micro-batch."""
+    unfinished: int = 0
+
+
+@dataclass
+class State:
+    """All of a ledger that outlives its process; the fields are those of ``Ledger``."""
+
+    life: int
+    last_promoted: int
+    last_now_ms: int
+    metrics: TopologyMetrics
+    progress: dict[str, dict[str, int]]
+    finished: dict[str, dict[str, int]]
+    void: tuple[tuple[int, int], ...]
+    next_sequence: dict[int, int]
+    live: list[Live]
+    retries: list[tuple[str, Retry]]
+    """(component, retry), those that wait longest first."""
+    set_aside: list[FailedTree]
+    trees: tuple[U64, U64, I32]
+    """(keys, xors, holders) of the open trees."""
+
+
+def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
+    """The log entry of one micro-batch, with the life in which it was staged; reports are left out."""
+    body = {
+        "life": life,
+        "plan": plan.to_json(),
+        "metrics": _metrics_to_json(feedback.metrics),
+        "partials": feedback.partials,
+    }
+    return _seal(_ENTRY, [_to_bytes(body), encode_verdicts(feedback.verdicts)])
+
+
+def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback]:
+    """(life, plan, feedback) of ``dump_entry``.
+
+    Raises:
+        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+    """
+    head, verdicts = _unseal(_ENTRY, data, name, 2)
+    body = json.loads(head)
+    metrics = _metrics_from_json(body["metrics"])
+    feedback = Feedback(decode_verdicts(verdicts), metrics, partials=body["partials"])
+    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback
+
+
+def dump_snapshot(state: State) -> bytes:
+    """A ledger's state as bytes; XOR values raw, since they do not shrink."""
+    keys, xors, holders = state.trees
+    body = {
+        "life": state.life,
+        "last_promoted": state.last_promoted,
+        "last_now_ms": state.last_now_ms,
+        "metrics": {**asdict(state.metrics), "components": _metrics_to_json(state.metrics.components)},
+        "progress": state.progress,
+        "finished": state.finished,
+        "void": state.void,
+        "next_sequence": list(state.next_sequence.items()),
+        "live": [
+            [live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in state.live
+        ],
+        "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in state.retries],
+        "set_aside": [asdict(tree) for tree in state.set_aside],
+    }
+    columns = [
+        pack_keys(keys),
+        xors.astype("<u8", copy=False).tobytes(),
+        zlib.compress(holders.astype("<i4", copy=False).tobytes(), 1),
+    ]
+    return _seal(_SNAPSHOT, [zlib.compress(_to_bytes(body), 1), *columns])
+
+
+def load_snapshot(data: bytes, name: str) -> State:
+    """The inverse of ``dump_snapshot``.
+
+    Raises:
+        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+    """
+    head, keys, xors, holders = _unseal(_SNAPSHOT, data, name, 4)
+    body = json.loads(zlib.decompress(head))
+    metrics = TopologyMetrics(
+        **{**body["metrics"], "components": _metrics_from_json(body["metrics"]["components"])}
+    )
+    return State(
+        life=body["life"],
+        last_promoted=body["last_promoted"],
+        last_now_ms=body["last_now_ms"],
+        metrics=metrics,
+        progress=body["progress"],
+        finished=body["finished"],
+        void=tuple((task, sequence) for task, sequence in body["void"]),
+        next_sequence=dict(body["next_sequence"]),
+        live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
+        retries=[(component, Retry(*rest)) for component, *rest in body["retries"]],
+        set_aside=[FailedTree(**{**tree, "fail": Fail(**tree["fail"])}) for tree in body["set_aside"]],
+        trees=(
+            unpack_keys(keys),
+            np.frombuffer(xors, dtype="<u8").astype(np.uint64),
+            np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
+        ),
+    )
+
+
+def _seal(kind: bytes, sections: list[bytes]) -> bytes:
+    payload = join_sections(sections)
+    return _HEAD.pack(kind, LOG_FORMAT, zlib.crc32(payload)) + payload
+
+
+def _unseal(kind: bytes, data: bytes, name: str, count: int) -> list[bytes]:
+    if len(data) < _HEAD.size or data[:4] != kind:
+        raise CheckpointError(
+            f"{name} is damaged: it does not begin as one of the ledger ({len(data)} bytes)"
+        )
+    _, version, checksum = _HEAD.unpack_from(data)
+    if version != LOG_FORMAT:
+        raise CheckpointError(
+            f"{name} has format {version}, expected {LOG_FORMAT}: another version of sparkbolt wrote it"
+        )
+    payload = memoryview(data)[_HEAD.size :]
+    if zlib.crc32(payload) != checksum:
+        raise CheckpointError(
+            f"{name} is damaged: its checksum is {zlib.crc32(payload):08x}, expected {checksum:08x}"
+        )
+    try:
+        sections = split_sections(payload)
+    except InvariantError as error:
+        raise CheckpointError(f"{name} is damaged: {error}") from error
+    if len(sections) != count:
+        raise CheckpointError(f"{name} is damaged: it has {len(sections)} sections, expected {count}")
+    return sections
+
+
+def _to_bytes(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
+    return {component: asdict(counts) for component, counts in metrics.items()}
+
+
+def _metrics_from_json(body: Mapping[str, Mapping[str, Any]]) -> dict[str, ComponentMetrics]:
+    return {component: ComponentMetrics(**counts) for component, counts in body.items()}
