@@ -70,7 +70,8 @@ class ParquetBolt(ColumnBolt):
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
             raise TypeError(
                 f"Parquet columns have one type each: the micro-batch began with "
-                f"{_types(self._schema)}, a later frame has {_types(table.schema)}: emit values of one type ({error})"
+                f"{_types(self._schema)}, a later frame has {_types(table.schema)}: "
+                f"emit values of one type ({error})"
             ) from None
         self._tables.append(table)
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class PrintBolt(BasicBolt):
-    r"""Prints one line for each tuple: ``count[0] {'word': 'be', 'count': 2}`` (source task, then the fields).
+    r"""Prints one line for each tuple: ``count[0] {'word': 'be', 'count': 2}``.
+
+    First comes the task that emitted it, then the stream unless it is ``default``, then the fields.
 
     It prints to the standard output of the process that runs the task. In the simulator that is the program's
     own. Under ``local[...]`` Spark copies a worker's output to the standard *error* of the program, so the

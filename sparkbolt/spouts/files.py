@@ -88,11 +88,19 @@ def is_compressed(path: str) -> bool:
 
 
 def _open_zst(path: str) -> Any:
-    for module in ("compression.zstd", "backports.zstd", "zstandard"):
+    for module in ("compression.zstd", "backports.zstd"):
         try:
             return importlib.import_module(module).open(path, "rb")
         except ImportError:
             continue
+    try:
+        zstandard: Any = importlib.import_module("zstandard")
+    except ImportError:
+        pass
+    else:
+        # Its own open() stops after the first frame, without a word.
+        file = open(path, "rb")  # noqa: SIM115  closed with the reader
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
     raise ConfigError(
         f"{path!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard"
     )
@@ -104,6 +112,23 @@ _OPENERS: dict[str, Callable[[str], Any]] = {
     ".xz": lzma.open,
     ".zst": _open_zst,
 }
+
+
+def check_unpackable(path: str) -> None:
+    """Refuse a compressed file for which nothing is installed, before anything is planned.
+
+    Raises:
+        ConfigError: it is a ``.zst`` and there is no library for it.
+    """
+    if path.lower().endswith(".zst"):
+        _open_zst(path).close()
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the content is at fault; an error of the system (it has a number) is not, and may pass."""
+    if isinstance(error, OSError):
+        return error.errno is None
+    return isinstance(error, EOFError | zlib.error | lzma.LZMAError) or type(error).__name__ == "ZstdError"
 
 
 class UnpackedFile:
@@ -135,18 +160,15 @@ class UnpackedFile:
             return b""
         try:
             piece = self._stream.read(UNPACK_BYTES)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, RuntimeError) as error:
+        except Exception as error:
+            if not _is_damage(error):
+                raise
             log.warning(
-                "%s is damaged after about %d unpacked bytes (%s): what comes before is read, the rest is not",
+                "%s is damaged after about %d unpacked bytes (%s): the rest is not read",
                 self.path,
                 self.unpacked,
                 error,
             )
-            piece = b""
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            log.warning("%s is damaged after about %d unpacked bytes (%s)", self.path, self.unpacked, error)
             piece = b""
         self.unpacked += len(piece)
         if not piece:

@@ -54,8 +54,8 @@ class GeneratorSpout(PartitionedSpout):
         """
         if not callable(make):
             raise ConfigError(
-                f"GeneratorSpout got a {type(make).__name__}, expected a function that returns an iterable: it is "
-                "called anew after a crash (did you call it yourself?)"
+                f"GeneratorSpout got a {type(make).__name__}, expected a function that returns an iterable: "
+                "it is called anew after a crash (did you call it yourself?)"
             )
         if count is not None and count < 0:
             raise ConfigError(f"count={count}: expected how many items there are, or None")
@@ -155,8 +155,8 @@ class GeneratorSpout(PartitionedSpout):
                 else:
                     yield BadRecord(
                         position,
-                        f"item {position} of the generator is {item[0]!r:.80}, expected a list of {width} value(s) "
-                        f"for the fields {self._fields}",
+                        f"item {position} of the generator is {item[0]!r:.80}, expected a list of "
+                        f"{width} value(s) for the fields {self._fields}",
                     )
         kept = self._cursors.get(range_.source)
         if kept is None or kept.position <= cursor.position:
@@ -212,6 +212,6 @@ def _takes_share(make: Callable[..., Any]) -> bool:
             continue
         return answer
     raise ConfigError(
-        f"GeneratorSpout cannot call {make!r}{signature}: expected make() or make(index, parallelism); bind other "
-        "arguments with functools.partial"
+        f"GeneratorSpout cannot call {make!r}{signature}: expected make() or make(index, parallelism); "
+        "bind other arguments with functools.partial"
     )

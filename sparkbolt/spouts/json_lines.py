@@ -22,7 +22,9 @@ ROWS_MAX = 4096
 
 
 class JsonLinesSpout(TextSpout):
-    """Emits one tuple for each line, a JSON object: its values under the names in ``outputs``, None where one is missing.
+    """Emits one tuple for each line, which is a JSON object.
+
+    The fields are its values under the names in ``outputs``, None where one is missing.
 
     Files, ``follow``, compression and positions are those of ``TextSpout``. Names that are not in ``outputs``
     are left out; lines of white space only are passed over; any other line that is not a JSON object fails

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from sparkbolt.core.components import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import UnpackedFile, find_files, is_compressed
+from sparkbolt.spouts.files import UnpackedFile, check_unpackable, find_files, is_compressed
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class FileEnd(Protocol):
     """How far a file can be planned."""
 
     def reach(self, start: int, want: int) -> int:
-        """Where a range that begins at ``start`` may end: at most ``start + want``; ``start`` if there is nothing."""
+        """Where a range from ``start`` may end: at most ``start + want``; ``start`` if there is nothing."""
 
     def reached(self, position: int) -> bool:
         """Whether nothing will ever come after ``position``."""
@@ -71,7 +71,10 @@ class GrowingEnd:
         self._warned = False
 
     def reach(self, start: int, want: int) -> int:
-        """As far as wanted, or to the end of the last whole line; a file that is gone or became shorter gives nothing."""
+        """As far as wanted, or to the end of the last whole line.
+
+        A file that is gone or became shorter gives nothing.
+        """
         if start + want > self._whole:
             self._search(start)
         return max(start, min(self._whole, start + want))
@@ -107,8 +110,8 @@ class GrowingEnd:
         if start and not self._warned:
             self._warned = True
             log.warning(
-                "%s now has %d bytes, but was read up to byte %d: it is read on once it is longer than that, and "
-                "what is written below that is not read; write to a new file instead of emptying one",
+                "%s now has %d bytes, but was read up to byte %d: it is read on once it is longer than "
+                "that, and what is written below that is not; write to a new file instead of emptying one",
                 self._path,
                 size,
                 start,
@@ -181,8 +184,9 @@ class FilePlanner:
         missing = self._look()
         if missing and not follow:
             raise ConfigError(
-                f"no file is named by {', '.join(map(repr, missing))}: expected a file, a directory or a glob such as "
-                "'books/*.txt'; is it relative to another working directory? (follow=True waits for files to come)"
+                f"no file is named by {', '.join(map(repr, missing))}: expected a file, a directory or "
+                "a glob such as 'books/*.txt'; is it relative to another working directory? "
+                "(follow=True waits for files to come)"
             )
 
     def _look(self) -> list[str]:
@@ -196,6 +200,7 @@ class FilePlanner:
                     f"{path!r} cannot be read by this user: mend its permissions or leave it out"
                 )
             if is_compressed(path):
+                check_unpackable(path)
                 self._ends[path] = UnpackedEnd(path)
             else:
                 self._ends[path] = GrowingEnd(path) if self._follow else FixedEnd(path)

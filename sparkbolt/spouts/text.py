@@ -53,7 +53,7 @@ def _checked_encoding(encoding: str) -> str:
         raise ConfigError(f"encoding={encoding!r} is not known to Python") from None
     if not plain:
         raise ConfigError(
-            f"encoding={encoding!r} does not write a newline as the one byte 10, so lines cannot be found by bytes: "
+            f"encoding={encoding!r} does not write a newline as the one byte 10, so lines cannot be found: "
             "convert the files to utf-8"
         )
     return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding

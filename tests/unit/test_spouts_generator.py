@@ -96,5 +96,5 @@ def test_an_item_of_another_shape_is_a_bad_record() -> None:
 def test_a_generator_instead_of_a_function_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you call it yourself"):
         GeneratorSpout(alone(), outputs=["n"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="functools.partial"):
+    with pytest.raises(ConfigError, match=r"functools\.partial"):
         GeneratorSpout(lambda a, b, c: [], outputs=["n"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import lzma
 import pickle
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,7 +72,9 @@ def by_columns(spout: TextSpout, ranges: list[Range]) -> list[tuple[int, str | N
 
 texts = st.lists(
     st.one_of(
-        st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"to be", b"\xff", b"\xe2\x82", "né€".encode(), b"x" * 40]),
+        st.sampled_from(
+            [b"\n", b"\r\n", b"\r", b"a", b"to be", b"\xff", b"\xe2\x82", "né€".encode(), b"x" * 40]
+        ),
         st.binary(max_size=4),
         st.text(max_size=6).map(lambda text: text.encode()),
     ),
@@ -79,16 +83,25 @@ texts = st.lists(
 
 
 @settings(deadline=None, max_examples=300)
-@given(data=texts, cuts=st.sets(st.integers(1, 400), max_size=8), suffix=st.sampled_from(sorted(PACKERS)),
-       block=st.sampled_from([1, 2, 7, 64, 1 << 20]), line_bytes_max=st.sampled_from([1, 5, 30, 1 << 20]))
+@given(
+    data=texts,
+    cuts=st.sets(st.integers(1, 400), max_size=8),
+    suffix=st.sampled_from(sorted(PACKERS)),
+    block=st.sampled_from([1, 2, 7, 64, 1 << 20]),
+    line_bytes_max=st.sampled_from([1, 5, 30, 1 << 20]),
+)
 def test_any_splitting_gives_each_line_once_in_order(
     tmp_path_factory: pytest.TempPathFactory,
-    data: bytes, cuts: set[int], suffix: str, block: int, line_bytes_max: int,
+    data: bytes,
+    cuts: set[int],
+    suffix: str,
+    block: int,
+    line_bytes_max: int,
 ) -> None:
     path = tmp_path_factory.mktemp("any") / f"f{suffix}"
     path.write_bytes(PACKERS[suffix](data))
     edges = sorted({0, *(cut for cut in cuts if cut < len(data)), len(data)})
-    ranges = [Range(0, str(path), a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    ranges = [Range(0, str(path), a, b) for a, b in itertools.pairwise(edges)]
     expected = naive(data, line_bytes_max)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
@@ -131,7 +144,12 @@ def drain(spout: TextSpout, budget: int, parallelism: int) -> tuple[list[tuple[i
 
 
 @settings(deadline=None, max_examples=80)
-@given(data=texts, budget=st.integers(1, 200), parallelism=st.integers(1, 4), suffix=st.sampled_from(sorted(PACKERS)))
+@given(
+    data=texts,
+    budget=st.integers(1, 200),
+    parallelism=st.integers(1, 4),
+    suffix=st.sampled_from(sorted(PACKERS)),
+)
 def test_plans_cover_a_file_within_their_budget(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, budget: int, parallelism: int, suffix: str
 ) -> None:
@@ -160,7 +178,10 @@ def test_a_compressed_file_belongs_to_one_task_of_a_plan(tmp_path: Path) -> None
     spout = TextSpout(tmp_path / "*.gz")
     spout.open(context(2))
     ranges = spout.next_ranges({}, 400_000)
-    assert ranges == [Range(0, str(tmp_path / "a.gz"), 0, 200_000), Range(1, str(tmp_path / "b.gz"), 0, 200_000)]
+    assert ranges == [
+        Range(0, str(tmp_path / "a.gz"), 0, 200_000),
+        Range(1, str(tmp_path / "b.gz"), 0, 200_000),
+    ]
     spout.close()
 
 
@@ -182,6 +203,39 @@ def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: py
     assert unpacked == 2 * len(data), "once in the driver, once in the worker"
 
 
+def test_a_zstandard_file_is_read_over_all_its_frames(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    data = b"".join(b"line %d\n" % n for n in range(100_000))
+    path = tmp_path / "a.zst"
+    path.write_bytes(b"".join(zstandard.compress(part) for part in (data[:500_000], data[500_000:])))
+    assert drain(TextSpout(path), 300_000, 2)[0] == naive(data)
+
+
+def test_zstandard_without_its_library_is_an_error_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("compression.zstd", "backports.zstd", "zstandard"):
+        monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / "a.zst").touch()
+    spout = TextSpout(tmp_path)
+    with pytest.raises(ConfigError, match="pip install zstandard"):
+        spout.open(context())
+
+
+def test_an_error_of_the_system_is_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one\n"))
+
+    def stale(*arguments: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(gzip.GzipFile, "read", stale)
+    with pytest.raises(OSError, match="Input/output"):
+        list(TextSpout(path).read_columns(Range(0, str(path), 0, 4)))
+
+
 def test_a_damaged_compressed_file_ends_where_it_cannot_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -201,7 +255,6 @@ def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) 
     assert spout.next_ranges({}, 1000) == []
     spout._planner._clock = lambda: 1e12  # type: ignore[union-attr]
     progress: dict[str, int] = {}
-    found = []
     for piece, expected in [(b"to be", []), (b"\nor", [(0, "to be")]), (b" not\nto", [(6, "or not")]),
                             (b"", []), (b" be\n", [(13, "to be")])]:  # fmt: skip
         with path.open("ab") as file:
@@ -263,7 +316,9 @@ def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:
     assert spout.next_ranges({}, 100) == [Range(0, str(tmp_path / "sub" / "new.txt"), 0, 4)]
 
 
-def test_a_file_that_shrank_gives_nothing_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_shrank_gives_nothing_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes(b"one\ntwo\n")
     spout = TextSpout(path, follow=True)
@@ -311,7 +366,10 @@ def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) 
     spout = TextSpout([tmp_path, tmp_path / "a.txt"])
     spout.open(context())
     ranges = spout.next_ranges({}, 100)
-    assert [Path(range_.source).relative_to(tmp_path).as_posix() for range_ in ranges] == ["a.txt", "sub/b.txt"]
+    assert [Path(range_.source).relative_to(tmp_path).as_posix() for range_ in ranges] == [
+        "a.txt",
+        "sub/b.txt",
+    ]
     assert not spout.finished({})
     assert spout.finished({range_.source: 2 for range_ in ranges})
 
@@ -319,7 +377,10 @@ def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) 
 def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes("né\r\nça\n".encode("latin-1"))
-    assert by_columns(TextSpout(path, encoding="latin-1"), [Range(0, str(path), 0, 7)]) == [(0, "né"), (4, "ça")]
+    assert by_columns(TextSpout(path, encoding="latin-1"), [Range(0, str(path), 0, 7)]) == [
+        (0, "né"),
+        (4, "ça"),
+    ]
 
 
 @pytest.mark.parametrize(
