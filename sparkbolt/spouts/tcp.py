@@ -72,8 +72,9 @@ class SocketSpout(Spout):
             raise ConfigError(f"port={port}: expected 1 to 65535")
         if max_retries < 0 or pending_lines_max < 1 or line_bytes_max < 1 or backoff_max_secs <= 0:
             raise ConfigError(
-                f"max_retries={max_retries} must be >= 0, and positive pending_lines_max={pending_lines_max}, "
-                f"line_bytes_max={line_bytes_max}, backoff_max_secs={backoff_max_secs}"
+                f"expected max_retries={max_retries} >= 0, and positive "
+                f"pending_lines_max={pending_lines_max}, line_bytes_max={line_bytes_max}, "
+                f"backoff_max_secs={backoff_max_secs}"
             )
         self.host = host
         self.port = port
