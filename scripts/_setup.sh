@@ -46,7 +46,7 @@ setup_apt_install() {
         SETUP_APT_UPDATED=yes
     fi
     for package in "$@"; do
-        apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [0-9]' || continue
+        [[ $(apt-cache policy "$package" 2>/dev/null) == *"Candidate: "[0-9]* ]] || continue
         setup_say "apt-get install $package (up to a few minutes)"
         setup_quietly setup_as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
             --no-install-recommends -o DPkg::Lock::Timeout=300 "$package" && return 0

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.ids import U64
-from sparkbolt.errors import InvariantError, check
+from sparkbolt.errors import check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
 """The values of one field: an Arrow array, or a Python sequence whose types are kept exactly."""
@@ -31,8 +31,9 @@ DATA = 1
 CLOCK = 2
 PARTIALS = 3
 FEEDBACK = 4
+VERDICTS = 5
 
-_HEAD = struct.Struct("<BxxxIQ")
+_HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
@@ -41,6 +42,14 @@ _ARROW_TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
     bytes: pa.binary(),
 }
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The micro-batch that a row belongs to; it stands in every row's head."""
+
+    micro_batch_id: int
+    now_ms: int
 
 
 @dataclass
@@ -105,8 +114,6 @@ class Clock:
 
     tick: bool = False
     """Whether a tick tuple is due."""
-    void: tuple[tuple[int, int], ...] = ()
-    """As in ``MicroBatchPlan.void``."""
 
 
 @dataclass
@@ -178,7 +185,7 @@ def part(column: Column, start: int, stop: int) -> Column:
     return column.slice(start, stop - start) if isinstance(column, pa.Array) else column[start:stop]
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: Frame, moment: Moment) -> bytes:
     """The frame as bytes: a fixed head, a pickled header, ids as raw ``uint64``, then an Arrow stream."""
     arrow: list[pa.Array] = []
     plain: dict[int, bytes] = {}
@@ -204,7 +211,10 @@ def encode(frame: Frame) -> bytes:
         protocol=5,
     )
     header += bytes(-len(header) % 8)
-    pieces: list[Any] = [_HEAD.pack(DATA, len(header), 0), header, *(array.tobytes() for array in raw)]
+    pieces: list[Any] = [
+        _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms),
+        header, *(array.tobytes() for array in raw),
+    ]
     if arrow:
         sink = pa.BufferOutputStream()
         batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
@@ -219,10 +229,16 @@ def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
     return memoryview(data)[0]
 
 
+def moment_of(data: bytes | memoryview | pa.Buffer) -> Moment:
+    """The micro-batch that a row belongs to."""
+    _, _, micro_batch_id, now_ms = _HEAD.unpack_from(memoryview(data))
+    return Moment(micro_batch_id, now_ms)
+
+
 def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     """The inverse of ``encode``; arrays share memory with ``data``."""
     view = memoryview(data)
-    kind, header_bytes, _ = _HEAD.unpack_from(view)
+    kind, header_bytes, _, _ = _HEAD.unpack_from(view)
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
     ident, plain, pairs, has_offsets, attempts = pickle.loads(view[place : place + header_bytes])
@@ -248,16 +264,26 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts)
 
 
-def encode_control(kind: int, value: Any) -> bytes:
+def encode_control(kind: int, value: Any, moment: Moment) -> bytes:
     """A clock or feedback frame: anything that pickles, from our own processes to our own processes."""
-    return _HEAD.pack(kind, 0, 0) + pickle.dumps(value, protocol=5)
+    return wrap(kind, pickle.dumps(value, protocol=5), moment)
 
 
 def decode_control(data: bytes | memoryview | pa.Buffer, kind: int) -> Any:
     """The inverse of ``encode_control``."""
-    if kind_of(data) != kind:
-        raise InvariantError(f"expected a frame of kind {kind}, got {kind_of(data)}")
-    return pickle.loads(memoryview(data)[_HEAD.size :])
+    return pickle.loads(unwrap(data, kind))
+
+
+def wrap(kind: int, body: bytes, moment: Moment) -> bytes:
+    """A frame with a body of its own format."""
+    return _HEAD.pack(kind, 0, moment.micro_batch_id, moment.now_ms) + body
+
+
+def unwrap(data: bytes | memoryview | pa.Buffer, kind: int) -> memoryview:
+    """The body of a frame made by ``wrap``."""
+    found = kind_of(data)
+    check(found == kind, f"expected a frame of kind {kind}, got {found}")
+    return memoryview(data)[_HEAD.size :]
 
 
 def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:

@@ -20,9 +20,11 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.ids import U64, mix64_array, run_starts, tree_key, xor_by_key
-from sparkbolt.core.plan import Entry
+from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
-from sparkbolt.core.stages import StageRun
+from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
+from sparkbolt.core.lane import Lane
+from sparkbolt.core.stages import Row, StageRun, Worker
 from sparkbolt.core.tuples import DEFAULT_STREAM
 from sparkbolt.errors import EmitError
 
@@ -102,7 +104,7 @@ class EntryReader:
         if self._tracked:
             self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
             self._stage.fail(
-                Fail(key, self._component, self._index, "unreadable", record.reason, self._stage.micro_batch_id)
+                Fail(key, self._component, self._index, "unreadable", record.reason, self._stage.moment.micro_batch_id)
             )
 
     def _records(self, records: Sequence[Record]) -> None:
@@ -152,3 +154,25 @@ class EntryReader:
             starts = run_starts(keys)
             self._stage.start_trees(*xor_by_key(keys[starts], np.zeros(len(starts), dtype=np.uint64)))
         self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to), self._entry.task)
+
+
+def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
+    """One row for each task to which a tick tuple is due."""
+    data = encode_control(CLOCK, Clock(tick=True), Moment(plan.micro_batch_id, plan.now_ms))
+    tasks = [task for component in plan.ticks for task in lane.topology.tasks(component)]
+    return [(lane.dests[task], data) for task in tasks]
+
+
+def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> list[Row]:
+    """Read one entry of a plan and run whatever is fused behind its spout.
+
+    Args:
+        worker: what the process keeps.
+        moment: the micro-batch.
+        piece: the entry's index in the plan.
+        entry: what to read.
+        records: for an entry of a ``Spout``, what it emitted.
+    """
+    run = StageRun(worker, moment, piece)
+    EntryReader(run, entry).read(records)
+    return run.close()

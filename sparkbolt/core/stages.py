@@ -33,18 +33,25 @@ from sparkbolt.core.frames import (
     Column,
     Frame,
     Inbox,
+    Moment,
+    collect,
     decode_control,
     encode,
     encode_control,
     kind_of,
+    moment_of,
     part,
+    unwrap,
+    wrap,
 )
 from sparkbolt.core.ids import U64, unmix64_array, xor_by_root
 from sparkbolt.core.lane import Lane, keeps_state
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.routing import Block, Parcel, StreamRoutes, route, routes_of
 from sparkbolt.core.rows import Rows, blocks_of
-from sparkbolt.core.state import SegmentStore, TaskState
+from sparkbolt.core.segments import SegmentStore
+from sparkbolt.core.snapshots import DurableAttributes
+from sparkbolt.core.state import TaskState
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tuples import Origin, tick
 
@@ -54,7 +61,6 @@ Row: TypeAlias = tuple[int, bytes]
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
 
-PARTIALS_HEAD = bytes([PARTIALS]) + bytes(15)
 COLUMN_BYTES_GUESS = 64
 
 
@@ -84,8 +90,7 @@ class Worker:
         self.lane = materials.lane
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
-        self._stamps: dict[int, int | None] = {}
-        """The stamp of the snapshot that an instance's attributes are; absent while they are in doubt."""
+        self._durable: dict[int, DurableAttributes] = {}
         self._spouts: dict[int, Any] = {}
         self._routes: dict[str, tuple[StreamRoutes, ...]] = {}
         self._names = {index: pair for index, pair in enumerate(self.lane.topology.streams())}
@@ -128,31 +133,36 @@ class Worker:
             self._spouts[number] = spout
         return self._spouts[number]
 
-    def load(self, number: int, store: SegmentStore) -> tuple[BoltTask, TaskState]:
+    def load(self, number: int, store: SegmentStore) -> BoltTask:
         """The task with its committed state in it."""
         state = self._states.get(number)
         if state is None:
-            config = self.lane.topology.config
-            component, _ = self.lane.topology.task_owner(number)
-            state = TaskState(component, self.materials.namespace, warn_bytes=config.state_warn_bytes)
-            self._states[number] = state
+            state = self._states[number] = TaskState(self.materials.namespace)
         state.begin(store)
-        stamp = state.snapshot_stamp
-        if self._stamps.get(number, -1) != stamp or number not in self._tasks:
-            if stamp is None:
-                self._tasks.pop(number, None)  # whatever it went through was never committed
-            task = self.bolt(number)
-            state.bind(task.bolt)
-            state.restore(task.bolt)
-        task = self._tasks[number]
-        self._stamps.pop(number, None)
-        return task, state
+        fresh = number not in self._durable
+        task = self.bolt(number)
+        if fresh:
+            key_value = state.key_value()
+            if hasattr(task.bolt, "init_state"):
+                task.bolt.init_state(key_value)
+            self._durable[number] = DurableAttributes(
+                task.bolt,
+                task.context.component,
+                transient=task.bolt.transient,
+                namespace=self.materials.namespace,
+                owned={"key_value_state": key_value},
+                warn_bytes=self.lane.topology.config.state_warn_bytes,
+            )
+        if not state.instance_is_current:
+            self._durable[number].restore(state.snapshot())
+        return task
 
-    def save(self, number: int, state: TaskState) -> None:
-        """Commit a task's state with the micro-batch."""
-        state.capture(self._tasks[number].bolt)
+    def save(self, number: int) -> str | None:
+        """Commit a task's state with the micro-batch; what to warn of, if anything."""
+        durable, state = self._durable[number], self._states[number]
+        state.set_snapshot(durable.capture())
         state.commit(self.materials.stamps)
-        self._stamps[number] = state.snapshot_stamp
+        return durable.warning()
 
     def close(self) -> None:
         """Clean up in an orderly way."""
@@ -181,12 +191,11 @@ def context_of(lane: Lane, number: int) -> TopologyContext:
 class StageRun:
     """One process's part in one micro-batch; obeys the ``Sink`` protocol of ``tasks``."""
 
-    def __init__(self, worker: Worker, micro_batch_id: int, now_ms: int, piece: int = 0) -> None:
+    def __init__(self, worker: Worker, moment: Moment, piece: int = 0) -> None:
         """Begin; ``piece`` tells this part of a source's work from the others of the micro-batch."""
         self.worker = worker
         self.lane = worker.lane
-        self.micro_batch_id = micro_batch_id
-        self.now_ms = now_ms
+        self.moment = moment
         self.piece = piece
         self.rows: list[Row] = []
         self._sequences: dict[tuple[int, int], int] = {}
@@ -234,11 +243,8 @@ class StageRun:
         """Run one task of a level on what came for it."""
         component, _ = self.lane.topology.task_owner(number)
         spec = self.lane.topology.components[component]
-        state = None
-        if store is not None and keeps_state(spec.component):
-            task, state = self.worker.load(number, store)
-        else:
-            task = self.worker.bolt(number)
+        stateful = store is not None and keeps_state(spec.component)
+        task = self.worker.load(number, store) if stateful and store is not None else self.worker.bolt(number)
         self._begin(task)
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.tick:
@@ -249,12 +255,14 @@ class StageRun:
             origin = self.worker.origin(frame.source, frame.stream)
             seen.append(self._work(task, Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts)))
         self._add(component, task.flush(seen, self))
-        if state is not None:
-            self.worker.save(number, state)
+        if stateful:
+            warning = self.worker.save(number)
+            if warning is not None:
+                self.report(Report(component, task.context.index, warning))
 
     def _begin(self, task: BoltTask) -> None:
-        task.context.micro_batch_id = self.micro_batch_id
-        task.context.now_ms = self.now_ms
+        task.context.micro_batch_id = self.moment.micro_batch_id
+        task.context.now_ms = self.moment.now_ms
         task.output.begin()
 
     def _work(self, task: BoltTask, rows: Rows) -> Rows:
@@ -288,7 +296,10 @@ class StageRun:
         if not block.stream.routes:
             return np.zeros(len(block.parents.roots), dtype=np.uint64) if block.parents is not None else None
         account = route(
-            block, sender, self.micro_batch_id, lambda parcel: self._deliver(sender, block.stream.index, parcel)
+            block,
+            sender,
+            self.moment.micro_batch_id,
+            lambda parcel: self._deliver(sender, block.stream.index, parcel),
         )
         if block.parents is not None and account is not None:
             self.ack(block.parents.roots, account)
@@ -304,7 +315,7 @@ class StageRun:
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
-            self.rows.append((dest, encode(self._frame(sender, stream, parcel, start, stop))))
+            self.rows.append((dest, encode(self._frame(sender, stream, parcel, start, stop), self.moment)))
 
     def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
         sequence = self._sequences.get((sender, stream), 0)
@@ -330,7 +341,7 @@ class StageRun:
         """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
         kind = kind_of(data)
         if kind == PARTIALS:
-            self._parts.append(decode_partials(memoryview(data)[len(PARTIALS_HEAD) :]))
+            self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
             metrics, reports = decode_control(data, FEEDBACK)
             for component, counts in metrics.items():
@@ -346,9 +357,10 @@ class StageRun:
         if self.lane.tracked:
             for shard, partials in enumerate(self._shards(self._combined())):
                 if partials is not None:
-                    rows.append((self.lane.acker_dests[shard], PARTIALS_HEAD + encode_partials(partials)))
+                    body = encode_partials(partials)
+                    rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         if self._metrics or self._reports:
-            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports))))
+            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports), self.moment)))
         return rows
 
     def _combined(self) -> Partials:
@@ -391,11 +403,31 @@ def _size(column: Column, count: int) -> int:
     return int(column.nbytes) if hasattr(column, "nbytes") else COLUMN_BYTES_GUESS * count
 
 
-def split_rows(rows: Iterable[tuple[int, Any]]) -> dict[int, list[Any]]:
-    """Rows by dest, in the order in which dests were first seen."""
+def run_level(
+    worker: Worker,
+    level: int,
+    rows: Iterable[tuple[int, Any]],
+    store_of: Callable[[int], SegmentStore | None],
+) -> list[Row]:
+    """One process's part of a level: rows in, rows out; rows for later levels pass through.
+
+    Args:
+        worker: what the process keeps.
+        level: the number of the level, from 1.
+        rows: (dest, frame) in any order.
+        store_of: the durable segments of a task, by its dest; None where the level keeps none.
+    """
+    own = worker.lane.dests_of_level(level)
     by_dest: dict[int, list[Any]] = {}
     for dest, data in rows:
         by_dest.setdefault(dest, []).append(data)
-    return by_dest
-
-
+    if not by_dest:
+        return []
+    run = StageRun(worker, moment_of(next(iter(by_dest.values()))[0]))
+    passing: list[Row] = []
+    for dest, frames in sorted(by_dest.items()):
+        if dest in own:
+            run.run_level(worker.lane.task_at[dest], collect(frames), store_of(dest))
+        else:
+            passing.extend((dest, data) for data in frames if not run.absorb(data))
+    return passing + run.close()

@@ -195,3 +195,10 @@ def test_acks_that_cancelled_are_left_out_and_inits_never():
     whole = combine([partials(inits=[(1, 0)], acks=[(2, 9)]), partials(acks=[(2, 9)])])
     assert (whole.init_keys.tolist(), whole.ack_keys.tolist()) == ([1], [])
     assert mix64_array(whole.ack_keys).tolist() == []
+
+
+def test_a_reset_timeout_travels_once_for_each_tree():
+    parts = [Partials(touched_keys=u64([9, 3])), Partials(touched_keys=u64([9]))]
+    back = [decode_partials(encode_partials(part)) for part in parts]
+    assert combine(back).touched_keys.tolist() == [3, 9]
+    assert decode_verdicts(encode_verdicts(judge(back))).touched.tolist() == [3, 9]

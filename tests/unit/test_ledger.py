@@ -187,9 +187,16 @@ class Machine(RuleBasedStateMachine):
                 acked.add(key)
         return acked, sorted(fates)
 
-    @rule(seed=st.integers(0, 2**32), twice=st.booleans(), crash=st.sampled_from([0, 0, 0, 1, 2]))
-    def micro_batch(self, seed, twice, crash):
+    @rule(
+        seed=st.integers(0, 2**32),
+        turns=st.integers(0, ROTATIONS),
+        twice=st.booleans(),
+        crash=st.sampled_from([0, 0, 0, 0, 1, 2]),
+    )
+    def micro_batch(self, seed, turns, twice, crash):
         rng = random.Random(seed)
+        self.expire(turns)
+        self.touch(rng.choice((None, rng.random())))
         plan = self.make_plan(rng)
         if twice or crash == 1:
             self.ledger.stage(plan, self.feedback(rng, plan, *self.play(rng, plan)))
@@ -241,15 +248,13 @@ class Machine(RuleBasedStateMachine):
             tree.turn = self.naive.turn
         self.naive.expiring = set()
 
-    @rule()
-    def crash_while_idle(self):
-        self.rebuild()
+    @rule(compact=st.booleans(), crash=st.booleans())
+    def idle(self, compact, crash):
+        if compact:
+            self.base, self.log = self.ledger.snapshot(), []
+        if crash:
+            self.rebuild()
 
-    @rule()
-    def compact(self):
-        self.base, self.log = self.ledger.snapshot(), []
-
-    @rule(turns=st.integers(1, ROTATIONS))
     def expire(self, turns):
         naive = self.naive
         for _ in range(turns):
@@ -260,9 +265,8 @@ class Machine(RuleBasedStateMachine):
                     tree.turn = naive.turn
             assert self.ledger.expire() == tuple(sorted(naive.expiring & naive.open.keys()))
 
-    @rule(seed=st.integers(0, 100))
     def touch(self, seed):
-        keys = [key for key in self.naive.open if mix64(key + seed) % 3 == 0]
+        keys = [key for key in self.naive.open if seed and random.Random(key * seed).random() < 0.3]
         self.ledger.touch(np.array([*keys, tree_key(1, 10**9)], dtype=np.uint64))
         for key in keys:
             self.naive.open[key].turn = self.naive.turn
@@ -406,3 +410,14 @@ def test_a_life_that_is_not_later_is_refused():
     ledger.begin_life(3)
     with pytest.raises(InvariantError, match="numbered upwards"):
         ledger.begin_life(3)
+
+
+def test_a_reset_timeout_in_a_micro_batch_gives_a_tree_its_full_time_again():
+    ledger = new_ledger()
+    run(ledger, one_line(), inits=[(tree_key(1, 0), 9)])
+    for _ in range(ROTATIONS):
+        ledger.expire()
+    touched = merge([judge([Partials(touched_keys=np.array([tree_key(1, 0)], dtype=np.uint64))])])
+    ledger.stage(MicroBatchPlan(1, 0, 0), Feedback(touched))
+    ledger.promote(1)
+    assert [ledger.expire() for _ in range(ROTATIONS)] == [(), (), (tree_key(1, 0),)]

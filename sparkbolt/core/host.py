@@ -1,0 +1,342 @@
+"""The host: what the driver knows of its spouts, and the next plan.
+
+Which question it answers: what does micro-batch n + 1 read, and who is told what became of micro-batch n?
+Rule 1: a plan is made from promoted facts alone, so a plan that was made and dropped loses nothing; asked again
+before it was confirmed, the host gives the same plan again.
+Rule 2: spouts hear of a verdict after its promotion, once.
+Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
+
+Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
+Read before: ``plan``, ``ledger``, ``pacing``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkbolt.core.acker import Feedback
+from sparkbolt.core.components import PartitionedSpout, Spout
+from sparkbolt.core.ids import split_key
+from sparkbolt.core.lane import Lane
+from sparkbolt.core.ledger import FailedTree, Ledger, Promotion, SpoutInfo
+from sparkbolt.core.pacing import Pacer
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.reading import Record
+from sparkbolt.errors import check
+
+RETRIES_PER_PLAN_MAX = 5000
+DESK_RECORDS_MAX = 65_536
+"""Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
+ROTATIONS = 31
+"""Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
+
+
+@dataclass
+class Desk:
+    """The records of one ``Spout`` task: those that wait, those of the plan in force, and the ids of open trees."""
+
+    number: int
+    pending_max: int
+    waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
+    planned: list[tuple[Record, Any]] = field(default_factory=list)
+    planned_base: int = 0
+    message_ids: dict[int, Any] = field(default_factory=dict)
+    """Sequence to message id, for tracked trees of promoted or planned micro-batches."""
+    acks: deque[Any] = field(default_factory=deque)
+    fails: deque[Any] = field(default_factory=deque)
+    exhausted: bool = False
+
+    @property
+    def pending(self) -> int:
+        """Tuples that were emitted and whose trees are not finished."""
+        return len(self.waiting) + len(self.message_ids)
+
+    @property
+    def open_for_more(self) -> bool:
+        """Whether ``next_tuple`` may be called."""
+        return self.pending < self.pending_max
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits here, neither records nor verdicts that the spout has not heard."""
+        return not (self.waiting or self.planned or self.acks or self.fails)
+
+    def plan(self, base: int, bytes_max: int) -> Entry | None:
+        """Put what waits into a plan, as long as it is small enough."""
+        size = 0
+        while self.waiting and size < bytes_max:
+            record, message_id = self.waiting.popleft()
+            size += 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)
+            if record.tracked:
+                self.message_ids[base + len(self.planned)] = message_id
+            self.planned.append((record, message_id))
+        if not self.planned:
+            return None
+        self.planned_base = base
+        return Entry(self.number, base, None, 0, len(self.planned))
+
+
+class Host:
+    """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
+
+    def __init__(self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float) -> None:
+        """Begin a life.
+
+        Args:
+            lane: the topology, laid out.
+            ledger: replayed to the last commit, its life begun.
+            spouts: the ``PartitionedSpout`` of each component that is one, opened.
+            now_ms: wall clock.
+            mono_s: monotonic clock.
+        """
+        self.lane = lane
+        self.topology = lane.topology
+        self.config = lane.topology.config
+        self.ledger = ledger
+        self.life = ledger.life
+        self.active = True
+        self.spouts = spouts
+        self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
+        self.pacers = {
+            spec.id: Pacer(
+                float(self.config.micro_batch_target_ms),
+                spouts[spec.id].first_budget,
+                self.config.micro_batch_bytes_max,
+            )
+            for spec in self.topology.spouts
+            if spec.id in spouts
+        }
+        self.in_force: MicroBatchPlan | None = None
+        """The plan that was made or confirmed last and is not promoted."""
+        self._planned_at = mono_s
+        self._emitted: dict[str, int] = {}
+        self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
+        self._next_rotation = mono_s + self._rotate_every
+        self._next_tick = {
+            spec.id: now_ms + int(spec.config.tick_tuple_freq_secs * 1000)
+            for spec in self.topology.bolts
+            if spec.config.tick_tuple_freq_secs
+        }
+
+    def _desks_of(self, spec: Any) -> dict[int, Desk]:
+        if not isinstance(spec.component, Spout):
+            return {}
+        limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
+        return {number: Desk(number, limit) for number in self.topology.tasks(spec.id)}
+
+    # Plans.
+
+    def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+        """The plan of the next micro-batch, or None if there is nothing to do."""
+        if self.in_force is not None:
+            return self.in_force
+        check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
+        self._rotate(mono_s)
+        now_ms = max(now_ms, self.ledger.last_now_ms)
+        bases: dict[int, int] = {}
+        entries = [*self._retries(bases), *self._ranges(bases), *self._records(bases)]
+        ticks = self._due_ticks(now_ms)
+        expired = self.ledger.expiring()
+        if not (entries or ticks or expired):
+            return None
+        number = self.ledger.last_promoted + 1
+        self.in_force = MicroBatchPlan(number, self.life, now_ms, tuple(entries), ticks, expired, self.ledger.void)
+        self._planned_at = mono_s
+        return self.in_force
+
+    def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
+        """The engine runs this plan, be it ours or that of an earlier life."""
+        check(
+            plan.micro_batch_id == self.ledger.last_promoted + 1,
+            f"micro-batch {plan.micro_batch_id} is about to run, but the ledger has promoted {self.ledger.last_promoted}",
+        )
+        if plan != self.in_force:
+            self.in_force = plan
+            self._planned_at = mono_s
+
+    def records_of(self, entry: Entry) -> list[Record]:
+        """The records of a ``Spout``'s entry of this life's plan in force."""
+        desk = self.desks[entry.task]
+        check(desk.planned_base == entry.base and len(desk.planned) == entry.end, f"no records for {entry}")
+        return [record for record, _ in desk.planned]
+
+    def _rotate(self, mono_s: float) -> None:
+        if not self.config.enable_message_timeouts:
+            return
+        while mono_s >= self._next_rotation:
+            self.ledger.expire()
+            self._next_rotation += self._rotate_every
+
+    def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
+        base = bases.get(task, self.ledger.next_sequence(task))
+        bases[task] = base + reserve
+        return base
+
+    def _retries(self, bases: dict[int, int]) -> list[Entry]:
+        grouped: dict[tuple[int, str, int], list[int]] = {}
+        for retry in self.ledger.take_retries(RETRIES_PER_PLAN_MAX):
+            grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
+        return [
+            Entry(
+                task,
+                self._base(bases, task, len(positions)),
+                source,
+                positions[0],
+                positions[0] + 1,
+                attempt,
+                tuple(positions),
+            )
+            for (task, source, attempt), positions in grouped.items()
+        ]
+
+    def _ranges(self, bases: dict[int, int]) -> list[Entry]:
+        if not self.active:
+            return []
+        entries = []
+        for component, spout in self.spouts.items():
+            budget = self._budget(component)
+            if budget < 1:
+                continue
+            numbers = self.topology.tasks(component)
+            for range_ in spout.next_ranges(self.ledger.progress.get(component, {}), budget):
+                task = numbers[range_.task]
+                base = self._base(bases, task, range_.end - range_.start)
+                entries.append(Entry(task, base, range_.source, range_.start, range_.end))
+        return entries
+
+    def _budget(self, component: str) -> int:
+        pacer = self.pacers[component]
+        limit = self.topology.components[component].config.max_spout_pending
+        if limit is None or not self.lane.tracked:
+            return pacer.budget
+        room = limit * len(self.topology.tasks(component)) - self.ledger.pending(component)
+        return min(pacer.budget, pacer.positions_for(room)) if room > 0 else 0
+
+    def _records(self, bases: dict[int, int]) -> list[Entry]:
+        entries = []
+        for number, desk in self.desks.items():
+            check(not desk.planned, f"records of task {number} are still planned")
+            entry = desk.plan(self.ledger.next_sequence(number), self.config.micro_batch_bytes_max)
+            if entry is not None:
+                bases[number] = entry.base + entry.reserved
+                entries.append(entry)
+        return entries
+
+    def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
+        return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
+
+    # Verdicts.
+
+    def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
+        """Note what came of the micro-batch; the bytes are the ledger's log entry, to be made durable now."""
+        plan = self.in_force
+        check(
+            plan is not None and plan.micro_batch_id == micro_batch_id,
+            f"micro-batch {micro_batch_id} comes back, but the plan in force is {plan and plan.micro_batch_id}",
+        )
+        assert plan is not None
+        return self.ledger.stage(plan, feedback)
+
+    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+        """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
+        plan = self.in_force
+        promotion = self.ledger.promote(micro_batch_id)
+        assert plan is not None
+        self.in_force = None
+        elapsed_ms = (mono_s - self._planned_at) * 1000
+        self.ledger.metrics.micro_batch_ms = elapsed_ms
+        self._pace(plan, elapsed_ms)
+        self._schedule_ticks(plan)
+        self._settle_records(plan)
+        self._tell_desks(promotion)
+        for component, moved in promotion.progress_moved.items():
+            if component in self.spouts:
+                self.spouts[component].committed(moved)
+        return promotion
+
+    def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
+        for component, pacer in self.pacers.items():
+            numbers = self.topology.tasks(component)
+            read = [entry for entry in plan.entries if entry.task in numbers and entry.positions is None]
+            positions = sum(entry.reserved for entry in read)
+            pacer.observe(elapsed_ms, positions, self._emitted_since(component))
+
+    def _emitted_since(self, component: str) -> int:
+        emitted = self.ledger.metrics.of(component).emitted
+        before = self._emitted.get(component, 0)
+        self._emitted[component] = emitted
+        return emitted - before
+
+    def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
+        for component in plan.ticks:
+            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            period = int(rate * 1000)
+            due = self._next_tick[component] + period
+            self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period
+
+    def _settle_records(self, plan: MicroBatchPlan) -> None:
+        for desk in self.desks.values():
+            if plan.life == self.life and any(entry.task == desk.number for entry in plan.entries):
+                if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
+                    desk.acks.extend(message_id for record, message_id in desk.planned if message_id is not None)
+                desk.planned = []
+
+    def _tell_desks(self, promotion: Promotion) -> None:
+        if not self.desks:
+            return
+        for first, last, _ in promotion.acked:
+            task, sequence = split_key(first)
+            desk = self.desks.get(task)
+            if desk is not None:
+                for finished in range(sequence, split_key(last)[1] + 1):
+                    if finished in desk.message_ids:
+                        desk.acks.append(desk.message_ids.pop(finished))
+        for tree in promotion.failed:
+            task, sequence = split_key(tree.key)
+            desk = self.desks.get(task)
+            if desk is not None and sequence in desk.message_ids:
+                desk.fails.append(desk.message_ids.pop(sequence))
+
+    def message_id_of(self, tree: FailedTree) -> Any:
+        """The message id of a tree of a ``Spout`` that is still open; None otherwise."""
+        task, sequence = split_key(tree.key)
+        desk = self.desks.get(task)
+        return desk.message_ids.get(sequence) if desk is not None else None
+
+    # The end.
+
+    @property
+    def drained(self) -> bool:
+        """Whether every tree is finished and every verdict told; retries may wait, and are left for replay."""
+        return (
+            self.in_force is None
+            and self.ledger.staged is None
+            and self.ledger.open_trees == 0
+            and all(desk.idle for desk in self.desks.values())
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do, now and ever."""
+        if not self.drained or self.ledger.retries:
+            return False
+        progress = self.ledger.progress
+        return all(spout.finished(progress.get(component, {})) for component, spout in self.spouts.items()) and all(
+            desk.exhausted for desk in self.desks.values()
+        )
+
+
+def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
+    """What the ledger must know of the topology's spouts."""
+    return [
+        SpoutInfo(
+            spec.id,
+            lane.topology.tasks(spec.id),
+            isinstance(spec.component, PartitionedSpout),
+            spec.config.max_attempts,
+        )
+        for spec in lane.topology.spouts
+    ]

@@ -1,0 +1,101 @@
+"""The bridge: how Spark's planner process asks the driver for plans.
+
+Which question it answers: who may ask the ``SpoutHost``, and how?
+Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; both ends prove that they know a
+secret that stands in a file beside it and nowhere else, before a byte is read.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from pyspark.serializers import CPickleSerializer
+
+SOCKET = "planner.sock"
+SECRET = "secret"
+_pickle = CPickleSerializer()
+
+
+class Bridge:
+    """The driver's end: answers each request by calling ``answer`` with its words."""
+
+    def __init__(self, answer: Callable[[str, Any], Any]) -> None:
+        """Open the socket and serve it from a thread of its own."""
+        self.directory = tempfile.mkdtemp(prefix="sparkbolt-")  # mkdtemp makes it 0700
+        secret = secrets.token_bytes(32)
+        path = Path(self.directory, SECRET)
+        path.touch(mode=0o600)
+        path.write_bytes(secret)
+        self._answer = answer
+        address = os.path.join(self.directory, SOCKET)
+        self._listener = Listener(address, family="AF_UNIX", authkey=secret)
+        os.chmod(address, 0o600)
+        self._closed = False
+        threading.Thread(target=self._accept, name="sparkbolt-bridge", daemon=True).start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except Exception:  # a peer that does not know the secret, or the socket was closed
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="sparkbolt-planner", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        with connection:
+            while True:
+                try:
+                    words = _pickle.loads(connection.recv_bytes())
+                except (EOFError, OSError):
+                    return
+                try:
+                    reply = ("ok", self._answer(*words))
+                except Exception as error:
+                    reply = ("error", f"{type(error).__name__}: {error}")
+                try:
+                    connection.send_bytes(_pickle.dumps(reply))
+                except (BrokenPipeError, OSError):
+                    return
+
+    def close(self) -> None:
+        """Close the socket and remove the directory."""
+        self._closed = True
+        self._listener.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Asker:
+    """The planner's end; connects when it is first used."""
+
+    def __init__(self, directory: str) -> None:
+        """Ask the bridge that has this directory."""
+        self._directory = directory
+        self._connection: Connection | None = None
+
+    def ask(self, verb: str, argument: Any = None) -> Any:
+        """One request.
+
+        Raises:
+            RuntimeError: the driver refused it, or is gone.
+        """
+        try:
+            if self._connection is None:
+                secret = Path(self._directory, SECRET).read_bytes()
+                self._connection = Client(os.path.join(self._directory, SOCKET), family="AF_UNIX", authkey=secret)
+            self._connection.send_bytes(_pickle.dumps((verb, argument)))
+            outcome, value = _pickle.loads(self._connection.recv_bytes())
+        except (OSError, EOFError) as error:
+            raise RuntimeError(f"the driver of the topology does not answer ({error}): it has stopped or died") from error
+        if outcome != "ok":
+            raise RuntimeError(f"the driver could not answer {verb!r}: {value}")
+        return value

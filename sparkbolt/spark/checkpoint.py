@@ -1,0 +1,280 @@
+"""The checkpoint: what stands beside Spark's own files.
+
+Which question it answers: where is the ledger's log, which micro-batches are committed, whose checkpoint is it?
+
+    DIR/spark        Spark's checkpoint: offsets, commits, state
+    DIR/ledger       n.entry for each micro-batch that was staged, n.snapshot for what compaction made of them
+    DIR/plans        plans that are too large for an offset
+    DIR/topology     the fingerprint and the placement that the checkpoint was begun with
+    DIR/life         the number of the last life; raised before anything else of a life happens
+    DIR/lock         held by the JVM: it dies with it
+
+Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
+Rule 2: an entry counts only once Spark's ``commits/n`` exists.
+Rule 3: a life number is durable before the life plans anything, so no two lives have one number.
+
+Read before: ``core.ledger``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.topology import Topology, changes
+from sparkbolt.errors import CheckpointError
+
+LOCK_WAIT_SECS = 20.0
+"""How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+_NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
+
+
+class Files(Protocol):
+    """The few things that a checkpoint does with files; names are relative to it."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole, replacing it atomically."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it does not exist."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may or may not be there."""
+
+
+class LocalFiles:
+    """A checkpoint in a local directory."""
+
+    def __init__(self, directory: str) -> None:
+        """Make the directory if it is missing."""
+        self._root = Path(directory)
+        for folder in ("ledger", "plans"):
+            (self._root / folder).mkdir(parents=True, exist_ok=True)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write, flush to the disk, rename."""
+        path = self._root / name
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it does not exist."""
+        try:
+            return os.listdir(self._root / folder)
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may or may not be there."""
+        (self._root / name).unlink(missing_ok=True)
+
+
+class HadoopFiles:
+    """A checkpoint on any file system that Hadoop knows."""
+
+    def __init__(self, spark: SparkSession, directory: str) -> None:
+        """Make the directory if it is missing."""
+        jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._root = directory
+        configuration = spark._jsc.hadoopConfiguration()
+        self._fs = self._path(directory).getFileSystem(configuration)
+        self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
+        for folder in ("ledger", "plans"):
+            self._fs.mkdirs(self._at(folder))
+
+    def _at(self, name: str) -> Any:
+        return self._path(f"{self._root}/{name}")
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+        path = self._at(name)
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            return bytes(self._read_all(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write under another name, rename."""
+        path, temporary = self._at(name), self._at(f"{name}.tmp")
+        stream = self._fs.create(temporary, True)
+        stream.write(bytearray(data))
+        stream.close()
+        self._fs.delete(path, False)
+        if not self._fs.rename(temporary, path):
+            raise CheckpointError(f"{self._root}/{name} could not be written: the file system refused the rename")
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it does not exist."""
+        path = self._at(folder)
+        return [status.getPath().getName() for status in self._fs.listStatus(path)] if self._fs.exists(path) else []
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may or may not be there."""
+        self._fs.delete(self._at(name), False)
+
+
+class Checkpoint:
+    """The checkpoint of one topology, locked for one driver."""
+
+    def __init__(self, spark: SparkSession, directory: str) -> None:
+        """Lock the directory.
+
+        Raises:
+            CheckpointError: another driver has it.
+        """
+        scheme = urlparse(directory).scheme
+        self.directory = directory
+        self.files: Files
+        local = scheme in ("", "file")
+        if local:
+            self.directory = os.path.abspath(urlparse(directory).path if scheme else directory)
+            self.files = LocalFiles(self.directory)
+        else:
+            self.files = HadoopFiles(spark, directory)
+        self._lock = _lock(spark, self.directory) if local else None
+
+    @property
+    def spark_directory(self) -> str:
+        """Where Spark keeps its own files."""
+        return f"{self.directory}/spark"
+
+    def close(self) -> None:
+        """Let another driver have it."""
+        if self._lock is not None:
+            channel, self._lock = self._lock, None
+            channel.close()
+
+    def begin_life(self) -> int:
+        """The number of the life that begins now: one more than ever before."""
+        before = self.files.read("life")
+        life = int(before) + 1 if before else 0
+        self.files.write("life", str(life).encode())
+        return life
+
+    def placement(self, topology: Topology) -> Mapping[str, Any] | None:
+        """How the topology was laid out when the checkpoint was begun; None if it begins now.
+
+        Raises:
+            CheckpointError: the checkpoint is another topology's.
+        """
+        data = self.files.read("topology")
+        if data is None:
+            if self.last_commit() >= 0:
+                raise CheckpointError(
+                    f"checkpoint {self.directory} has committed micro-batches but no file 'topology': it is damaged; "
+                    "restore the file, or start with a new checkpoint directory"
+                )
+            return None
+        try:
+            known = json.loads(data)
+        except ValueError as error:
+            raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
+        differences = changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint())))
+        if differences:
+            listed = "".join(f"\n  - {difference}" for difference in differences)
+            raise CheckpointError(
+                f"checkpoint {self.directory} was begun by a topology that differs:{listed}\nGive the topology the "
+                "shape it had, or start it with a new checkpoint directory (which starts from the beginning)"
+            )
+        placement: Mapping[str, Any] = known["placement"]
+        return placement
+
+    def keep_placement(self, topology: Topology, placement: Mapping[str, Any]) -> None:
+        """Note how the topology is laid out."""
+        self.files.write("topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode())
+
+    def last_commit(self) -> int:
+        """The last micro-batch that Spark has committed; -1 if there is none."""
+        found = [int(name) for name in self.files.names("spark/commits") if name.isdigit()]
+        return max(found, default=-1)
+
+    def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
+        """The ledger as of the last commit.
+
+        Raises:
+            CheckpointError: an entry that counts is missing or damaged.
+        """
+        last = self.last_commit()
+        numbered = [(int(match[1]), match[2]) for name in self.files.names("ledger") if (match := _NUMBERED.match(name))]
+        snapshots = sorted(number for number, kind in numbered if kind == ".snapshot" and number <= last)
+        ledger = make()
+        if snapshots:
+            name = f"ledger/{snapshots[-1]}.snapshot"
+            ledger = restore(self._must_read(name), name)
+        for number in range(ledger.last_promoted + 1, last + 1):
+            name = f"ledger/{number}.entry"
+            ledger.replay(self._must_read(name), name)
+        return ledger
+
+    def _must_read(self, name: str) -> bytes:
+        data = self.files.read(name)
+        if data is None:
+            raise CheckpointError(
+                f"checkpoint {self.directory}: {name} is missing, though Spark has committed its micro-batch: files "
+                "were removed by hand, or only a part was copied; restore them, or start with a new checkpoint"
+            )
+        return data
+
+    def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
+        """Make an entry durable, replacing an earlier one of the same micro-batch."""
+        self.files.write(f"ledger/{micro_batch_id}.entry", entry)
+
+    def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
+        """Replace all entries up to a promoted micro-batch by a snapshot of the ledger."""
+        self.files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
+        for name in self.files.names("ledger"):
+            match = _NUMBERED.match(name)
+            if match and int(match[1]) < micro_batch_id + (match[2] == ".entry"):
+                self.files.remove(f"ledger/{name}")
+        for name in self.files.names("plans"):
+            if name.split("-")[0].isdigit() and int(name.split("-")[0]) < micro_batch_id:
+                self.files.remove(f"plans/{name}")
+
+
+def _lock(spark: SparkSession, directory: str) -> Any:
+    """Lock the directory from within the JVM, so that the lock lives exactly as long as what could commit."""
+    jvm: Any = spark._jvm  # pyspark has no public door to the JVM
+    until = time.monotonic() + LOCK_WAIT_SECS
+    while True:
+        channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
+        try:
+            if channel.tryLock() is not None:
+                return channel
+        except Exception as error:
+            if "OverlappingFileLock" not in str(error):
+                raise
+            until = 0.0
+        channel.close()
+        if time.monotonic() > until:
+            raise CheckpointError(
+                f"checkpoint {directory} is in use by another driver: stop that one first, or give this topology "
+                "a checkpoint directory of its own"
+            )
+        time.sleep(0.25)

@@ -1,0 +1,145 @@
+"""The session: Java, Spark's settings, and errors that say what to do about them.
+
+Which question it answers: how must Spark be set up so that no tuple is lost?
+Rule: settings that guarantees depend on are set by us and checked, also in a session that somebody else made.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sparkbolt.errors import EngineError
+
+JAVA_VERSION_MIN = 17
+TASK_FAILURES_MAX = 4
+
+SQL_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+"""What every query of ours runs with; set on a session of its own, so that a user's session keeps what it has."""
+
+_CORE_SETTINGS = {
+    "spark.speculation": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.driver.maxResultSize": "0",
+}
+
+
+def check_java() -> None:
+    """Refuse to start without a Java that Spark runs on.
+
+    Raises:
+        EngineError: there is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+        raise EngineError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or later, and {where}: install it (on Debian and Ubuntu: "
+            "apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    if match is None or int(match[1]) < JAVA_VERSION_MIN:
+        found = match[1] if match else said.strip().split("\n", 1)[0]
+        raise EngineError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or later, and {java} is Java {found}: install a newer one "
+            "(on Debian and Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+
+
+def make_session(name: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
+    """The session to run in: the active one of this process, or a new one.
+
+    Args:
+        name: the application's name, if a new session is made.
+        master: as of ``spark-submit``; ``local[N]`` without a number of failures gets four. Default ``local[*]``.
+        settings: further settings of a new session.
+
+    Raises:
+        EngineError: Java is missing or too old, or a setting of the active session endangers tuples.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _check_core(active)
+        return active
+    if "spark.submit.deployMode" not in os.environ:
+        check_java()
+    builder = SparkSession.builder.appName(name).master(retrying(master or "local[*]"))
+    for key, value in {**_CORE_SETTINGS, **_modules(master), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    _check_core(session)
+    return session
+
+
+def retrying(master: str) -> str:
+    """A local master that runs a failed spark_task again, as a cluster does.
+
+    >>> retrying("local[2]"), retrying("local"), retrying("local[2,8]"), retrying("spark://host:7077")
+    ('local[2,4]', 'local[1,4]', 'local[2,8]', 'spark://host:7077')
+    """
+    match = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{match[1] or 1},{TASK_FAILURES_MAX}]" if match else master
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether executors are threads of the driver's JVM."""
+    return session.sparkContext.master.startswith("local")
+
+
+def cores_of(session: SparkSession) -> int:
+    """How many spark_tasks run at the same time."""
+    return max(1, session.sparkContext.defaultParallelism)
+
+
+def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
+    """A session of its own for one topology, with the settings that its query needs."""
+    own = session.newSession()
+    for key, value in SQL_SETTINGS.items():
+        own.conf.set(key, value)
+    own.conf.set("spark.sql.shuffle.partitions", str(spark_partitions))
+    return own
+
+
+def _modules(master: str | None) -> dict[str, str]:
+    """Let executors on this machine find the modules that the driver finds."""
+    if master is not None and not master.startswith("local"):
+        return {}
+    path = [entry or os.getcwd() for entry in sys.path]
+    return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+
+
+def _check_core(session: SparkSession) -> None:
+    configuration = session.sparkContext.getConf()
+    if configuration.get("spark.speculation", "false") == "true":
+        raise EngineError(
+            "spark.speculation is on: two attempts of one spark_task would run user code at the same time. "
+            "Start Spark with spark.speculation=false"
+        )

@@ -1,0 +1,109 @@
+"""The source: a streaming data source whose offsets are plans.
+
+Which question it answers: how does a plan become the first rows of a micro-batch?
+Rule 1: the planner asks the driver for everything and keeps nothing; ``partitions`` is the same for the same plan.
+Rule 2: what is read is read on executors; only records of a ``Spout`` ride along.
+
+Spark makes the planner in a process of its own, which outlives micro-batches but not the query.
+Read before: ``bridge``, ``workers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from sparkbolt.core.frames import Moment
+from sparkbolt.core.plan import Entry
+from sparkbolt.core.reading import Record, run_entry
+from sparkbolt.core.stages import Row
+from sparkbolt.spark.bridge import Asker
+from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off
+
+BEFORE_THE_FIRST = {"v": 0}
+"""The constant offset that stands before micro-batch 0."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry of a plan, with its index and the records that ride along."""
+
+    index: int
+    entry: Entry
+    records: tuple[Record, ...] = ()
+
+
+class LanePartition(InputPartition):
+    """What one spark_task of the source does in a micro-batch."""
+
+    def __init__(self, moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> None:
+        """Read ``pieces``; send ``clocks`` off as they are."""
+        self.moment = moment
+        self.pieces = tuple(pieces)
+        self.clocks = tuple(clocks)
+
+
+class LaneReader(DataSourceStreamReader):
+    """Plans in the planner process, reads on executors."""
+
+    def __init__(self, directory: str, shipment: Shipment) -> None:
+        """Ask the bridge in ``directory``; run the tasks of ``shipment``."""
+        self._directory = directory
+        self._shipment = shipment
+
+    @property
+    def _asker(self) -> Asker:
+        asker: Asker = self.__dict__.setdefault("asker", Asker(self._directory))
+        return asker
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection out."""
+        return {name: value for name, value in vars(self).items() if name != "asker"}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The constant before micro-batch 0."""
+        return BEFORE_THE_FIRST
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
+        offset: dict[str, Any] = self._asker.ask("latest", start)
+        return offset
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What each spark_task reads for the plan ``end``."""
+        partitions: Sequence[InputPartition] = self._asker.ask("partitions", end)
+        return partitions
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """Read the pieces of one spark_task."""
+        assert isinstance(partition, LanePartition)
+        if partition.clocks:
+            yield batch_of(list(partition.clocks))
+        worker = self._shipment.worker()
+        for piece in partition.pieces:
+            with collector_off():
+                rows = run_entry(worker, partition.moment, piece.index, piece.entry, piece.records)
+            if rows:
+                yield batch_of(rows)
+
+
+def data_source(shipment: Shipment) -> type[DataSource]:
+    """The data source of one run; its name is the run's, so that runs in one session stay apart."""
+
+    class LaneSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"sparkbolt_{shipment.run}"
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            return LaneReader(self.options["directory"], shipment)
+
+    return LaneSource

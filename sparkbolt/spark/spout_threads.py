@@ -1,0 +1,128 @@
+"""Spout threads: where the tasks of a ``Spout`` live.
+
+Which question it answers: who calls ``next_tuple``, ``ack`` and ``fail``, and when?
+Rule: all calls of one task come from its own thread; an exception of user code is reported, waited for, and never
+ends the topology.
+
+Read before: ``core.host``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.core.host import Desk
+from sparkbolt.core.reading import Record
+
+IDLE_SECS = 0.01
+PAUSE_SECS_MIN = 0.1
+PAUSE_SECS_MAX = 10.0
+
+
+class SpoutThread:
+    """One task of a ``Spout``."""
+
+    def __init__(
+        self,
+        spout: Spout,
+        context: TopologyContext,
+        output: Output,
+        desk: Desk,
+        lock: threading.Condition,
+        *,
+        tracked: bool,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        """Nothing is opened yet; ``lock`` guards the desk and wakes whoever waits for a plan."""
+        self.spout = spout
+        self._context = context
+        self._collector = SpoutCollector(output)
+        self._desk = desk
+        self._lock = lock
+        self._tracked = tracked
+        self._report = report
+        self._active = True
+        self._was_active = False
+        self._stop = threading.Event()
+        self._opened = False
+        self._pause = PAUSE_SECS_MIN
+        self._thread = threading.Thread(target=self._live, name=f"spout-{context.component}-{context.index}", daemon=True)
+
+    def start(self) -> None:
+        """Open the task and begin."""
+        self._thread.start()
+
+    def set_active(self, active: bool) -> None:
+        """Let the thread activate or deactivate its spout before its next call."""
+        self._active = active
+
+    def close(self, wait_secs: float = 5.0) -> None:
+        """Stop the thread and close the spout, if it was opened."""
+        self._stop.set()
+        self._thread.join(wait_secs)
+
+    def _live(self) -> None:
+        while not self._opened and not self._stop.is_set():
+            self._opened = self._call("open", self.spout.open, self._context)
+        while not self._stop.is_set():
+            self._verdicts()
+            if self._active != self._was_active:
+                self._was_active = self._active
+                self._call("activate", self.spout.activate) if self._active else self._call("deactivate", self.spout.deactivate)
+            with self._lock:
+                self._desk.exhausted = self.spout.exhausted and not self._collector.records
+                may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+            if not may_read or not self._next():
+                self._stop.wait(IDLE_SECS)
+        self._verdicts()
+        if self._opened:
+            self._call("close", self.spout.close)
+
+    def _verdicts(self) -> None:
+        while True:
+            with self._lock:
+                desk = self._desk
+                if desk.acks:
+                    call, message_id = self.spout.ack, desk.acks[0]
+                elif desk.fails:
+                    call, message_id = self.spout.fail, desk.fails[0]
+                else:
+                    return
+                acked = bool(desk.acks)
+            self._call("ack" if acked else "fail", call, message_id)
+            with self._lock:  # taken away only now, so that the topology is not idle before the spout has heard
+                (desk.acks if acked else desk.fails).popleft()
+
+    def _next(self) -> bool:
+        """Call ``next_tuple``; whether it emitted anything."""
+        self._call("next_tuple", self.spout.next_tuple, self._collector)
+        return self._hand_over()
+
+    def _hand_over(self) -> bool:
+        records = self._collector.records
+        if not records:
+            return False
+        with self._lock:
+            for stream, values, message_id, task in records:
+                tracked = self._tracked and message_id is not None
+                self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._lock.notify_all()
+        self._collector.records = []
+        return True
+
+    def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._report(f"{what} of spout {self._context.component}[{self._context.index}]", error)
+            self._stop.wait(self._pause)
+            self._pause = min(2 * self._pause, PAUSE_SECS_MAX)
+            return False
+        self._pause = PAUSE_SECS_MIN
+        if self._collector.records and what != "next_tuple":
+            self._hand_over()
+        return True
