@@ -86,10 +86,10 @@ setup_make_venv() {
 # uv is many times faster than pip, but pip is what every virtual environment has.
 setup_pip_install() {
     if [ -x .venv/bin/uv ]; then
-        setup_quietly .venv/bin/uv pip install --python .venv/bin/python "$@"
-    else
-        setup_quietly .venv/bin/python -m pip install --disable-pip-version-check "$@"
+        setup_quietly .venv/bin/uv pip install --python .venv/bin/python "$@" && return 0
+        setup_say "uv failed as shown above; trying the same with pip, which is slower"
     fi
+    setup_quietly .venv/bin/python -m pip install --disable-pip-version-check "$@"
 }
 
 setup_wanted_stamp() { cat pyproject.toml requirements/dev.txt scripts/_setup.sh | sha256sum; }
@@ -105,7 +105,7 @@ setup_packages() {
     rm -f .venv/stamp
     setup_say "installing the pinned packages (a few minutes the first time: PySpark is large)"
     setup_quietly .venv/bin/python -m pip install --disable-pip-version-check "$(grep '^uv==' requirements/dev.txt)" ||
-        setup_say "uv could not be installed; going on with pip, which is slower"
+        setup_say "uv could not be installed; going on without it"
     setup_pip_install -r requirements/dev.txt || setup_die "the packages of requirements/dev.txt could not be installed"
     setup_pip_install --no-deps --no-build-isolation -e . || setup_die "Sparkbolt could not be installed into .venv"
     setup_wanted_stamp >.venv/stamp
