@@ -35,6 +35,8 @@ VERDICTS = 5
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
+PICKLING_ERRORS = (pickle.PicklingError, TypeError, AttributeError, RecursionError, NotImplementedError, ValueError)
+"""What ``pickle`` raises for a value that cannot be pickled."""
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -101,6 +103,22 @@ class Frame:
     """None: nothing in the frame is tracked."""
     attempts: npt.NDArray[np.uint8] | None = None
     """None: every row belongs to a first attempt."""
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Frame:
+        """The frame with some of its rows."""
+        anchoring = self.anchoring.take(rows) if self.anchoring is not None else None
+        attempts = self.attempts[rows] if self.attempts is not None else None
+        columns = [take(column, rows) for column in self.columns]
+        return Frame(self.source, self.stream, self.lane, self.sequence, len(rows), columns, anchoring, attempts)
+
+    def roots_of(self, row: int) -> list[int]:
+        """The roots of the trees that a row belongs to."""
+        if self.anchoring is None:
+            return []
+        if self.anchoring.offsets is None:
+            return [int(self.anchoring.roots[row])]
+        pairs = slice(self.anchoring.offsets[row], self.anchoring.offsets[row + 1])
+        return [int(root) for root in self.anchoring.roots[pairs]]
 
     @property
     def order(self) -> tuple[int, int, int, int]:
@@ -183,6 +201,17 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
 def part(column: Column, start: int, stop: int) -> Column:
     """Consecutive rows of a column."""
     return column.slice(start, stop - start) if isinstance(column, pa.Array) else column[start:stop]
+
+
+def unpicklable(column: Column, row: int) -> str | None:
+    """Why a value cannot be pickled; None if it can."""
+    if isinstance(column, pa.Array):
+        return None
+    try:
+        pickle.dumps(column[row], protocol=5)
+    except PICKLING_ERRORS as error:
+        return f"{type(column[row]).__name__}: {error}"
+    return None
 
 
 def encode(frame: Frame, moment: Moment) -> bytes:

@@ -28,6 +28,8 @@ from sparkbolt.core.reading import Record
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
+EXPIRED_PER_PLAN_MAX = 20_000
+"""The rest fails with the next plans."""
 DESK_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
 ROTATIONS = 31
@@ -139,7 +141,7 @@ class Host:
         bases: dict[int, int] = {}
         entries = [*self._retries(bases), *self._ranges(bases), *self._records(bases)]
         ticks = self._due_ticks(now_ms)
-        expired = self.ledger.expiring()
+        expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         if not (entries or ticks or expired):
             return None
         number = self.ledger.last_promoted + 1

@@ -47,7 +47,7 @@ class EntryReader:
         self._stage = stage
         self._entry = entry
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
-        self._streams = {stream.name: stream for stream in stage.worker.routes(self._component)}
+        self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
         self._tracked = stage.lane.tracked
         self._emitted: dict[str, int] = {}
 

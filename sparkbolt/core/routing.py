@@ -18,7 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.frames import Anchoring, Column, column_of, pairs_of_rows, take
-from sparkbolt.core.groupings import Delivery, DirectGrouping, Emitted, FieldsGrouping, Grouping
+from sparkbolt.core.groupings import (
+    Delivery,
+    DirectGrouping,
+    Emitted,
+    FieldsGrouping,
+    Grouping,
+    GroupingContext,
+    prepared,
+)
 from sparkbolt.core.ids import U64, edge_salt, edges_of, run_starts
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EmitError
@@ -93,18 +101,27 @@ class Parcel:
     attempts: npt.NDArray[np.uint8] | None
 
 
-def routes_of(topology: Topology, component: str, hosts: Sequence[str] | frozenset[str] = ()) -> tuple[StreamRoutes, ...]:
-    """The streams of a component with their consumers; ``hosts`` names the bolts that run fused."""
+def routes_of(topology: Topology, component: str, hosts: frozenset[str], sender: int) -> tuple[StreamRoutes, ...]:
+    """The streams of a component with their consumers, as one of its tasks sends to them.
+
+    Args:
+        topology: the topology.
+        component: the component that emits.
+        hosts: names of the bolts that run fused.
+        sender: the number of the task; a grouping of the user's is prepared for it.
+    """
     found = []
     for stream in topology.components[component].streams:
-        routes = tuple(
-            Route(number, spec.id, topology.tasks(spec.id), grouping, spec.id in hosts)
-            for spec, number, grouping in topology.consumers(component, stream.name)
-        )
+        routes = []
+        for spec, number, grouping in topology.consumers(component, stream.name):
+            targets = topology.tasks(spec.id)
+            context = GroupingContext(topology.name, component, spec.id, sender, topology.config)
+            own = prepared(grouping, context, stream.name, targets)
+            routes.append(Route(number, spec.id, targets, own, spec.id in hosts))
         keys = {key for route in routes if isinstance(route.grouping, FieldsGrouping) for key in route.grouping.fields}
         index = topology.stream_index(component, stream.name)
         found.append(
-            StreamRoutes(component, stream.name, index, stream.fields, stream.direct, routes, frozenset(keys))
+            StreamRoutes(component, stream.name, index, stream.fields, stream.direct, tuple(routes), frozenset(keys))
         )
     return tuple(found)
 
@@ -117,6 +134,9 @@ def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Par
         sender: the task that emitted them.
         micro_batch_id: the micro-batch in which it did.
         deliver: called for each task that gets rows.
+
+    Raises:
+        UnroutableError: a row cannot be turned into tasks; nothing was sent.
     """
     parents = block.parents
     account = np.zeros(len(parents.roots), dtype=np.uint64) if parents is not None else None
@@ -127,10 +147,42 @@ def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Par
             column_of(column, name in keys) for name, column in zip(block.stream.fields, columns, strict=True)
         ]
     emitted = Emitted(sender, micro_batch_id, block.first, block.count, block.stream.fields, columns)
-    for route_ in block.stream.routes:
-        for delivery in _deliveries(route_, emitted, block, sender):
+    chosen = [(route_, _deliveries(route_, emitted, block, sender)) for route_ in block.stream.routes]
+    for route_, deliveries in chosen:
+        for delivery in deliveries:
             _send(route_, delivery, columns, block, micro_batch_id, account, deliver)
     return account
+
+
+def without(block: Block, row: int) -> Block:
+    """The block less one row."""
+    rows = np.delete(np.arange(block.count), row)
+    parents = block.parents
+    if parents is not None:
+        if parents.offsets is None:
+            parents = Parents(parents.roots[rows], parents.edges[rows], parents.ordinals[rows])
+        else:
+            pairs, offsets = pairs_of_rows(parents.offsets, rows)
+            parents = Parents(parents.roots[pairs], parents.edges[pairs], parents.ordinals[pairs], offsets)
+    return Block(
+        block.stream,
+        [take(column, rows) for column in block.columns],
+        len(rows),
+        block.first,
+        parents,
+        block.attempts[rows] if block.attempts is not None else None,
+        block.direct_to[rows] if block.direct_to is not None else None,
+    )
+
+
+def roots_of_row(block: Block, row: int) -> list[int]:
+    """The roots that a row of a block is anchored to."""
+    parents = block.parents
+    if parents is None:
+        return []
+    if parents.offsets is None:
+        return [int(parents.roots[row])]
+    return [int(root) for root in parents.roots[parents.offsets[row] : parents.offsets[row + 1]]]
 
 
 def _deliveries(route_: Route, emitted: Emitted, block: Block, sender: int) -> list[Delivery]:

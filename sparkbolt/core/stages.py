@@ -32,6 +32,7 @@ from sparkbolt.core.frames import (
     PARTIALS,
     Column,
     Frame,
+    PICKLING_ERRORS,
     Inbox,
     Moment,
     collect,
@@ -41,17 +42,19 @@ from sparkbolt.core.frames import (
     kind_of,
     moment_of,
     part,
+    unpicklable,
     unwrap,
     wrap,
 )
-from sparkbolt.core.ids import U64, unmix64_array, xor_by_root
+from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
 from sparkbolt.core.lane import Lane, keeps_state
 from sparkbolt.core.metrics import ComponentMetrics
-from sparkbolt.core.routing import Block, Parcel, StreamRoutes, route, routes_of
+from sparkbolt.core.routing import Block, Parcel, StreamRoutes, roots_of_row, route, routes_of, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.state import TaskState
+from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tuples import Origin, tick
 
@@ -92,7 +95,9 @@ class Worker:
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}
         self._spouts: dict[int, Any] = {}
-        self._routes: dict[str, tuple[StreamRoutes, ...]] = {}
+        self._busy: set[int] = set()
+        """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
+        self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
         self._names = {index: pair for index, pair in enumerate(self.lane.topology.streams())}
 
     def origin(self, source: int, stream: int) -> Origin:
@@ -101,15 +106,27 @@ class Worker:
         _, index = self.lane.topology.task_owner(source)
         return Origin(component, index, definition.name, definition.fields)
 
-    def routes(self, component: str) -> tuple[StreamRoutes, ...]:
-        """The streams of a component with their consumers."""
-        if component not in self._routes:
-            self._routes[component] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts))
-        return self._routes[component]
+    def routes(self, number: int) -> tuple[StreamRoutes, ...]:
+        """The streams of a task's component with their consumers."""
+        if number not in self._routes:
+            component, _ = self.lane.topology.task_owner(number)
+            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts), number)
+        return self._routes[number]
 
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
         return context_of(self.lane, number)
+
+    def enter(self, number: int) -> None:
+        """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
+        if number in self._busy:
+            for known in (self._tasks, self._states, self._durable, self._spouts):
+                known.pop(number, None)
+        self._busy.add(number)
+
+    def leave(self, number: int) -> None:
+        """A task has ended its part of a micro-batch in order."""
+        self._busy.discard(number)
 
     def bolt(self, number: int) -> BoltTask:
         """The task's instance, prepared."""
@@ -117,7 +134,7 @@ class Worker:
         if task is None:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
-            output = Output(self.routes(component), self.materials.capture is not None)
+            output = Output(self.routes(number), self.materials.capture is not None)
             instance = self.materials.unpickle(self.materials.components[component])
             task = BoltTask(instance, self.context(number), output, spec.config.on_error)
             task.prepare()
@@ -243,6 +260,7 @@ class StageRun:
         """Run one task of a level on what came for it."""
         component, _ = self.lane.topology.task_owner(number)
         spec = self.lane.topology.components[component]
+        self.worker.enter(number)
         stateful = store is not None and keeps_state(spec.component)
         task = self.worker.load(number, store) if stateful and store is not None else self.worker.bolt(number)
         self._begin(task)
@@ -259,6 +277,7 @@ class StageRun:
             warning = self.worker.save(number)
             if warning is not None:
                 self.report(Report(component, task.context.index, warning))
+        self.worker.leave(number)
 
     def _begin(self, task: BoltTask) -> None:
         task.context.micro_batch_id = self.moment.micro_batch_id
@@ -286,36 +305,71 @@ class StageRun:
         metrics.failed += counts.failed
         metrics.errors += counts.errors
 
-    def send(self, block: Block, sender: int) -> U64 | None:
-        """Route a block; what its parents' accounts owe is kept for the acker, and returned."""
+    def send(self, block: Block, sender: int) -> None:
+        """Route a block; what its parents' accounts owe is kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
         capture = self.worker.materials.capture
         if capture is not None:
             _, index = self.lane.topology.task_owner(sender)
             capture(block.stream.component, index, block.stream.name, block.columns)
         if not block.stream.routes:
-            return np.zeros(len(block.parents.roots), dtype=np.uint64) if block.parents is not None else None
-        account = route(
-            block,
-            sender,
-            self.moment.micro_batch_id,
-            lambda parcel: self._deliver(sender, block.stream.index, parcel),
-        )
+            return
+        while True:
+            try:
+                account = route(
+                    block,
+                    sender,
+                    self.moment.micro_batch_id,
+                    lambda parcel: self._deliver(sender, block.stream.index, parcel),
+                )
+                break
+            except UnroutableError as error:
+                self._refuse(sender, roots_of_row(block, error.row), str(error))
+                block = without(block, error.row)
         if block.parents is not None and account is not None:
             self.ack(block.parents.roots, account)
-        return account
+
+    def _refuse(self, sender: int, roots: Sequence[int], reason: str) -> None:
+        """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""
+        component, index = self.lane.topology.task_owner(sender)
+        self.counts(component).errors += 1
+        self.report(Report(component, index, reason))
+        for root in roots:
+            self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, parcel: Parcel) -> None:
         if parcel.route.fused:
+            self.worker.enter(parcel.target)
             task = self.worker.bolt(parcel.target)
             self._begin(task)
             origin = self.worker.origin(sender, stream)
             rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts)
             self._add(task.context.component, task.flush([self._work(task, rows)], self))
+            self.worker.leave(parcel.target)
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
-            self.rows.append((dest, encode(self._frame(sender, stream, parcel, start, stop), self.moment)))
+            frame = self._frame(sender, stream, parcel, start, stop)
+            try:
+                data = encode(frame, self.moment)
+            except PICKLING_ERRORS:
+                data = encode(self._pickled_alone(sender, frame), self.moment)
+            self.rows.append((dest, data))
+
+    def _pickled_alone(self, sender: int, frame: Frame) -> Frame:
+        """The frame less the rows that have a value which cannot be pickled; their trees fail."""
+        kept = []
+        fields = self.worker.origin(sender, frame.stream).fields
+        for row in range(frame.rows):
+            for field_, column in zip(fields, frame.columns, strict=True):
+                reason = unpicklable(column, row)
+                if reason is not None:
+                    text = f"field {field_!r} holds a value that cannot be sent to another task ({reason})"
+                    self._refuse(sender, frame.roots_of(row), text)
+                    break
+            else:
+                kept.append(row)
+        return frame.take(np.array(kept, dtype=np.intp))
 
     def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
         sequence = self._sequences.get((sender, stream), 0)

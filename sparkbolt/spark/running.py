@@ -112,7 +112,7 @@ class RunningTopology:
             if isinstance(spec.component, Spout):
                 for number in self.topology.tasks(spec.id):
                     spout = cloudpickle.loads(self._shipment.components[spec.id])
-                    output = Output(routes_of(self.topology, spec.id), capture=True)
+                    output = Output(routes_of(self.topology, spec.id, frozenset(), number), capture=True)
                     thread = SpoutThread(
                         spout,
                         context_of(self.lane, number),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ LAYERS = {
     "cli": Layer(rooms=None, libraries=None),
     "door": Layer(rooms=None, libraries=None),
 }
+
+# The library that brings a module, where the names differ.
+LIBRARY_OF = {"google": "protobuf", "py4j": "pyspark"}
 
 PURE_ROOMS = frozenset({"core", "windows"})
 IMPURE_MODULES = frozenset(
@@ -146,6 +150,17 @@ def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[Violation]:
             allowed = ", ".join(sorted(layer.libraries)) or "nothing"
             mend = f"beside the standard library {room} may import {allowed}; move the code to another room"
             yield source.violation(used.line, f"{room} imports {used.module}", mend)
+
+
+def check_declared(source: Source, requirements: Iterable[str]) -> Iterator[Violation]:
+    """Every library that the package imports is one of its requirements, not a guest of another's."""
+    names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
+    for used in imports_of(source):
+        top = used.module.split(".")[0]
+        known = top in sys.stdlib_module_names or top == "sparkbolt"
+        if not known and LIBRARY_OF.get(top, top).lower() not in names:
+            mend = f"add {top} to the dependencies or an extra in pyproject.toml, and make the pins again"
+            yield source.violation(used.line, f"imports {used.module}, which is not declared", mend)
 
 
 def _aliases(source: Source) -> dict[str, str]:

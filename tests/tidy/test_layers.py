@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-from tests.tidy.layers import check_cycles, check_pure, check_rooms
+from tests.tidy.layers import check_cycles, check_declared, check_pure, check_rooms
 from tests.tidy.repo import ROOT, Source, python_of, report, repository
 
 PACKAGE = python_of(repository(), "sparkbolt")
@@ -34,6 +36,16 @@ def test_core_and_windows_read_no_clock_and_draw_no_random_number(source: Source
 
 def test_no_circle_of_imports() -> None:
     problems = report(check_cycles(PACKAGE))
+    assert not problems, problems
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRA_REQUIREMENTS = PROJECT["optional-dependencies"].values()
+REQUIREMENTS = [*PROJECT["dependencies"], *itertools.chain.from_iterable(EXTRA_REQUIREMENTS)]
+
+
+def test_every_imported_library_is_declared() -> None:
+    problems = report(violation for source in PACKAGE for violation in check_declared(source, REQUIREMENTS))
     assert not problems, problems
 
 
@@ -135,6 +147,13 @@ def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
     (violation,) = check_pure(module("sparkbolt/core/ids.py", text))
     assert violation.line == text.count("\n") + 1
     assert not report(check_pure(module("sparkbolt/spark/session.py", text)))
+
+
+def test_a_library_that_is_not_declared_is_seen() -> None:
+    text = "import json, zstandard\nfrom google.protobuf import message\nfrom confluent_kafka import Consumer"
+    declared = ["protobuf>=6", "confluent-kafka[avro]>=2"]
+    (violation,) = check_declared(module("sparkbolt/spouts/files.py", text), declared)
+    assert (violation.line, violation.what) == (1, "imports zstandard, which is not declared")
 
 
 def test_types_and_seeded_generators_are_allowed_in_core() -> None:
