@@ -1,0 +1,48 @@
+"""The command line of the benchmarks: `python -m benchmarks NAME [--json]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+
+from benchmarks.figures import Printer
+
+NAMES = ("words",)
+
+
+def count(text: str) -> int:
+    """A number that may end in k or M.
+
+    >>> count("20M"), count("300k"), count("17")
+    (20000000, 300000, 17)
+    """
+    match = re.fullmatch(r"(\d+)([kM]?)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"expected a number such as 300k or 20M, got {text!r}")
+    return int(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the named benchmarks; the exit code says only whether they ran."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure, and compare with the aims.")
+    parser.add_argument("name", nargs="?", choices=(*NAMES, "all"), help="which benchmark")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--words", type=count, default=30_000_000, help="how many words the text has (default 30M)")
+    parser.add_argument("--rounds", type=int, default=3, help="how many turns each contender has (default 3)")
+    options = parser.parse_args(arguments)
+    if options.name is None:
+        parser.print_help()
+        return 0
+    printer = Printer(options.json)
+    printer.machine()
+    for name in NAMES if options.name == "all" else (options.name,):
+        module = importlib.import_module(f"benchmarks.{name}")
+        for figure in module.figures(options.words, options.rounds):
+            printer.figure(figure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
