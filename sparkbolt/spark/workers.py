@@ -115,7 +115,8 @@ def _close_all() -> None:
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
     """Rows as one Arrow batch with the lane's schema."""
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
-    frames = pa.array([frame for _, frame in rows], type=pa.binary())
+    # A frame that only passes through is a buffer, which Arrow takes as a memoryview and not as it is.
+    frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())
     return pa.RecordBatch.from_arrays([dests, frames], schema=ARROW_SCHEMA)
 
 
