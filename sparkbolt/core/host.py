@@ -12,6 +12,7 @@ Read before: ``plan``, ``ledger``, ``pacing``.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -230,6 +231,13 @@ class Host:
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
 
+    def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
+        """When, on the wall clock, the next tick or the next rotation of open trees is due; None if none will be."""
+        due: list[float] = list(self._next_tick.values())
+        if self.config.enable_message_timeouts and self.ledger.open_trees:
+            due.append(now_ms + max(0.0, self._next_rotation - mono_s) * 1000)
+        return math.ceil(min(due)) if due else None
+
     # Verdicts.
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
@@ -301,6 +309,14 @@ class Host:
             desk = self.desks.get(task)
             if desk is not None and sequence in desk.message_ids:
                 desk.fails.append(desk.message_ids.pop(sequence))
+
+    def reason_to_stop(self, promotion: Promotion) -> str | None:
+        """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
+        for tree in promotion.failed:
+            spec = self.topology.components.get(tree.fail.component)
+            if spec is not None and spec.config.on_error == "stop" and tree.fail.cause == "exception":
+                return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}"
+        return None
 
     def message_id_of(self, tree: FailedTree) -> Any:
         """The message id of a tree of a ``Spout`` that is still open; None otherwise."""
