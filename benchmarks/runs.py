@@ -55,11 +55,11 @@ def steady_marks(marks: list[tuple[float, int]]) -> tuple[int, int]:
     Raises:
         ValueError: there are none; the text is too short.
     """
-    total = marks[-1][1] if marks else 0
-    first = next((i for i, (_, done) in enumerate(marks) if done >= START * total), 0)
-    last = max(i for i, (_, done) in enumerate(marks) if i == 0 or done > marks[i - 1][1]) - 1 if marks else 0
-    if last <= first:
+    full = [i for i, (_, done) in enumerate(marks) if i == 0 or done > marks[i - 1][1]][:-1]
+    if len(full) < 2:
         raise ValueError(f"{len(marks)} micro-batches are too few to see a steady rate: give more --words")
+    last = full[-1]
+    first = next(i for i in full if marks[i][1] >= START * marks[-1][1] or i == full[-2])
     return first, last
 
 

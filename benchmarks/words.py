@@ -21,6 +21,8 @@ from sparkbolt.core.state import KeyValueState
 from sparkbolt.spouts import TextSpout
 
 PARALLELISM = 2
+FIRST_BUDGET = 2 << 20
+"""Bytes of the first micro-batch: so much that the size settles within the first third of the text."""
 
 
 class SplitSentence(BasicBolt):
@@ -48,7 +50,9 @@ def word_count(path: Path, split: object, count: object, *, tracked: bool = True
     """A word count of a file: spout, ``split``, and ``count`` behind a fields grouping."""
     config = Config(micro_batch_target_ms=TARGET_MS, message_timeout_secs=120, acker_tasks=None if tracked else 0)
     builder = TopologyBuilder("word-count", config)
-    builder.set_spout("lines", TextSpout(path), parallelism=PARALLELISM)
+    spout = TextSpout(path)
+    spout.first_budget = FIRST_BUDGET
+    builder.set_spout("lines", spout, parallelism=PARALLELISM)
     builder.set_bolt("split", split, parallelism=PARALLELISM).shuffle_grouping("lines")
     builder.set_bolt("count", count, parallelism=PARALLELISM).fields_grouping("split", ["word"])
     return builder.build()
