@@ -91,8 +91,7 @@ class ParquetBolt(ColumnBolt):
 def _plain(batch: pa.RecordBatch) -> Any:
     """The frame as a table, with dictionaries written out."""
     columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]
     return pa.table(columns, names=batch.schema.names)
 

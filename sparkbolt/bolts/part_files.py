@@ -41,9 +41,7 @@ def absolute_directory(path: str | Path) -> str:
         raise ConfigError(f"path={path!r}: expected the name of a directory")
     full = os.path.abspath(os.path.expanduser(path))
     if os.path.exists(full) and not os.path.isdir(full):
-        raise ConfigError(
-            f"path={full!r} is a file, expected a directory: each task writes files of its own into it"
-        )
+        raise ConfigError(f"path={full!r} is a file, expected a directory: each task writes files of its own into it")
     return full
 
 

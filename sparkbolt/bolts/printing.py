@@ -21,10 +21,9 @@ class PrintBolt(BasicBolt):
 
     First comes the task that emitted it, then the stream unless it is ``default``, then the fields.
 
-    It prints to the standard output of the process that runs the task. In the simulator that is the program's
-    own. Under ``local[...]`` Spark copies a worker's output to the standard *error* of the program, so the
-    lines are on the terminal and ``sparkbolt run --json`` stays clean on standard output. On a cluster they
-    are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
+    It prints as ``print`` in a bolt does: in the simulator and under ``local[...]`` the lines come out of the
+    program's own standard output (of standard error with ``sparkbolt run --json``, whose output is JSON alone),
+    on a cluster they are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
 
     >>> from sparkbolt.core.tuples import Origin
     >>> PrintBolt().execute(Tuple.of(Origin("count", 0, "default", ("word",)), ["be\nbe"]), None)

@@ -1,6 +1,8 @@
 """The rules of Sparkbolt: no Spark, no I/O, no threads, no clock of its own.
 
-Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``tuples``,
-``rotating_map``, ``groupings``, ``components``, ``topology``, ``lane``, ``plan``, ``frames``,
-``collectors``, ``tasks``, ``stages``, ``acker``, ``ledger``, ``host``, ``state``, ``metrics``.
+Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``tuples``, ``rotating_map``,
+``stable_hash``, ``groupings``, ``components``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``,
+``routing``, ``collectors``, ``rows``, ``tasks``, ``snapshots``, ``segments``, ``keyvalue``, ``state``, ``worker``,
+``stages``, ``reading``, ``acker``, ``feedback``, ``ledger_log``, ``ledger``, ``pacing``, ``host``, ``metrics``,
+``shipping``.
 """

@@ -150,9 +150,7 @@ def combine(parts: Sequence[Partials]) -> Partials:
     out, an init never is. Which fail and which holder stay (the smallest) does not depend on the order of the
     parts. Combining again what was combined changes nothing, so that it may be done at each level.
     """
-    init_keys, init_xors = xor_by_key(
-        _join([p.init_keys for p in parts]), _join([p.init_xors for p in parts])
-    )
+    init_keys, init_xors = xor_by_key(_join([p.init_keys for p in parts]), _join([p.init_xors for p in parts]))
     ack_keys, ack_xors = xor_by_key(_join([p.ack_keys for p in parts]), _join([p.ack_xors for p in parts]))
     if not ack_xors.all():
         kept = ack_xors != 0

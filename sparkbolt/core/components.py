@@ -59,7 +59,7 @@ class TopologyContext:
         return self.tasks[component]
 
 
-class Component(ABC):
+class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """What spouts and bolts share."""
 
     outputs: Outputs | None = None
@@ -166,7 +166,10 @@ class PartitionedSpout(Component):
         return False
 
     def committed(self, progress: Mapping[str, int]) -> None:
-        """Driver: all records below these positions are finished, durably. Called after each promotion that moved one."""
+        """Driver: all records below these positions are finished, durably.
+
+        Called after each promotion that moved one.
+        """
 
     def close(self) -> None:
         """Driver: called when the topology stops in an orderly way."""
@@ -179,14 +182,14 @@ class PartitionedSpout(Component):
         """Executor: the records that start within the range, in order, as (position, values).
 
         The values go to stream ``default``. A position may come several times in a row: one message that
-        becomes several tuples of one tree. The same range gives the same records, always. A range of one position reads one
-        record again.
+        becomes several tuples of one tree. The same range gives the same records, always. A range of one
+        position reads one record again.
         """
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """Executor: the same records in columns, for speed: (positions as int64 array, one Arrow array or list a field).
+        """Executor: the same records in columns, for speed.
 
-        The default collects ``read`` into columns.
+        Each item is (positions as int64 array, one Arrow array or list a field). The default collects ``read`` into columns.
         """
         positions: list[int] = []
         rows: list[Sequence[Any]] = []
@@ -240,7 +243,10 @@ class BasicBolt(BoltBase):
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Called for each tuple. ``FailedException`` fails it in silence, any other exception fails it and is reported."""
+        """Called for each tuple.
+
+        ``FailedException`` fails it in silence, any other exception fails it and is reported.
+        """
 
 
 class StatefulBolt(Bolt):
@@ -252,7 +258,10 @@ class StatefulBolt(Bolt):
 
 
 class AsyncBolt(BoltBase):
-    """A bolt whose ``execute`` is a coroutine; the tuples of a frame run concurrently, anchored and acked as in ``BasicBolt``."""
+    """A bolt whose ``execute`` is a coroutine.
+
+    The tuples of a frame run concurrently; they are anchored and acked as in ``BasicBolt``.
+    """
 
     concurrency: ClassVar[int] = 100
     """How many coroutines of one task run at once, at most."""

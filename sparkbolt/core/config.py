@@ -62,9 +62,7 @@ def _is_int(value: object, least: int) -> bool:
 
 
 def _is_positive_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
 
 
 def _setting(default: Any, expected: str, accepts: Callable[[Any], bool]) -> Any:

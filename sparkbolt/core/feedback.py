@@ -35,7 +35,6 @@ from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.errors import InvariantError
 
 
-
 def judge_rows(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, bytes]]:
     """An acker task on an executor: partials become verdicts, everything else passes."""
     partials: list[Partials] = []

@@ -176,12 +176,17 @@ def python_values(column: Column) -> Sequence[Any]:
     """The column as Python values; equal strings of a dictionary become one object."""
     if isinstance(column, pa.DictionaryArray):
         if column.null_count:
-            return column.to_pylist()
-        return list(map(column.dictionary.to_pylist().__getitem__, column.indices.to_numpy().tolist()))
+            nulls: list[Any] = column.to_pylist()
+            return nulls
+        known = np.array(column.dictionary.to_pylist(), dtype=object)
+        values: list[Any] = known[column.indices.to_numpy()].tolist()
+        return values
     if isinstance(column, pa.Array):
         if pa.types.is_int64(column.type) and not column.null_count:
-            return column.to_numpy().tolist()
-        return column.to_pylist()
+            numbers: list[Any] = column.to_numpy().tolist()
+            return numbers
+        plain: list[Any] = column.to_pylist()
+        return plain
     return column
 
 
@@ -242,7 +247,8 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     header += bytes(-len(header) % 8)
     pieces: list[Any] = [
         _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms),
-        header, *(array.tobytes() for array in raw),
+        header,
+        *(array.tobytes() for array in raw),
     ]
     if arrow:
         sink = pa.BufferOutputStream()

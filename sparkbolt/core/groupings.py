@@ -190,9 +190,7 @@ class _BuiltIn(Grouping):
 
     def choose_tasks(self, sender_task: int, values: list[Any]) -> Sequence[int]:
         """Never called by the engine; a built-in grouping knows no single rows."""
-        raise InvariantError(
-            f"grouping {self.describe()} was asked for one row: deliveries() routes its rows"
-        )
+        raise InvariantError(f"grouping {self.describe()} was asked for one row: deliveries() routes its rows")
 
     def deliveries(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
         """As of ``Grouping.deliveries``."""
@@ -347,9 +345,7 @@ class PartialKeyGrouping(_BuiltIn):
         return f"partial_key({', '.join(self.fields)})"
 
 
-def fields_targets(
-    columns: Sequence[Column], n: int, fields: Sequence[str] = ()
-) -> npt.NDArray[np.unsignedinteger]:
+def fields_targets(columns: Sequence[Column], n: int, fields: Sequence[str] = ()) -> npt.NDArray[np.unsignedinteger]:
     """The task, 0 to n - 1, of each row: rows with equal values get the same one, in every process.
 
     Args:
@@ -427,9 +423,7 @@ def _rows_of(emitted: Emitted) -> list[list[Any]]:
 def _names(fields: object, method: str) -> tuple[str, ...]:
     """The names of grouping fields, or a ValueError that says what is wrong with them."""
     if isinstance(fields, str):
-        raise ValueError(
-            f"{method} got the str {fields!r}, expected a list of fields: did you mean [{fields!r}]?"
-        )
+        raise ValueError(f"{method} got the str {fields!r}, expected a list of fields: did you mean [{fields!r}]?")
     if not isinstance(fields, Sequence) or not all(isinstance(field, str) for field in fields):
         raise ValueError(f"{method} got {fields!r}, expected a list of fields")
     if not fields:

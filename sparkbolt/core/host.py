@@ -85,7 +85,9 @@ class Desk:
 class Host:
     """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
 
-    def __init__(self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float) -> None:
+    def __init__(
+        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+    ) -> None:
         """Begin a life.
 
         Args:
@@ -154,7 +156,7 @@ class Host:
         """The engine runs this plan, be it ours or that of an earlier life."""
         check(
             plan.micro_batch_id == self.ledger.last_promoted + 1,
-            f"micro-batch {plan.micro_batch_id} is about to run, but the ledger has promoted {self.ledger.last_promoted}",
+            f"micro-batch {plan.micro_batch_id} is about to run, the ledger has promoted {self.ledger.last_promoted}",
         )
         if plan != self.in_force:
             self.in_force = plan

@@ -58,7 +58,7 @@ def unmix64(x: int) -> int:
 
 def mix64_array(x: U64) -> U64:
     """``mix64`` of each element, shape kept; the argument is not changed."""
-    y = x ^ (x >> np.uint64(30))
+    y: U64 = x ^ (x >> np.uint64(30))
     y *= np.uint64(_M1)
     y ^= y >> np.uint64(27)
     y *= np.uint64(_M2)
@@ -68,11 +68,12 @@ def mix64_array(x: U64) -> U64:
 
 def unmix64_array(x: U64) -> U64:
     """``unmix64`` of each element, shape kept; the argument is not changed."""
-    y = x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))
+    y: U64 = x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))
     y *= np.uint64(_M2_INVERSE)
     y = y ^ (y >> np.uint64(27)) ^ (y >> np.uint64(54))
     y *= np.uint64(_M1_INVERSE)
-    return y ^ (y >> np.uint64(30)) ^ (y >> np.uint64(60))
+    y ^= (y >> np.uint64(30)) ^ (y >> np.uint64(60))
+    return y
 
 
 def tree_key(task_number: int, sequence: int) -> int:

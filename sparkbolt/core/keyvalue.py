@@ -121,6 +121,26 @@ class _Table:
         )
 
 
+class _Dirty(dict[Any, Any]):
+    """Uncommitted values; a key that is not among them is looked up, and not put in."""
+
+    def __init__(self, committed: Callable[[Any], Any]) -> None:
+        self._committed = committed
+
+    def __missing__(self, key: Any) -> Any:
+        return self._committed(key)
+
+
+def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
+    """``get`` with all that it looks at in its closure."""
+
+    def get(key: Any, default: Any = None) -> Any:
+        value = dirty[key]
+        return default if value is GONE else value
+
+    return get
+
+
 class KeyValueState:
     """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
 
@@ -134,22 +154,9 @@ class KeyValueState:
     (1, False, [('be', 1)], 1, 0)
     """
 
-    __slots__ = (
-        "_as_of",
-        "_dirty",
-        "_loaded",
-        "_pickling",
-        "_store",
-        "_synced",
-        "_table",
-        "_thawed",
-        "_values",
-        "_window",
-    )
-
     def __init__(self, pickling: Pickling | None = None) -> None:
         self._pickling = pickling or Pickling({})
-        self._dirty: dict[Any, Any] = {}
+        self._dirty: dict[Any, Any] = _Dirty(self._committed)
         """Uncommitted: key to new value or ``GONE``. What is hot is here, so ``get`` looks here first."""
         self._thawed: dict[Any, Any] = {}
         """Frozen values that were asked for in this micro-batch."""
@@ -157,6 +164,9 @@ class KeyValueState:
         self._table = _Table()
         self._synced = True
         self._forget()
+        # Both are called for every tuple: without a method between, a get and a put cost half as much.
+        self.get = _reader(self._dirty)  # type: ignore[method-assign]
+        self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
 
     def _forget(self) -> None:
         self._values: dict[Any, Any] = {}
@@ -170,10 +180,8 @@ class KeyValueState:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or ``default``."""
-        if key in self._dirty:
-            value = self._dirty[key]
-            return default if value is GONE else value
-        return self._committed(key, default)
+        value = self._dirty[key]
+        return default if value is GONE else value
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
@@ -209,19 +217,19 @@ class KeyValueState:
 
     # Reading.
 
-    def _committed(self, key: Any, default: Any) -> Any:
-        """The committed value of a key; its bucket is loaded if need be."""
+    def _committed(self, key: Any) -> Any:
+        """The committed value of a key, or ``GONE``; its bucket is loaded if need be."""
         if not self._synced:
             self._sync()
         value = self._values.get(key, _MISSING)
         if value is _MISSING:
             bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
             if self._loaded[bucket]:
-                return default
+                return GONE
             self._load(bucket)
             value = self._values.get(key, _MISSING)
             if value is _MISSING:
-                return default
+                return GONE
         if type(value) is not Frozen:
             return value
         if key not in self._thawed:

@@ -167,7 +167,7 @@ def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None 
     widest = max(spec.parallelism for spec in topology.components.values())
     spark_partitions = max(1, min(cores, widest))
     free = _DestSupply(spark_partitions)
-    dests = {}
+    dests: dict[int, int] = {}
     for level in levels:
         tasks = [task for name in level.components for task in topology.tasks(name)]
         dests.update((task, free.take(rank % spark_partitions)) for rank, task in enumerate(tasks))

@@ -260,9 +260,7 @@ class Ledger:
             What is void: (task number, first sequence that is not). The next plan must carry it, and each one
             after that until one was promoted; ``void`` says so.
         """
-        check(
-            life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards"
-        )
+        check(life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards")
         self.life = life
         self._staged = None
         void = []
@@ -292,9 +290,7 @@ class Ledger:
             InvariantError: a micro-batch is staged and not promoted; it may be about to ack what would
             expire.
         """
-        check(
-            self._staged is None, f"trees cannot expire while micro-batch {self.staged} awaits its promotion"
-        )
+        check(self._staged is None, f"trees cannot expire while micro-batch {self.staged} awaits its promotion")
         keys, xors, holders = self._trees.rotate()
         self._trees.put(keys, xors, holders)
         self._expiring = np.union1d(self._expiring, keys)
@@ -384,9 +380,7 @@ class Ledger:
         )
         entries = sorted(plan.entries, key=lambda entry: entry.first_key)
         known = np.isin(started >> np.uint64(SEQUENCE_BITS), np.array(list(self._spouts), dtype=np.uint64))
-        slots = _entry_slots(
-            [entry.first_key for entry in entries], [entry.reserved for entry in entries], started
-        )
+        slots = _entry_slots([entry.first_key for entry in entries], [entry.reserved for entry in entries], started)
         for stranger in started[known & (slots < 0)][:1].tolist():
             raise InvariantError(
                 f"micro-batch {number} started tree {split_key(stranger)} (task, sequence), "
@@ -416,9 +410,7 @@ class Ledger:
                 queued = self._retries.get((component, entry.source, position))
                 if queued is not None and queued.attempt == entry.attempt:
                     del self._retries[component, entry.source, position]
-        self._live += [
-            Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.entries if entry.reserved
-        ]
+        self._live += [Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.entries if entry.reserved]
         self._live.sort(key=lambda live: live.entry.first_key)
         self._live_first = [live.entry.first_key for live in self._live]
         self._settle(unfinished, 1)
@@ -426,9 +418,7 @@ class Ledger:
     def _apply_old(self, verdicts: Verdicts) -> U64:
         """Add to trees of earlier micro-batches; the keys that are complete now."""
         old = ~verdicts.open_new
-        acked, unknown = self._trees.xor(
-            verdicts.open_keys[old], verdicts.open_xors[old], verdicts.open_holders[old]
-        )
+        acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], verdicts.open_holders[old])
         self._count_late(unknown)
         self._tally(acked, -1)
         self._settle(acked, -1)
@@ -441,15 +431,11 @@ class Ledger:
             return
         fails = []
         births = self._lives_of(keys)
-        for key, holder, live in zip(
-            keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True
-        ):
+        for key, holder, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
             component, task = self._task_owner(holder if holder != NO_HOLDER else split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
             why = (
-                f"held by {component}[{task}]"
-                if holder != NO_HOLDER
-                else "never acked; nobody says that they hold it"
+                f"held by {component}[{task}]" if holder != NO_HOLDER else "never acked; nobody says that they hold it"
             )
             fails.append(Fail(key, component, task, "timeout", f"{age}; {why}", plan.micro_batch_id))
         self._trees.remove(keys)

@@ -140,9 +140,7 @@ def dump_snapshot(state: State) -> bytes:
         "finished": state.finished,
         "void": state.void,
         "next_sequence": list(state.next_sequence.items()),
-        "live": [
-            [live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in state.live
-        ],
+        "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in state.live],
         "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in state.retries],
         "set_aside": [asdict(tree) for tree in state.set_aside],
     }
@@ -162,9 +160,7 @@ def load_snapshot(data: bytes, name: str) -> State:
     """
     head, keys, xors, holders = _unseal(_SNAPSHOT, data, name, 4)
     body = json.loads(zlib.decompress(head))
-    metrics = TopologyMetrics(
-        **{**body["metrics"], "components": _metrics_from_json(body["metrics"]["components"])}
-    )
+    metrics = TopologyMetrics(**{**body["metrics"], "components": _metrics_from_json(body["metrics"]["components"])})
     return State(
         life=body["life"],
         last_promoted=body["last_promoted"],
@@ -192,9 +188,7 @@ def _seal(kind: bytes, sections: list[bytes]) -> bytes:
 
 def _unseal(kind: bytes, data: bytes, name: str, count: int) -> list[bytes]:
     if len(data) < _HEAD.size or data[:4] != kind:
-        raise CheckpointError(
-            f"{name} is damaged: it does not begin as one of the ledger ({len(data)} bytes)"
-        )
+        raise CheckpointError(f"{name} is damaged: it does not begin as one of the ledger ({len(data)} bytes)")
     _, version, checksum = _HEAD.unpack_from(data)
     if version != LOG_FORMAT:
         raise CheckpointError(
@@ -202,9 +196,7 @@ def _unseal(kind: bytes, data: bytes, name: str, count: int) -> list[bytes]:
         )
     payload = memoryview(data)[_HEAD.size :]
     if zlib.crc32(payload) != checksum:
-        raise CheckpointError(
-            f"{name} is damaged: its checksum is {zlib.crc32(payload):08x}, expected {checksum:08x}"
-        )
+        raise CheckpointError(f"{name} is damaged: its checksum is {zlib.crc32(payload):08x}, expected {checksum:08x}")
     try:
         sections = split_sections(payload)
     except InvariantError as error:

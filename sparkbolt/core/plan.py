@@ -62,7 +62,8 @@ class Entry:
     def from_json(cls, value: list[Any]) -> Entry:
         """The inverse of ``to_json``."""
         positions = tuple(value[6]) if value[6] is not None else None
-        return cls(*value[:6], positions=positions)
+        task, base, source, start, end, attempt = value[:6]
+        return cls(task, base, source, start, end, attempt, positions)
 
 
 @dataclass(frozen=True)

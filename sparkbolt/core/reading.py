@@ -19,13 +19,14 @@ import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
 from sparkbolt.core.ids import U64, mix64_array, run_starts, tree_key, xor_by_key
+from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
-from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.stages import Row, StageRun, Worker
+from sparkbolt.core.stages import Row, StageRun
 from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EmitError
 
 

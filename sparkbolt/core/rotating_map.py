@@ -228,9 +228,7 @@ class RotatingMap:
         self._used, self._dead = len(living), 0
 
 
-def _merged(
-    capacity: int, places: npt.NDArray[np.intp], old: npt.NDArray[_T], new: npt.NDArray[_T]
-) -> npt.NDArray[_T]:
+def _merged(capacity: int, places: npt.NDArray[np.intp], old: npt.NDArray[_T], new: npt.NDArray[_T]) -> npt.NDArray[_T]:
     """A column of ``capacity`` that begins with ``old``, and ``new[i]`` before its index ``places[i]``.
 
     What is new mostly goes into a few places, one for each spout task: then whole pieces are copied.

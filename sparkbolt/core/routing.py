@@ -143,9 +143,7 @@ def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Par
     columns: list[Column] = list(block.columns)
     if any(not route.fused for route in block.stream.routes):
         keys = block.stream.keys
-        columns = [
-            column_of(column, name in keys) for name, column in zip(block.stream.fields, columns, strict=True)
-        ]
+        columns = [column_of(column, name in keys) for name, column in zip(block.stream.fields, columns, strict=True)]
     emitted = Emitted(sender, micro_batch_id, block.first, block.count, block.stream.fields, columns)
     chosen = [(route_, _deliveries(route_, emitted, block, sender)) for route_ in block.stream.routes]
     for route_, deliveries in chosen:

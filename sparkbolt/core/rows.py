@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.collectors import StreamOut
+from sparkbolt.core.collectors import UNANCHORED, StreamOut
 from sparkbolt.core.frames import Anchoring, Column, python_values
 from sparkbolt.core.ids import U64, mix64_array
 from sparkbolt.core.routing import Block, Parents, ordinals_within
@@ -78,8 +78,14 @@ class Rows:
 def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
     """What a task emitted on one stream while it worked on ``rows``."""
     ordinal_base = 0
-    if out.parents:
-        parents = np.array(out.parents, dtype=np.int64)
+    parents = np.array(out.parents, dtype=np.int64)
+    if out.ends is not None and not out.ends:  # nobody listens, so nobody noted which row emitted what
+        parents = np.full(out.count, UNANCHORED, dtype=np.int64)
+    elif out.ends is not None:
+        ends = np.array([0, *out.ends], dtype=np.int64)
+        per_row = (ends[1:] - ends[:-1]) // out.width
+        parents = np.repeat(np.arange(rows.count, dtype=np.int64), per_row)
+    if len(parents):
         direct_to = np.array(out.direct_to, dtype=np.int64) if out.direct_to else None
         columns = [out.values[field :: out.width] for field in range(out.width)]
         order = None
@@ -157,7 +163,9 @@ def _mixed_parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], o
     roots, edges, ordinals = (np.zeros(offsets[-1], dtype=np.uint64) for _ in range(3))
     if anchoring is not None and row_offsets is not None and bool(on_row.any()):
         of_row = parents[on_row]
-        places = np.repeat(offsets[:-1][on_row] - _starts(counts[on_row]), counts[on_row]) + np.arange(counts[on_row].sum())
+        places = np.repeat(offsets[:-1][on_row] - _starts(counts[on_row]), counts[on_row]) + np.arange(
+            counts[on_row].sum()
+        )
         pairs = np.repeat(row_offsets[of_row] - _starts(counts[on_row]), counts[on_row]) + np.arange(len(places))
         order = np.argsort(of_row, kind="stable")
         within = np.empty(len(of_row), dtype=np.uint64)

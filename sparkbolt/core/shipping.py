@@ -4,7 +4,7 @@ Which question it answers: how do the topology's components reach the process in
 Rule: classes travel by module and name where the module can be imported there; what the main program defines
 travels by value, and is found again by its name when state is unpickled.
 
-Read before: ``stages``.
+Read before: ``worker``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.stages import Capture, Materials
+from sparkbolt.core.worker import Capture, Materials
 
 MAIN = "__main__"
 

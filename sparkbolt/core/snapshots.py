@@ -207,9 +207,7 @@ class DurableAttributes:
         for name in self._durable():
             if name not in attributes:
                 del vars(self._instance)[name]
-        vars(self._instance).update(
-            (name, value) for name, value in attributes.items() if name not in self._transient
-        )
+        vars(self._instance).update((name, value) for name, value in attributes.items() if name not in self._transient)
 
     def warning(self) -> str | None:
         """What to log when a capture was larger than ``warn_bytes``: once, and None from then on."""

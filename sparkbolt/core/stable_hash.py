@@ -126,12 +126,8 @@ def _hash_scalar(value: Any) -> int:
         return mix64(value.toordinal() ^ _DATE)
     if isinstance(value, time):
         offset = value.replace(fold=0).utcoffset()
-        since = timedelta(
-            hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
-        )
-        return mix64(
-            (since - (offset or timedelta())) // _MICROSECOND ^ (_TIME if offset is None else mix64(_TIME))
-        )
+        since = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
+        return mix64((since - (offset or timedelta())) // _MICROSECOND ^ (_TIME if offset is None else mix64(_TIME)))
     if isinstance(value, timedelta):
         return mix64(value // _MICROSECOND ^ _LAPSE)
     if isinstance(value, UUID):

@@ -3,15 +3,13 @@
 Which question it answers: rows in, rows out; what happens between them?
 Rule 1: frames are put in order before user code sees them.
 Rule 2: ack partials are combined here, once a stage, and split by acker task.
-Rule 3: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple.
 
-Read before: ``lane``, ``tasks``, ``state``.
+Read before: ``tasks``, ``worker``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,14 +23,12 @@ from sparkbolt.core.acker import (
     encode_partials,
     shard_of,
 )
-from sparkbolt.core.collectors import Output
-from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
+    PICKLING_ERRORS,
     Column,
     Frame,
-    PICKLING_ERRORS,
     Inbox,
     Moment,
     collect,
@@ -47,162 +43,20 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
-from sparkbolt.core.lane import Lane, keeps_state
+from sparkbolt.core.lane import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics
-from sparkbolt.core.routing import Block, Parcel, StreamRoutes, roots_of_row, route, routes_of, without
+from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
-from sparkbolt.core.snapshots import DurableAttributes
-from sparkbolt.core.state import TaskState
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.tasks import BoltTask, Counts
-from sparkbolt.core.tuples import Origin, tick
+from sparkbolt.core.tuples import tick
+from sparkbolt.core.worker import Worker
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
 
-Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
-"""Told of everything that is emitted: component, task index, stream, columns."""
-
 COLUMN_BYTES_GUESS = 64
-
-
-@dataclass
-class Materials:
-    """What a process is given to work with, made once in the driver."""
-
-    lane: Lane
-    components: Mapping[str, bytes]
-    """Each component, pickled: a task unpickles one of its own."""
-    unpickle: Callable[[bytes], Any]
-    clock: Callable[[], float]
-    """Seconds, for measuring how long user code takes; no rule depends on it."""
-    stamps: Callable[[], int]
-    """Random 64-bit numbers for segments of state."""
-    capture: Capture | None = None
-    namespace: Mapping[str, Any] = field(default_factory=dict)
-    """What the topology's main module defines, for unpickling state."""
-
-
-class Worker:
-    """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
-
-    def __init__(self, materials: Materials) -> None:
-        """Nothing is prepared yet."""
-        self.materials = materials
-        self.lane = materials.lane
-        self._tasks: dict[int, BoltTask] = {}
-        self._states: dict[int, TaskState] = {}
-        self._durable: dict[int, DurableAttributes] = {}
-        self._spouts: dict[int, Any] = {}
-        self._busy: set[int] = set()
-        """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
-        self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
-        self._names = {index: pair for index, pair in enumerate(self.lane.topology.streams())}
-
-    def origin(self, source: int, stream: int) -> Origin:
-        """Where the tuples of a frame come from."""
-        component, definition = self._names[stream]
-        _, index = self.lane.topology.task_owner(source)
-        return Origin(component, index, definition.name, definition.fields)
-
-    def routes(self, number: int) -> tuple[StreamRoutes, ...]:
-        """The streams of a task's component with their consumers."""
-        if number not in self._routes:
-            component, _ = self.lane.topology.task_owner(number)
-            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts), number)
-        return self._routes[number]
-
-    def context(self, number: int) -> TopologyContext:
-        """A new context for a task."""
-        return context_of(self.lane, number)
-
-    def enter(self, number: int) -> None:
-        """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
-        if number in self._busy:
-            for known in (self._tasks, self._states, self._durable, self._spouts):
-                known.pop(number, None)
-        self._busy.add(number)
-
-    def leave(self, number: int) -> None:
-        """A task has ended its part of a micro-batch in order."""
-        self._busy.discard(number)
-
-    def bolt(self, number: int) -> BoltTask:
-        """The task's instance, prepared."""
-        task = self._tasks.get(number)
-        if task is None:
-            component, _ = self.lane.topology.task_owner(number)
-            spec = self.lane.topology.components[component]
-            output = Output(self.routes(number), self.materials.capture is not None)
-            instance = self.materials.unpickle(self.materials.components[component])
-            task = BoltTask(instance, self.context(number), output, spec.config.on_error)
-            task.prepare()
-            self._tasks[number] = task
-        return task
-
-    def spout(self, number: int) -> Any:
-        """The task's ``PartitionedSpout``, prepared."""
-        if number not in self._spouts:
-            component, _ = self.lane.topology.task_owner(number)
-            spout = self.materials.unpickle(self.materials.components[component])
-            spout.prepare(self.context(number))
-            self._spouts[number] = spout
-        return self._spouts[number]
-
-    def load(self, number: int, store: SegmentStore) -> BoltTask:
-        """The task with its committed state in it."""
-        state = self._states.get(number)
-        if state is None:
-            state = self._states[number] = TaskState(self.materials.namespace)
-        state.begin(store)
-        fresh = number not in self._durable
-        task = self.bolt(number)
-        if fresh:
-            key_value = state.key_value()
-            if hasattr(task.bolt, "init_state"):
-                task.bolt.init_state(key_value)
-            self._durable[number] = DurableAttributes(
-                task.bolt,
-                task.context.component,
-                transient=task.bolt.transient,
-                namespace=self.materials.namespace,
-                owned={"key_value_state": key_value},
-                warn_bytes=self.lane.topology.config.state_warn_bytes,
-            )
-        if not state.instance_is_current:
-            self._durable[number].restore(state.snapshot())
-        return task
-
-    def save(self, number: int) -> str | None:
-        """Commit a task's state with the micro-batch; what to warn of, if anything."""
-        durable, state = self._durable[number], self._states[number]
-        state.set_snapshot(durable.capture())
-        state.commit(self.materials.stamps)
-        return durable.warning()
-
-    def close(self) -> None:
-        """Clean up in an orderly way."""
-        for task in self._tasks.values():
-            task.cleanup()
-        for spout in self._spouts.values():
-            spout.cleanup()
-
-
-def context_of(lane: Lane, number: int) -> TopologyContext:
-    """What a task may know of itself."""
-    topology = lane.topology
-    component, index = topology.task_owner(number)
-    spec = topology.components[component]
-    return TopologyContext(
-        topology=topology.name,
-        component=component,
-        index=index,
-        parallelism=spec.parallelism,
-        task=number,
-        config=spec.config,
-        tasks={name: topology.tasks(name) for name in topology.components},
-    )
 
 
 class StageRun:
@@ -292,7 +146,9 @@ class StageRun:
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
         for out in task.output.streams.values():
-            if out.parents or out.columns:
+            if not out.routes.routes and self.worker.materials.capture is None:
+                self.counts(task.context.component).emitted += out.count
+            elif out.count:
                 for block in blocks_of(out, rows, self.lane.tracked):
                     self.send(block, task.context.task)
             out.clear()
@@ -314,13 +170,19 @@ class StageRun:
             capture(block.stream.component, index, block.stream.name, block.columns)
         if not block.stream.routes:
             return
+        account = None
+        stream = block.stream.index
+
+        def deliver(parcel: Parcel) -> None:
+            self._deliver(sender, stream, parcel)
+
         while True:
             try:
                 account = route(
                     block,
                     sender,
                     self.moment.micro_batch_id,
-                    lambda parcel: self._deliver(sender, block.stream.index, parcel),
+                    deliver,
                 )
                 break
             except UnroutableError as error:
@@ -414,7 +276,9 @@ class StageRun:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         if self._metrics or self._reports:
-            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports), self.moment)))
+            rows.append(
+                (self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports), self.moment))
+            )
         return rows
 
     def _combined(self) -> Partials:

@@ -236,9 +236,7 @@ class TaskState:
             self._directory.inline[_TABLE] = key_values[0]
             written += key_values[1]
         room = INLINE_TOTAL_BYTES_MAX - sum(
-            len(data)
-            for name, data in self._directory.inline.items()
-            if name != _TABLE and name not in self._staged
+            len(data) for name, data in self._directory.inline.items() if name != _TABLE and name not in self._staged
         )
         for name, data in self._staged.items():
             self._remove(name)

@@ -144,7 +144,7 @@ class BoltTask:
         counts = Counts()
         try:
             self.bolt.flush()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
@@ -174,7 +174,9 @@ class BoltTask:
         collector = self._by_hand
         pairs = [pair for tup in self._late for pair in tup.anchors]
         if pairs:
-            sink.ack(np.array([root for root, _ in pairs], dtype=np.uint64), np.array([e for _, e in pairs], dtype=np.uint64))
+            sink.ack(
+                np.array([root for root, _ in pairs], dtype=np.uint64), np.array([e for _, e in pairs], dtype=np.uint64)
+            )
         counts.acked += len(self._late)
         for tup, reason in self._late_failures:
             counts.failed += 1
@@ -207,14 +209,13 @@ class BoltTask:
 
     def _run_rows(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, BasicBolt)
-        collector = BasicCollector(self.output)
-        self._each(rows, counts, self.bolt.execute, collector, collector)
+        self._each(rows, counts, self.bolt.execute, None)
 
     def _run_by_hand(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
         assert isinstance(self.bolt, Bolt)
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
-        kept = self._each(rows, counts, self.bolt.execute, collector, None)
+        kept = self._each(rows, counts, self.bolt.execute, collector)
         self._late_failures: list[tuple[Tuple, str]] = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
@@ -236,40 +237,46 @@ class BoltTask:
         rows: Rows,
         counts: Counts,
         execute: Callable[[Tuple, Any], Any],
-        collector: Any,
-        moving: BasicCollector | None,
+        by_hand: BoltCollector | None,
     ) -> list[Tuple]:
         """Call ``execute`` for each row; return the tuples that user code has kept.
 
-        ``moving`` is the collector that is told which row is the current one.
+        ``by_hand`` is the collector of a bolt that acks by hand; any other bolt gets one that acks for it. The
+        loop is as bare as it is because everything in it is paid for every tuple.
         """
         names = rows.origin.fields
         reference_count = sys.getrefcount
+        failures = counts.failures
         kept: list[Tuple] = []
         tup = Tuple.at(rows.origin, rows, 0)
+        basic = BasicCollector(self.output, tup)
+        collector: Any = by_hand if by_hand is not None else basic
+        ends = basic._by_rows() if by_hand is None else None
+        emitted = self.output.default.values if ends is not None and self.output.default is not None else []
+        note_end = ends.append if ends is not None else None
         alone = reference_count(tup)
         single = names[0] if len(names) == 1 else None
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = Tuple.at(rows.origin, rows, row)
+                tup = basic._tup = Tuple.at(rows.origin, rows, row)
             if single is not None:
                 tup[single] = values
             else:
                 for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
                     tup[name] = value
             tup._row = row
-            if moving is not None:
-                moving._row = row
             try:
                 execute(tup, collector)
-            except Exception as error:
-                counts.failures[row] = failure_of(error)
+            except Exception as error:  # noqa: BLE001  user code may raise anything
+                failures[row] = failure_of(error)
+            if note_end is not None:
+                note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
-        if moving is not None:
+        if by_hand is None:
             for tup in kept:
-                tup._settled = "failed" if tup._row in counts.failures else "acked"
+                tup._settled = "failed" if tup._row in failures else "acked"
                 tup.detach()
         return kept
 
@@ -281,8 +288,7 @@ class BoltTask:
             for values in function(tup) or ():
                 collector.emit(values)
 
-        collector = BasicCollector(self.output)
-        self._each(rows, counts, execute, collector, collector)
+        self._each(rows, counts, execute, None)
 
     def _run_columns(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, ColumnBolt)
@@ -290,7 +296,7 @@ class BoltTask:
         try:
             arrays = [_array(name, column) for name, column in zip(rows.origin.fields, rows.columns, strict=True)]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
@@ -311,8 +317,8 @@ class BoltTask:
 
         async def one(tup: Tuple) -> None:
             try:
-                await bolt.execute(tup, BasicCollector(self.output, tup._row))
-            except Exception as error:
+                await bolt.execute(tup, BasicCollector(self.output, tup))
+            except Exception as error:  # noqa: BLE001  user code may raise anything
                 counts.failures[tup._row] = failure_of(error)
             finally:
                 free.release()

@@ -155,11 +155,7 @@ class Topology:
     @cached_property
     def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:
         every = sorted(
-            (
-                (spec.id, sub.source, sub.stream, sub)
-                for spec in self.components.values()
-                for sub in spec.subscriptions
-            ),
+            ((spec.id, sub.source, sub.stream, sub) for spec in self.components.values() for sub in spec.subscriptions),
             key=lambda entry: entry[:3],
         )
         found: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
@@ -226,8 +222,8 @@ class Topology:
         }
 
     def run(self, **kwargs: Any) -> Any:
-        """Run on Spark until it ends; the arguments are those of ``sparkbolt.spark.running.run``."""
-        return importlib.import_module("sparkbolt.spark.running").run(self, **kwargs)
+        """Run on Spark until it ends; the arguments are those of ``sparkbolt.cli.program.run``."""
+        return importlib.import_module("sparkbolt.cli.program").run(self, **kwargs)
 
     def start(self, **kwargs: Any) -> Any:
         """Start on Spark and return at once; the arguments are those of ``sparkbolt.spark.running.start``."""
@@ -285,15 +281,11 @@ class BoltDeclarer:
         """Each tuple to one task, in turn."""
         return self.grouping(component, ShuffleGrouping(), stream)
 
-    def fields_grouping(
-        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM
-    ) -> BoltDeclarer:
+    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """Tuples with equal values of ``fields`` to the same task."""
         return self._by_fields(FieldsGrouping, component, fields, stream)
 
-    def partial_key_grouping(
-        self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM
-    ) -> BoltDeclarer:
+    def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """As ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
         return self._by_fields(PartialKeyGrouping, component, fields, stream)
 

@@ -153,9 +153,7 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
         attributes = getattr(declaration.component, "__dict__", {})
         guilty = [name for name, value in attributes.items() if pickle_error(value) is not None]
         what = f"its attribute {guilty[0]!r}" if guilty else type(declaration.component).__name__
-        mistakes.append(
-            f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, not in __init__"
-        )
+        mistakes.append(f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, not in __init__")
     for subscription in declaration.subscriptions:
         error = pickle_error(subscription.grouping)
         if error is not None:
@@ -208,14 +206,10 @@ def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]
         return f"it subscribes to {where}, which {subscription.source!r} does not declare{hint}"
     direct = isinstance(subscription.grouping, DirectGrouping)
     if direct and not stream.direct:
-        return (
-            f"it subscribes to {where} with direct_grouping, but the stream is not declared as Direct([...])"
-        )
+        return f"it subscribes to {where} with direct_grouping, but the stream is not declared as Direct([...])"
     if stream.direct and not direct:
         described = subscription.grouping.describe()
-        return (
-            f"it subscribes to {where} with {described}, but the stream is direct, expected direct_grouping"
-        )
+        return f"it subscribes to {where} with {described}, but the stream is direct, expected direct_grouping"
     for name in subscription.grouping.fields:
         if name not in stream.fields:
             hint = did_you_mean(name, stream.fields) or f": its fields are {list(stream.fields)}"

@@ -1,18 +1,19 @@
-"""A topology in one process: plan, source, levels, acker, ledger, one after the other, on frames that are really encoded.
+"""A topology in one process: plan, source, levels, acker, ledger, on frames that are really encoded.
 
 Which question it answers: what would Spark do with this topology, if nothing ever went wrong and time stood still?
 Rule: no rules here. What a micro-batch reads is decided by ``host``, what tasks do by ``stages``, what becomes of
 trees by ``ledger``; this file only calls them in the order in which Spark does.
 
-Read before: ``core.host``, ``core.stages``, ``core.feedback``.
+Read before: ``core.host``, ``core.stages``, ``core.feedback``, ``spouts``.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
-from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.acker import Report
+from sparkbolt.core.collectors import Output
+from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import ROTATIONS, Host, spout_infos
@@ -20,14 +21,21 @@ from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
+from sparkbolt.core.routing import routes_of
 from sparkbolt.core.shipping import materials_of
-from sparkbolt.core.stages import Capture, Row, Worker, context_of, run_level
+from sparkbolt.core.stages import Row, run_level
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
+from sparkbolt.core.worker import Capture, Worker, context_of
+from sparkbolt.sim.spouts import LocalSpout
 
 
 class LocalEngine:
-    """Runs a topology micro-batch by micro-batch; the caller moves the time."""
+    """Runs a topology micro-batch by micro-batch; the caller moves the time.
+
+    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest) and ``log`` (the
+    ledger's entries). Everything else dies with ``restart``.
+    """
 
     def __init__(
         self,
@@ -44,7 +52,7 @@ class LocalEngine:
             topology: what to run.
             cores: as if on so many cores.
             seed: of the stamps of state.
-            now_ms: the wall clock to begin with.
+            now_ms: the wall clock to begin with, in milliseconds since the epoch.
             capture: told of everything that is emitted.
         """
         self.topology = topology
@@ -54,14 +62,28 @@ class LocalEngine:
         self._materials = materials_of(
             self.lane, stamps=lambda: stamps.randrange(1, 1 << 64), clock=lambda: 0.0, capture=capture
         )
-        self.worker = Worker(self._materials)
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
-        self.ledger = Ledger(spout_infos(self.lane), rotations=ROTATIONS, task_owner=topology.task_owner)
-        self.ledger.begin_life(0)
-        self.host = Host(self.lane, self.ledger, self._open_spouts(), now_ms=now_ms, mono_s=now_ms / 1000)
+        self._begin_life()
 
-    def _open_spouts(self) -> Mapping[str, PartitionedSpout]:
+    def _begin_life(self) -> None:
+        """What a driver does first: replay the log, begin a life, open the spouts."""
+        self.failure: str | None = None
+        """Why the topology stopped; None while it did not."""
+        self.worker = Worker(self._materials)
+        self.ledger = Ledger(spout_infos(self.lane), rotations=ROTATIONS, task_owner=self.topology.task_owner)
+        for entry in self.log:
+            self.ledger.replay(entry)
+        self.ledger.begin_life(self.ledger.life + 1)
+        ranged = self._open_spouts()
+        self.host = Host(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
+        self.spouts = self._make_spouts()
+
+    @property
+    def _mono_s(self) -> float:
+        return self.now_ms / 1000
+
+    def _open_spouts(self) -> dict[str, PartitionedSpout]:
         spouts = {}
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
@@ -70,15 +92,33 @@ class LocalEngine:
                 spouts[spec.id] = spout
         return spouts
 
+    def _make_spouts(self) -> dict[int, LocalSpout]:
+        """The tasks of each ``Spout``, by their numbers."""
+        spouts = {}
+        for number, desk in self.host.desks.items():
+            component, _ = self.topology.task_owner(number)
+            spout: Spout = self._materials.unpickle(self._materials.components[component])
+            output = Output(component, routes_of(self.topology, component, frozenset(), number))
+            spouts[number] = LocalSpout(spout, context_of(self.lane, number), output, desk, tracked=self.lane.tracked)
+        return spouts
+
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; None if there is nothing to do."""
-        plan = self.host.next_plan(self.now_ms, self.now_ms / 1000)
+        for spout in self.spouts.values():
+            spout.turn(self.host.active)
+        plan = self.host.next_plan(self.now_ms, self._mono_s)
         if plan is None:
             return None
-        self.host.confirm(plan, self.now_ms / 1000)
+        self.host.confirm(plan, self._mono_s)
         feedback = gather(data for _, data in self.run(plan))
         self.log.append(self.host.stage(plan.micro_batch_id, feedback))
-        return self.host.promote(plan.micro_batch_id, self.now_ms / 1000)
+        promotion = self.host.promote(plan.micro_batch_id, self._mono_s)
+        self.failure = self.failure or self.host.reason_to_stop(promotion)
+        if self.failure is not None:
+            self.host.active = False
+        for spout in self.spouts.values():
+            spout.hear()
+        return promotion
 
     def run(self, plan: MicroBatchPlan) -> list[Row]:
         """The rows that come out of the lane for a plan."""
@@ -94,8 +134,26 @@ class LocalEngine:
     def _store_of(self, dest: int) -> DictStore:
         return self.stores.setdefault(dest, DictStore())
 
+    def next_due_ms(self) -> int | None:
+        """When, on this engine's clock, a tick or a rotation of open trees is due next; None if none will be."""
+        return self.host.next_due_ms(self.now_ms, self._mono_s)
+
+    def reports(self) -> list[Report]:
+        """What spout tasks raised or reported in this life since the last call."""
+        found = []
+        for spout in self.spouts.values():
+            found += spout.reports
+            spout.reports.clear()
+        return found
+
+    def restart(self) -> None:
+        """Die as by ``kill -9`` between two micro-batches, and start again from ``stores`` and ``log``."""
+        self._begin_life()
+
     def close(self) -> None:
         """Clean tasks and spouts up."""
         self.worker.close()
-        for spout in self.host.spouts.values():
+        for spout in self.spouts.values():
             spout.close()
+        for ranged in self.host.spouts.values():
+            ranged.close()

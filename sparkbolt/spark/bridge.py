@@ -19,11 +19,10 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from pyspark.serializers import CPickleSerializer
+import cloudpickle
 
 SOCKET = "planner.sock"
 SECRET = "secret"
-_pickle = CPickleSerializer()
 
 
 class Bridge:
@@ -47,7 +46,7 @@ class Bridge:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except Exception:  # a peer that does not know the secret, or the socket was closed
+            except Exception:  # noqa: BLE001  a peer that does not know the secret, or the socket was closed
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="sparkbolt-planner", daemon=True).start()
 
@@ -55,15 +54,15 @@ class Bridge:
         with connection:
             while True:
                 try:
-                    words = _pickle.loads(connection.recv_bytes())
+                    words = cloudpickle.loads(connection.recv_bytes())
                 except (EOFError, OSError):
                     return
                 try:
                     reply = ("ok", self._answer(*words))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  whatever it was, the planner is told
                     reply = ("error", f"{type(error).__name__}: {error}")
                 try:
-                    connection.send_bytes(_pickle.dumps(reply))
+                    connection.send_bytes(cloudpickle.dumps(reply))
                 except (BrokenPipeError, OSError):
                     return
 
@@ -92,10 +91,12 @@ class Asker:
             if self._connection is None:
                 secret = Path(self._directory, SECRET).read_bytes()
                 self._connection = Client(os.path.join(self._directory, SOCKET), family="AF_UNIX", authkey=secret)
-            self._connection.send_bytes(_pickle.dumps((verb, argument)))
-            outcome, value = _pickle.loads(self._connection.recv_bytes())
+            self._connection.send_bytes(cloudpickle.dumps((verb, argument)))
+            outcome, value = cloudpickle.loads(self._connection.recv_bytes())
         except (OSError, EOFError) as error:
-            raise RuntimeError(f"the driver of the topology does not answer ({error}): it has stopped or died") from error
+            raise RuntimeError(
+                f"the driver of the topology does not answer ({error}): it has stopped or died"
+            ) from error
         if outcome != "ok":
             raise RuntimeError(f"the driver could not answer {verb!r}: {value}")
         return value

@@ -208,7 +208,9 @@ class Checkpoint:
 
     def keep_placement(self, topology: Topology, placement: Mapping[str, Any]) -> None:
         """Note how the topology is laid out."""
-        self.files.write("topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode())
+        self.files.write(
+            "topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode()
+        )
 
     def last_commit(self) -> int:
         """The last micro-batch that Spark has committed; -1 if there is none."""
@@ -222,7 +224,9 @@ class Checkpoint:
             CheckpointError: an entry that counts is missing or damaged.
         """
         last = self.last_commit()
-        numbered = [(int(match[1]), match[2]) for name in self.files.names("ledger") if (match := _NUMBERED.match(name))]
+        numbered = [
+            (int(match[1]), match[2]) for name in self.files.names("ledger") if (match := _NUMBERED.match(name))
+        ]
         snapshots = sorted(number for number, kind in numbered if kind == ".snapshot" and number <= last)
         ledger = make()
         if snapshots:

@@ -47,7 +47,7 @@ class MapStateStore:
 
     def keys(self) -> Iterable[str]:
         """All keys."""
-        return [row[0] for row in self._state.keys()]
+        return [row[0] for row in self._state.keys()]  # noqa: SIM118  no dict
 
 
 class LevelProcessor(StatefulProcessor):
@@ -62,7 +62,7 @@ class LevelProcessor(StatefulProcessor):
         """Called by Spark once a spark_task, and once in the driver."""
         self._segments = handle.getMapState("segments", "key string", "value binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Called by Spark for each task that has rows, and for each dest that passes through."""
         dest = int(key[0])
         worker = self._shipment.worker()

@@ -37,8 +37,8 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.routing import routes_of
-from sparkbolt.core.stages import context_of
 from sparkbolt.core.topology import Topology
+from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -67,7 +67,9 @@ class MicroBatchReport:
 class RunningTopology:
     """A topology on Spark; what ``topology.start()`` gives."""
 
-    def __init__(self, topology: Topology, lane: Lane, spark: SparkSession, checkpoint: Checkpoint, temporary: str | None) -> None:
+    def __init__(
+        self, topology: Topology, lane: Lane, spark: SparkSession, checkpoint: Checkpoint, temporary: str | None
+    ) -> None:
         """Load the ledger, begin a life, open the spouts; ``start`` begins to process."""
         self.topology = topology
         self.lane = lane
@@ -112,7 +114,7 @@ class RunningTopology:
             if isinstance(spec.component, Spout):
                 for number in self.topology.tasks(spec.id):
                     spout = cloudpickle.loads(self._shipment.components[spec.id])
-                    output = Output(routes_of(self.topology, spec.id, frozenset(), number), capture=True)
+                    output = Output(spec.id, routes_of(self.topology, spec.id, frozenset(), number))
                     thread = SpoutThread(
                         spout,
                         context_of(self.lane, number),
@@ -226,7 +228,9 @@ class RunningTopology:
             if tree.fate == "set_aside":
                 log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
             self._stop_on(tree)
-        report_ = MicroBatchReport(promotion, self._host.ledger.metrics, self._host.ledger.metrics.micro_batch_ms or 0.0)
+        report_ = MicroBatchReport(
+            promotion, self._host.ledger.metrics, self._host.ledger.metrics.micro_batch_ms or 0.0
+        )
         for listener in self._listeners:
             listener(report_)
 
@@ -303,6 +307,22 @@ class RunningTopology:
         """
         return self._await(lambda: self._host.finished, timeout_secs)
 
+    def await_drained(self, timeout_secs: float | None = None) -> bool:
+        """Wait until no tree is open and every verdict is told; False if the time is over first.
+
+        Call ``deactivate`` before it, else new trees may come for ever.
+
+        Raises:
+            EngineError: the topology failed.
+        """
+        return self._await(lambda: self._host.drained, timeout_secs)
+
+    @property
+    def retries(self) -> int:
+        """How many records wait to be read again."""
+        with self._changed:
+            return self._host.ledger.retries
+
     @property
     def _idle(self) -> bool:
         host = self._host
@@ -338,7 +358,7 @@ class RunningTopology:
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
             try:
-                self._await(lambda: self._host.drained, limit)
+                self.await_drained(limit)
             except EngineError:
                 log.error("topology %r failed while it was draining: %s", self.topology.name, self._failure)
         drained = self._host.drained
@@ -377,7 +397,11 @@ def explain(text: str) -> str:
         if marker in text:
             return text.split(marker, 1)[1].split("\n", 1)[0].strip()
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    python = [line for line in lines if ": " in line and line.split(":", 1)[0].rsplit(".", 1)[-1].endswith(("Error", "Exception"))]
+    python = [
+        line
+        for line in lines
+        if ": " in line and line.split(":", 1)[0].rsplit(".", 1)[-1].endswith(("Error", "Exception"))
+    ]
     return python[-1] if python else (lines[0] if lines else "Spark's query failed and said nothing")
 
 
@@ -424,15 +448,3 @@ def start(
         raise
     running.start()
     return running
-
-
-def run(topology: Topology, **options: Any) -> TopologyMetrics:
-    """Run a topology until its spouts are exhausted and every tree is finished, or until Ctrl-C."""
-    running = start(topology, **options)
-    try:
-        running.await_finished()
-    finally:
-        running.stop()
-    return running.metrics()
-
-

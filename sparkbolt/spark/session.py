@@ -11,13 +11,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.jvm import jvm_output, keep_log
 
 JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
@@ -40,11 +47,14 @@ _CORE_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
 }
+_LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""Of a local master only: executors on other machines could not reach the driver on its loopback address."""
 
 
 def check_java() -> None:
@@ -88,15 +98,44 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
         return active
     if "spark.submit.deployMode" not in os.environ:
         check_java()
-    builder = SparkSession.builder.appName(name).master(retrying(master or "local[*]"))
-    for key, value in {**_CORE_SETTINGS, **_modules(master), **(settings or {})}.items():
-        builder = builder.config(key, value)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    master = retrying(master or "local[*]")
+    with _signals_kept():
+        session = _new_session(name, master, {**_CORE_SETTINGS, **_local_settings(master), **(settings or {})})
     _check_core(session)
     return session
+
+
+def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start the JVM, if this process has none, and a session in it."""
+    configuration = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
+    try:
+        if SparkContext._active_spark_context is None:
+            gateway = SparkContext._gateway  # left by a context that was stopped: a process has one JVM at most
+            if gateway is None:
+                gateway = launch_gateway(configuration, jvm_output().popen_arguments())
+            SparkContext(conf=configuration, gateway=gateway).setLogLevel("WARN")
+        return SparkSession.builder.config(conf=configuration).getOrCreate()
+    except Exception as error:
+        java = getattr(error, "java_exception", None)
+        said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
+        log = keep_log()
+        where = f"; Spark's log is {log}" if log else ""
+        raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from error
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Give Ctrl-C back to whom it belonged: PySpark's own handler cancels all jobs, the running topology's too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def retrying(master: str) -> str:
@@ -128,12 +167,13 @@ def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
     return own
 
 
-def _modules(master: str | None) -> dict[str, str]:
-    """Let executors on this machine find the modules that the driver finds."""
-    if master is not None and not master.startswith("local"):
+def _local_settings(master: str) -> dict[str, str]:
+    """Let executors on this machine find the modules that the driver finds, and print to its terminal."""
+    if not master.startswith("local"):
         return {}
     path = [entry or os.getcwd() for entry in sys.path]
-    return {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+    modules = {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+    return {**_LOCAL_SETTINGS, **modules, **jvm_output().environment()}
 
 
 def _check_core(session: SparkSession) -> None:

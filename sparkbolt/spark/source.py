@@ -79,7 +79,7 @@ class LaneReader(DataSourceStreamReader):
         partitions: Sequence[InputPartition] = self._asker.ask("partitions", end)
         return partitions
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one spark_task."""
         assert isinstance(partition, LanePartition)
         if partition.clocks:

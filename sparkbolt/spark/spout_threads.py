@@ -50,7 +50,9 @@ class SpoutThread:
         self._stop = threading.Event()
         self._opened = False
         self._pause = PAUSE_SECS_MIN
-        self._thread = threading.Thread(target=self._live, name=f"spout-{context.component}-{context.index}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._live, name=f"spout-{context.component}-{context.index}", daemon=True
+        )
 
     def start(self) -> None:
         """Open the task and begin."""
@@ -72,7 +74,9 @@ class SpoutThread:
             self._verdicts()
             if self._active != self._was_active:
                 self._was_active = self._active
-                self._call("activate", self.spout.activate) if self._active else self._call("deactivate", self.spout.deactivate)
+                self._call("activate", self.spout.activate) if self._active else self._call(
+                    "deactivate", self.spout.deactivate
+                )
             with self._lock:
                 self._desk.exhausted = self.spout.exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
@@ -117,7 +121,7 @@ class SpoutThread:
     def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
             call(*arguments)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  user code may raise anything
             self._report(f"{what} of spout {self._context.component}[{self._context.index}]", error)
             self._stop.wait(self._pause)
             self._pause = min(2 * self._pause, PAUSE_SECS_MAX)

@@ -5,7 +5,7 @@ Rule 1: one ``Worker`` a process and run; another run's is cleaned up.
 Rule 2: cyclic garbage is collected between stages, never while one runs: with the collector on, a bolt that
 splits lines costs five times as much.
 
-Read before: ``core.stages``.
+Read before: ``core.worker``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import pyarrow as pa
 
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components
-from sparkbolt.core.stages import Row, Worker
+from sparkbolt.core.stages import Row
+from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.prints import print_to_driver
 
 SCHEMA = "dest int, frame binary"
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
@@ -69,6 +71,7 @@ class Shipment:
             for old in list(_workers):
                 _workers.pop(old).close()
             sys.path.extend(entry for entry in self.path if entry not in sys.path)
+            print_to_driver()
             worker = _workers[self.run] = Worker(self._materials())
             gc.collect()
             gc.freeze()

@@ -101,9 +101,7 @@ def _open_zst(path: str) -> Any:
         # Its own open() stops after the first frame, without a word.
         file = open(path, "rb")  # noqa: SIM115  closed with the reader
         return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
-    raise ConfigError(
-        f"{path!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard"
-    )
+    raise ConfigError(f"{path!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard")
 
 
 _OPENERS: dict[str, Callable[[str], Any]] = {

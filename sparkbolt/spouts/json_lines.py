@@ -64,9 +64,7 @@ class JsonLinesSpout(TextSpout):
                 try:
                     value = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    yield BadRecord(
-                        position, f"{range_.source} at byte {position}: not JSON ({error}): {line:.80}"
-                    )
+                    yield BadRecord(position, f"{range_.source} at byte {position}: not JSON ({error}): {line:.80}")
                     continue
                 if isinstance(value, dict):
                     yield position, [value.get(field) for field in fields]
@@ -107,7 +105,5 @@ def checked_fields(outputs: Sequence[str]) -> list[str]:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
-        raise ConfigError(
-            f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']"
-        )
+        raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
     return list(streams[0].fields)

@@ -70,9 +70,7 @@ def lines_of(source: ByteSource, range_: Range, rules: LineRules) -> Iterator[Li
 
 
 def _too_long(position: int, rules: LineRules) -> BadRecord:
-    return BadRecord(
-        position, f"the line at byte {position} is longer than line_bytes_max={rules.line_bytes_max}"
-    )
+    return BadRecord(position, f"the line at byte {position} is longer than line_bytes_max={rules.line_bytes_max}")
 
 
 def _first_line_start(source: ByteSource, start: int, end: int) -> int:
@@ -91,9 +89,7 @@ def _first_line_start(source: ByteSource, start: int, end: int) -> int:
     return end
 
 
-def _blocks(
-    source: ByteSource, start: int, end: int, rules: LineRules
-) -> Iterator[tuple[int, bytes] | BadRecord]:
+def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Iterator[tuple[int, bytes] | BadRecord]:
     """(offset, bytes): whole lines that start in the range, each with its newline (added to the last)."""
     position = _first_line_start(source, start, end)
     while position < end:
@@ -179,9 +175,7 @@ def _column(block: bytes, newlines: npt.NDArray[np.intp], rules: LineRules) -> A
         block = block.replace(b"\r\n", b"\n")
         newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
     if rules.encoding != "utf-8":
-        return pa.array(
-            [line.decode(rules.encoding, "replace") for line in block[:-1].split(b"\n")], pa.string()
-        )
+        return pa.array([line.decode(rules.encoding, "replace") for line in block[:-1].split(b"\n")], pa.string())
     if not block.isascii():
         try:
             block.decode()
@@ -190,6 +184,4 @@ def _column(block: bytes, newlines: npt.NDArray[np.intp], rules: LineRules) -> A
             newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
     offsets = np.zeros(len(newlines) + 1, dtype=np.int32)
     offsets[1:] = newlines - np.arange(len(newlines))
-    return pa.StringArray.from_buffers(
-        len(newlines), pa.py_buffer(offsets), pa.py_buffer(block.replace(b"\n", b""))
-    )
+    return pa.StringArray.from_buffers(len(newlines), pa.py_buffer(offsets), pa.py_buffer(block.replace(b"\n", b"")))

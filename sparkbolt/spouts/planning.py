@@ -166,9 +166,7 @@ class _Piece:
 class FilePlanner:
     """Plans ranges over the files of some patterns."""
 
-    def __init__(
-        self, patterns: Sequence[str], *, follow: bool, parallelism: int, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, patterns: Sequence[str], *, follow: bool, parallelism: int, clock: Callable[[], float]) -> None:
         """Find the files; ``clock`` gives seconds and never goes back.
 
         Raises:
@@ -196,9 +194,7 @@ class FilePlanner:
             if path in self._ends:
                 continue
             if not os.access(path, os.R_OK):
-                raise ConfigError(
-                    f"{path!r} cannot be read by this user: mend its permissions or leave it out"
-                )
+                raise ConfigError(f"{path!r} cannot be read by this user: mend its permissions or leave it out")
             if is_compressed(path):
                 check_unpackable(path)
                 self._ends[path] = UnpackedEnd(path)

@@ -185,9 +185,7 @@ class SocketSpout(Spout):
         return True
 
     def _begin(self) -> None:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM
-        )[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
         self._socket = socket.socket(family, kind, protocol)
         self._socket.setblocking(False)
         self._socket.connect_ex(address)
@@ -241,9 +239,7 @@ class SocketSpout(Spout):
             if self._skipping:
                 self._skipping = False
             elif len(line) > self.line_bytes_max:
-                log.error(
-                    "%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max
-                )
+                log.error("%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max)
             else:
                 self._lines.append(self._text(line))
         if self._skipping:

@@ -34,7 +34,7 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
 # cli -> (spark, sim, ui, connectors, windows) -> core -> errors.
 LAYERS = {
     "errors": _layer("errors", ""),
-    "core": _layer("errors core", "numpy pyarrow"),
+    "core": _layer("errors core", "numpy pyarrow cloudpickle"),
     "windows": _layer("errors core windows", "numpy pyarrow"),
     "spouts": _layer("errors core spouts bolts", None),
     "bolts": _layer("errors core spouts bolts", None),

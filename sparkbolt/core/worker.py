@@ -1,0 +1,167 @@
+"""Workers: what a process keeps between micro-batches.
+
+Which question it answers: where do task instances live, and when may one be used again?
+Rule 1: one instance a task and process: ``prepare`` once, then connections stay open.
+Rule 2: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple, and one
+whose last micro-batch was broken off is thrown away.
+
+Read before: ``lane``, ``tasks``, ``state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sparkbolt.core.collectors import Output
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.frames import Column
+from sparkbolt.core.lane import Lane
+from sparkbolt.core.routing import StreamRoutes, routes_of
+from sparkbolt.core.segments import SegmentStore
+from sparkbolt.core.snapshots import DurableAttributes
+from sparkbolt.core.state import TaskState
+from sparkbolt.core.tasks import BoltTask
+from sparkbolt.core.tuples import Origin
+
+Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
+"""Told of everything that is emitted: component, task index, stream, columns."""
+
+
+@dataclass
+class Materials:
+    """What a process is given to work with, made once in the driver."""
+
+    lane: Lane
+    components: Mapping[str, bytes]
+    """Each component, pickled: a task unpickles one of its own."""
+    unpickle: Callable[[bytes], Any]
+    clock: Callable[[], float]
+    """Seconds, for measuring how long user code takes; no rule depends on it."""
+    stamps: Callable[[], int]
+    """Random 64-bit numbers for segments of state."""
+    capture: Capture | None = None
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """What the topology's main module defines, for unpickling state."""
+
+
+class Worker:
+    """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
+
+    def __init__(self, materials: Materials) -> None:
+        """Nothing is prepared yet."""
+        self.materials = materials
+        self.lane = materials.lane
+        self._tasks: dict[int, BoltTask] = {}
+        self._states: dict[int, TaskState] = {}
+        self._durable: dict[int, DurableAttributes] = {}
+        self._spouts: dict[int, Any] = {}
+        self._busy: set[int] = set()
+        """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
+        self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
+        self._names = dict(enumerate(self.lane.topology.streams()))
+
+    def origin(self, source: int, stream: int) -> Origin:
+        """Where the tuples of a frame come from."""
+        component, definition = self._names[stream]
+        _, index = self.lane.topology.task_owner(source)
+        return Origin(component, index, definition.name, definition.fields)
+
+    def routes(self, number: int) -> tuple[StreamRoutes, ...]:
+        """The streams of a task's component with their consumers."""
+        if number not in self._routes:
+            component, _ = self.lane.topology.task_owner(number)
+            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts), number)
+        return self._routes[number]
+
+    def context(self, number: int) -> TopologyContext:
+        """A new context for a task."""
+        return context_of(self.lane, number)
+
+    def enter(self, number: int) -> None:
+        """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
+        if number in self._busy:
+            for known in (self._tasks, self._states, self._durable, self._spouts):
+                known.pop(number, None)
+        self._busy.add(number)
+
+    def leave(self, number: int) -> None:
+        """A task has ended its part of a micro-batch in order."""
+        self._busy.discard(number)
+
+    def bolt(self, number: int) -> BoltTask:
+        """The task's instance, prepared."""
+        task = self._tasks.get(number)
+        if task is None:
+            component, _ = self.lane.topology.task_owner(number)
+            spec = self.lane.topology.components[component]
+            output = Output(component, self.routes(number))
+            instance = self.materials.unpickle(self.materials.components[component])
+            task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+            task.prepare()
+            self._tasks[number] = task
+        return task
+
+    def spout(self, number: int) -> Any:
+        """The task's ``PartitionedSpout``, prepared."""
+        if number not in self._spouts:
+            component, _ = self.lane.topology.task_owner(number)
+            spout = self.materials.unpickle(self.materials.components[component])
+            spout.prepare(self.context(number))
+            self._spouts[number] = spout
+        return self._spouts[number]
+
+    def load(self, number: int, store: SegmentStore) -> BoltTask:
+        """The task with its committed state in it."""
+        state = self._states.get(number)
+        if state is None:
+            state = self._states[number] = TaskState(self.materials.namespace)
+        state.begin(store)
+        fresh = number not in self._durable
+        task = self.bolt(number)
+        if fresh:
+            key_value = state.key_value()
+            if hasattr(task.bolt, "init_state"):
+                task.bolt.init_state(key_value)
+            self._durable[number] = DurableAttributes(
+                task.bolt,
+                task.context.component,
+                transient=task.bolt.transient,
+                namespace=self.materials.namespace,
+                owned={"key_value_state": key_value},
+                warn_bytes=self.lane.topology.config.state_warn_bytes,
+            )
+        if not state.instance_is_current:
+            self._durable[number].restore(state.snapshot())
+        return task
+
+    def save(self, number: int) -> str | None:
+        """Commit a task's state with the micro-batch; what to warn of, if anything."""
+        durable, state = self._durable[number], self._states[number]
+        state.set_snapshot(durable.capture())
+        state.commit(self.materials.stamps)
+        return durable.warning()
+
+    def close(self) -> None:
+        """Clean up in an orderly way."""
+        for task in self._tasks.values():
+            task.cleanup()
+        for spout in self._spouts.values():
+            spout.cleanup()
+
+
+def context_of(lane: Lane, number: int) -> TopologyContext:
+    """What a task may know of itself."""
+    topology = lane.topology
+    component, index = topology.task_owner(number)
+    spec = topology.components[component]
+    return TopologyContext(
+        topology=topology.name,
+        component=component,
+        index=index,
+        parallelism=spec.parallelism,
+        task=number,
+        config=spec.config,
+        tasks={name: topology.tasks(name) for name in topology.components},
+    )
