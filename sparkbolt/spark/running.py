@@ -79,6 +79,8 @@ class RunningTopology:
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
         self._listeners: list[Callable[[MicroBatchReport], None]] = []
+        self.collected_bytes = 0
+        """Bytes of the frames that came to the driver at the end of the lane, since ``start``."""
         self._partials = 0
         self._stopping = False
         self._failure: str | None = None
@@ -205,6 +207,7 @@ class RunningTopology:
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
         frames = [value.as_buffer() for value in frame.select("frame").toArrow().column(0).combine_chunks()]
+        self.collected_bytes += sum(len(frame) for frame in frames)
         feedback = gather(frames)
         self._partials = feedback.partials
         with self._changed:
