@@ -8,8 +8,9 @@ import re
 import sys
 
 from benchmarks.figures import Printer
+from benchmarks.runs import Options
 
-NAMES = ("words",)
+NAMES = ("words", "columns", "floor", "ledger", "driver", "state", "peers")
 
 
 def count(text: str) -> int:
@@ -29,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure, and compare with the aims.")
     parser.add_argument("name", nargs="?", choices=(*NAMES, "all"), help="which benchmark")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--words", type=count, default=30_000_000, help="how many words the text has (default 30M)")
-    parser.add_argument("--rounds", type=int, default=3, help="how many turns each contender has (default 3)")
+    parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 30M)")
+    parser.add_argument("--rounds", type=int, default=Options.rounds, help="turns of each contender (default 3)")
     options = parser.parse_args(arguments)
     if options.name is None:
         parser.print_help()
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     printer.machine()
     for name in NAMES if options.name == "all" else (options.name,):
         module = importlib.import_module(f"benchmarks.{name}")
-        for figure in module.figures(options.words, options.rounds):
+        for figure in module.figures(Options(options.words, options.rounds)):
             printer.figure(figure)
     return 0
 

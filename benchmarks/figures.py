@@ -47,7 +47,8 @@ class Figure:
         return statistics.median(self.samples)
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"benchmark": self.benchmark, "figure": self.name, "value": self.value, "unit": self.unit}
+        body: dict[str, Any] = {"benchmark": self.benchmark, "figure": self.name}
+        body |= {"value": self.value, "unit": self.unit}
         if self.aim is not None:
             body |= {"aim": f"{self.aim.side} {self.aim.limit:g}", "reached": self.aim.reached(self.value)}
         return {**body, "samples": list(self.samples), **self.notes}

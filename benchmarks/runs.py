@@ -1,100 +1,124 @@
-"""Runs of topologies on Spark, and the rate of their steady middle.
+"""Runs of topologies on Spark, and their steady middle.
 
-Which question it answers: how many words a second does a topology count, once it has started?
-Rule: the rate is taken between two promotions, so that only work that is committed counts; before the first of
-them the size of micro-batches has settled, and the last micro-batch, which is not full, is left out.
+Which question it answers: how much does a topology do in a second, once it has started?
+Rule: it is measured between two promotions, so that only work that is committed counts; before the first of them
+the size of micro-batches has settled, and the last micro-batch, which is not full, is left out.
 
 Read before: ``figures``, ``text``.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from sparkbolt import Topology
-from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.spark.running import MicroBatchReport
+from benchmarks.text import Text
+from sparkbolt import Config, Topology, TopologyBuilder
+from sparkbolt.core.components import BoltBase, PartitionedSpout
 
 MASTER = "local[2,4]"
+PARALLELISM = 2
 TARGET_MS = 3000
 """What the word counts set ``micro_batch_target_ms`` to."""
 START = 0.4
-"""Before this share of all words is counted, a run is starting."""
+"""Before this share of all tuples is counted, a run is starting."""
 TIMEOUT_SECS = 900
 
 
-@dataclass
-class Run:
-    """What one run of a topology showed: (seconds, tuples executed by ``component``) at each promotion."""
+@dataclass(frozen=True)
+class Options:
+    """What the command line may change."""
 
-    component: str
-    marks: list[tuple[float, int]] = field(default_factory=list)
-    elapsed_s: float = 0.0
-    metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
-
-    def note(self, report: MicroBatchReport) -> None:
-        self.marks.append((time.perf_counter(), report.metrics.of(self.component).executed))
-
-    @property
-    def rate(self) -> float:
-        return steady_rate(self.marks)
-
-    @property
-    def micro_batch_s(self) -> float:
-        """Mean length of the steady micro-batches."""
-        first, last = steady_marks(self.marks)
-        return (self.marks[last][0] - self.marks[first][0]) / (last - first)
+    words: int = 30_000_000
+    rounds: int = 3
 
 
-def steady_marks(marks: list[tuple[float, int]]) -> tuple[int, int]:
-    """Between which two promotions a run is steady, by their index in ``marks``.
+@dataclass(frozen=True)
+class Mark:
+    """What was known at a promotion."""
+
+    at_s: float
+    done: int
+    """Tuples that the counting component had executed."""
+    trees: int
+    """Complete trees of all spouts."""
+    collected_bytes: int
+    """Bytes that had come to the driver at the ends of lanes."""
+
+
+def steady_marks(marks: Sequence[Mark]) -> Sequence[Mark]:
+    """The marks of the steady middle; the first of them is where it begins.
 
     Raises:
-        ValueError: there are none; the text is too short.
+        ValueError: there are too few.
     """
-    full = [i for i, (_, done) in enumerate(marks) if i == 0 or done > marks[i - 1][1]][:-1]
+    full = [mark for before, mark in itertools.pairwise(marks) if mark.done > before.done]
+    full = [*marks[:1], *full][:-1]
     if len(full) < 2:
-        raise ValueError(f"{len(marks)} micro-batches are too few to see a steady rate: give more --words")
-    last = full[-1]
-    first = next(i for i in full if marks[i][1] >= START * marks[-1][1] or i == full[-2])
-    return first, last
+        raise ValueError(f"{len(marks)} micro-batches are too few for a steady middle: give more --words")
+    started = [mark for mark in full if mark.done >= START * marks[-1].done]
+    return started if len(started) >= 2 else full[-2:]
 
 
-def steady_rate(marks: list[tuple[float, int]]) -> float:
+def steady_rate(marks: Sequence[Mark]) -> float:
     """Tuples a second in the steady middle of a run.
 
-    >>> steady_rate([(0.0, 10), (2.0, 100), (3.0, 200), (4.0, 210)])
+    >>> steady_rate([Mark(0.0, 10, 0, 0), Mark(2.0, 100, 0, 0), Mark(3.0, 200, 0, 0), Mark(4.0, 210, 0, 0)])
     100.0
     """
-    first, last = steady_marks(marks)
-    return (marks[last][1] - marks[first][1]) / (marks[last][0] - marks[first][0])
+    steady = steady_marks(marks)
+    return (steady[-1].done - steady[0].done) / (steady[-1].at_s - steady[0].at_s)
 
 
-def run(topology: Topology, component: str) -> Run:
-    """Run a topology to its end and note what ``component`` executed.
+def run(topology: Topology, component: str = "count") -> list[Mark]:
+    """Run a topology to its end; a mark for each promotion, with what ``component`` had executed.
 
     Raises:
         RuntimeError: it did not end, or a tree failed.
     """
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    result = Run(component)
-    began = time.perf_counter()
+    marks: list[Mark] = []
     running = topology.start(master=MASTER)
-    running.on_micro_batch(result.note)
+
+    def note(report) -> None:
+        counts = report.metrics.components
+        trees = sum(counts[spec.id].acked for spec in topology.spouts if spec.id in counts)
+        done = report.metrics.of(component).executed
+        marks.append(Mark(time.perf_counter(), done, trees, running.collected_bytes))
+
+    running.on_micro_batch(note)
     try:
         if not running.await_finished(TIMEOUT_SECS):
-            raise RuntimeError(f"{topology.name} did not finish within {TIMEOUT_SECS} s")
+            raise RuntimeError(f"{topology.name!r} did not finish within {TIMEOUT_SECS} s")
+        failed = {name: counts.failed for name, counts in running.metrics().components.items() if counts.failed}
     finally:
         running.close()
-    result.elapsed_s = time.perf_counter() - began
-    result.metrics = running.metrics()
-    failed = {name: counts.failed for name, counts in result.metrics.components.items() if counts.failed}
     if failed:
-        raise RuntimeError(f"{topology.name}: trees failed: {failed}")
-    return result
+        raise RuntimeError(f"{topology.name!r} failed trees: {failed}")
+    return marks
+
+
+def rate_of(topology: Topology, text: Text) -> float:
+    """Words a second that a word count of the whole text counts.
+
+    Raises:
+        RuntimeError: it did not count every word once.
+    """
+    marks = run(topology)
+    if marks[-1].done != text.words:
+        raise RuntimeError(f"{topology.name!r} counted {marks[-1].done} words, the text has {text.words}")
+    return steady_rate(marks)
+
+
+def one_level(name: str, spout: PartitionedSpout, bolt: BoltBase) -> Topology:
+    """A spout, and ``bolt`` behind a fields grouping on ``word``: one shuffle, one stateful level."""
+    builder = TopologyBuilder(name, Config(message_timeout_secs=120))
+    builder.set_spout("source", spout)
+    builder.set_bolt("count", bolt, parallelism=PARALLELISM).fields_grouping("source", ["word"])
+    return builder.build()
 
 
 def in_turn(rounds: int, *contenders: Callable[[], float]) -> list[tuple[float, ...]]:

@@ -8,21 +8,24 @@ Read before: ``runs``.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figures import Aim, Figure, ratios
-from benchmarks.runs import TARGET_MS, Run, in_turn, run
-from benchmarks.text import Text, zipf_text
+from benchmarks.runs import PARALLELISM, TARGET_MS, Options, in_turn, rate_of, run
+from benchmarks.text import WORDS_A_LINE, Text, zipf_text
 from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
+from sparkbolt.core.components import BoltBase
 from sparkbolt.core.state import KeyValueState
 from sparkbolt.spouts import TextSpout
 
-PARALLELISM = 2
 FIRST_BUDGET = 2 << 20
 """Bytes of the first micro-batch: so much that the size settles within the first third of the text."""
+BARE_WORDS = 4_000_000
+WARM_WORDS = 2_000_000
 
 
 class SplitSentence(BasicBolt):
@@ -46,7 +49,7 @@ class WordCount(BasicBolt):
         collector.emit([word, count])
 
 
-def word_count(path: Path, split: object, count: object, *, tracked: bool = True) -> Topology:
+def word_count(path: Path, split: BoltBase, count: BoltBase, *, tracked: bool = True) -> Topology:
     """A word count of a file: spout, ``split``, and ``count`` behind a fields grouping."""
     config = Config(micro_batch_target_ms=TARGET_MS, message_timeout_secs=120, acker_tasks=None if tracked else 0)
     builder = TopologyBuilder("word-count", config)
@@ -58,55 +61,42 @@ def word_count(path: Path, split: object, count: object, *, tracked: bool = True
     return builder.build()
 
 
-def bare_loop(path: Path, words: int) -> float:
-    """Words a second of one core that does nothing but split and count: the machine's speed, now."""
+def class_bolts(text: Text, *, tracked: bool = True) -> Topology:
+    """api.md's word count."""
+    return word_count(text.path, SplitSentence(), WordCount(), tracked=tracked)
+
+
+def warm() -> None:
+    """Start Spark and let its compiler see a word count; what is measured comes after."""
+    run(class_bolts(zipf_text(WARM_WORDS)))
+
+
+def bare_loop(text: Text) -> float:
+    """Words a second of one process that does nothing but split and count: the machine's speed, now."""
     counts: Counter[str] = Counter()
+    words = min(text.words, BARE_WORDS)
     began = time.perf_counter()
-    left = words
-    with path.open() as file:
-        for line in file:
+    with text.path.open() as file:
+        for line in itertools.islice(file, words // WORDS_A_LINE):
             for word in line.split():
                 counts[word] += 1
-            left -= len(line.split())
-            if left <= 0:
-                break
-    return (words - left) / (time.perf_counter() - began)
+    return counts.total() / (time.perf_counter() - began)
 
 
-def counted(result: Run, text: Text) -> Run:
-    """The run, if it counted every word once.
-
-    Raises:
-        RuntimeError: it did not.
-    """
-    executed = result.metrics.of(result.component).executed
-    if executed != text.words:
-        raise RuntimeError(f"{result.component!r} executed {executed} words, the text has {text.words}")
-    return result
-
-
-def figures(words: int, rounds: int) -> Iterator[Figure]:
+def figures(options: Options) -> Iterator[Figure]:
     """Measure: tracked, untracked, and the bare loop, in turn."""
-    text = zipf_text(words)
-    warm = zipf_text(min(words, 2_000_000))
-    run(word_count(warm.path, SplitSentence(), WordCount()), "count")
-    runs: list[Run] = []
-
-    def rate(tracked: bool) -> float:
-        runs.append(counted(run(word_count(text.path, SplitSentence(), WordCount(), tracked=tracked), "count"), text))
-        return runs[-1].rate
-
+    text = zipf_text(options.words)
+    warm()
     with_acks, without, bare = in_turn(
-        rounds, lambda: rate(True), lambda: rate(False), lambda: bare_loop(text.path, min(words, 4_000_000))
+        options.rounds,
+        lambda: rate_of(class_bolts(text), text),
+        lambda: rate_of(class_bolts(text, tracked=False), text),
+        lambda: bare_loop(text),
     )
-    facts = {
-        "words": text.words,
-        "distinct": text.distinct,
-        "micro_batch_target_ms": TARGET_MS,
-        "micro_batch_s": round(runs[0].micro_batch_s, 2),
-    }
+    facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
     yield Figure("words", "class bolts, tracked", with_acks, "words/s", Aim("at least", 1.3e6), facts)
     yield Figure("words", "class bolts, acker_tasks=0", without, "words/s")
-    yield Figure("words", "time with tracking against without", ratios(without, with_acks), "times", Aim("at most", 1.1))
+    cost = ratios(without, with_acks)
+    yield Figure("words", "time with tracking against without", cost, "times", Aim("at most", 1.1))
     yield Figure("words", "a bare loop in one process", bare, "words/s")
     yield Figure("words", "class bolts, tracked, against the bare loop", ratios(with_acks, bare), "times")

@@ -1,0 +1,68 @@
+"""Word count with column bolts.
+
+Which question it answers: how many words a second are counted where user code, too, works on whole frames?
+
+Read before: ``runs``, ``words``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.figures import Aim, Figure, ratios
+from benchmarks.runs import TARGET_MS, Options, in_turn, rate_of, warm
+from benchmarks.text import zipf_text
+from benchmarks.words import bare_loop, word_count
+from sparkbolt import ColumnBolt
+from sparkbolt.core.state import KeyValueState
+
+
+class SplitColumns(ColumnBolt):
+    outputs = ["word"]
+
+    def execute(self, batch, collector):
+        words = pc.utf8_split_whitespace(batch["line"])
+        collector.emit([pc.list_flatten(words)], anchors=pc.list_parent_indices(words))
+
+
+class CountColumns(ColumnBolt):
+    """Counts each frame by itself, and adds the frames' counts to the durable ones once a micro-batch."""
+
+    transient = ["parts"]
+
+    def prepare(self, context):
+        self.parts: list[pa.StructArray] = []
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.counts = state
+
+    def execute(self, batch, collector):
+        self.parts.append(pc.value_counts(batch["word"]))
+
+    def flush(self) -> None:
+        if not self.parts:
+            return
+        table = pa.Table.from_struct_array(pa.chunked_array(self.parts))
+        self.parts = []
+        total = table.group_by("values").aggregate([("counts", "sum")])
+        get, put = self.counts.get, self.counts.put
+        for word, count in zip(total["values"].to_pylist(), total["counts_sum"].to_pylist(), strict=True):
+            put(word, get(word, 0) + count)
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Measure: column bolts and the bare loop, in turn."""
+    text = zipf_text(options.words)
+
+    def topology():
+        return word_count(text.path, SplitColumns(), CountColumns())
+
+    warm()
+    columns, bare = in_turn(options.rounds, lambda: rate_of(topology(), text), lambda: bare_loop(text))
+    facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
+    yield Figure("columns", "column bolts, tracked", columns, "words/s", Aim("at least", 5e6), facts)
+    yield Figure("columns", "a bare loop in one process", bare, "words/s")
+    yield Figure("columns", "column bolts, tracked, against the bare loop", ratios(columns, bare), "times")
