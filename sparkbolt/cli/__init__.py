@@ -1,0 +1,190 @@
+"""The command ``sparkbolt``.
+
+Which question it answers: which commands are there, and what do their exit codes say?
+Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
+the traceback.
+
+Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+Read before: ``program`` for what a run is, then ``check`` and ``graph``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparkbolt import __version__
+from sparkbolt.cli.locate import WrongUse, load_topology
+from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
+from sparkbolt.errors import InvalidTopology, SparkboltError
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_EPILOG = """\
+TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
+one. The module is looked for in the working directory first.
+
+exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
+"""
+
+
+def seconds(text: str) -> float:
+    """A duration such as ``30s``, ``5m`` or ``1.5h``, in seconds.
+
+    >>> seconds("5m")
+    300.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"expected a duration such as 30s, 5m or 1h, got {text!r}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def setting(text: str) -> tuple[str, str]:
+    """``key=value`` of Spark's configuration."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return key, value
+
+
+def _cores(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of cores of at least 1, got {text!r}")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser(
+        prog="sparkbolt",
+        description="Runs topologies of spouts and bolts on Spark, every tuple tracked to its end.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"sparkbolt {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("topology", metavar="TOPOLOGY", help="module:attribute, such as word_count:topology")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+    run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
+    run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
+    run.add_argument(
+        "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
+    )
+    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
+    run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
+    run.add_argument(
+        "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
+    )
+    levels = ["debug", "info", "warning", "error"]
+    run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
+    run.set_defaults(act=_run)
+
+    check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
+    check.add_argument("--cores", type=_cores, metavar="N", help="lay out for N cores (default: this machine's)")
+    check.add_argument("--json", action="store_true", help="as one JSON object")
+    check.set_defaults(act=_check)
+
+    graph = commands.add_parser("graph", parents=[common], help="draw a topology")
+    graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
+    graph.set_defaults(act=_graph)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as exit_:  # argparse has said what is wrong
+        return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
+    try:
+        code: int = options.act(options)
+        sys.stdout.flush()
+        return code
+    except SparkboltError as error:
+        return _complain(error, EXIT_WRONG_USE if isinstance(error, WrongUse) else EXIT_FAILED, options.debug)
+    except KeyboardInterrupt:
+        return EXIT_LEFT
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FINISHED
+    except Exception as error:  # noqa: BLE001  the last net: a sentence and the way to the traceback
+        return _complain(error, EXIT_FAILED, options.debug)
+
+
+def _complain(error: Exception, code: int, debug: bool) -> int:
+    if debug or os.environ.get("SPARKBOLT_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
+        return code
+    text = str(error) if isinstance(error, SparkboltError) else f"{type(error).__name__}: {error}"
+    more = "" if isinstance(error, SparkboltError) else " (--debug shows the traceback)"
+    print(f"sparkbolt: {text}{more}", file=sys.stderr)
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.display import choose_display, logged
+    from sparkbolt.cli.program import perform
+
+    topology = load_topology(options.topology)
+    with logged(options.log_level):
+        outcome = perform(
+            topology,
+            choose_display(as_json=options.json),
+            stop_after_secs=options.for_secs,
+            checkpoint=options.checkpoint,
+            master=options.master,
+            settings=dict(options.conf),
+        )
+    if outcome.error is not None and isinstance(outcome.error, Exception):
+        debug = options.debug or os.environ.get("SPARKBOLT_DEBUG", "0") not in ("", "0")
+        if debug:
+            traceback.print_exception(outcome.error)
+        elif options.json:
+            print(f"sparkbolt: {outcome.failure}", file=sys.stderr)
+    return outcome.exit_code
+
+
+def _check(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.check import examine, report_lines
+
+    cores = options.cores or os.cpu_count() or 1
+    try:
+        topology = load_topology(options.topology)
+    except InvalidTopology as error:
+        if options.json:
+            print(json.dumps({"name": error.name, "mistakes": error.mistakes}, indent=2))
+        else:
+            print(error)
+        return EXIT_FAILED
+    examination = examine(topology, cores)
+    if options.json:
+        print(json.dumps(examination.to_json(), indent=2))
+    else:
+        print("\n".join(report_lines(examination)))
+    return EXIT_FINISHED
+
+
+def _graph(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.graph import text_drawing
+    from sparkbolt.cli.svg import svg_drawing
+
+    topology = load_topology(options.topology)
+    if options.svg is None:
+        print(text_drawing(topology))
+    elif options.svg == "-":
+        print(svg_drawing(topology), end="")
+    else:
+        try:
+            Path(options.svg).write_text(svg_drawing(topology), encoding="utf-8")
+        except OSError as error:
+            raise WrongUse(f"{options.svg} cannot be written: {error.strerror}") from error
+    return EXIT_FINISHED

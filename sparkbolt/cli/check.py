@@ -1,0 +1,326 @@
+"""What ``sparkbolt check`` tells of a topology, without Spark.
+
+Which question it answers: how will the topology be laid out, what does each bolt keep and why, and what looks wrong?
+Rule: everything is asked of ``core.lane`` and the specs; nothing is decided here.
+
+Read before: ``core.lane``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout
+from sparkbolt.core.config import COMPONENT_KEYS
+from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.lane import Lane, keeps_state, lay_out
+from sparkbolt.core.topology import ComponentSpec, Topology
+from sparkbolt.core.tuples import DEFAULT_STREAM
+
+FLOOR_SECS = 0.35
+"""What a micro-batch without a stateful level takes at least, about, on two cores."""
+STATEFUL_LEVEL_SECS = 0.2
+"""What each stateful level adds, about."""
+_SHUFFLES = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
+_READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """One subscription of a bolt."""
+
+    source: str
+    stream: str
+    grouping: str
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is known of one component."""
+
+    id: str
+    kind: str
+    parallelism: int
+    level: int
+    """The level in whose stage it runs; 0 is the source."""
+    host: str | None
+    """The component in whose stage it is fused; None if it runs by itself."""
+    fusion: str
+    """Why it is fused, or not; empty for a spout."""
+    stateful: bool
+    state: str
+    """Why it keeps state, or not; empty for a spout."""
+    streams: dict[str, list[str]]
+    subscriptions: tuple[Subscribed, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the lane."""
+
+    level: int
+    stateful: bool
+    components: tuple[str, ...]
+    secs: float
+    """What it adds to the time of each micro-batch, about; the source has the floor of the whole."""
+
+    @property
+    def name(self) -> str:
+        """``source`` or ``level n``."""
+        return f"level {self.level}" if self.level else "source"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that ``check`` tells."""
+
+    name: str
+    cores: int
+    spark_partitions: int
+    ackers: int
+    components: tuple[Examined, ...]
+    stages: tuple[Stage, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def floor_secs(self) -> float:
+        """What a micro-batch takes at least, about."""
+        return sum(stage.secs for stage in self.stages)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        stages = [{"name": stage.name, **asdict(stage)} for stage in self.stages]
+        floor = round(self.floor_secs, 2)
+        return {**asdict(self), "stages": stages, "micro_batch_floor_secs": floor, "mistakes": []}
+
+
+def examine(topology: Topology, cores: int) -> Examination:
+    """Lay a topology out for a number of cores and look at everything."""
+    lane = lay_out(topology, cores)
+    return Examination(
+        name=topology.name,
+        cores=cores,
+        spark_partitions=lane.spark_partitions,
+        ackers=len(lane.acker_dests),
+        components=tuple(_examined(spec, lane) for spec in topology.components.values()),
+        stages=stages_of(lane),
+        warnings=tuple(_warnings(lane, cores)),
+    )
+
+
+def stage_level(lane: Lane, component: str) -> int:
+    """The level in whose stage a component runs, fused or not."""
+    while component in lane.hosts:
+        component = lane.hosts[component]
+    return lane.level_of[component]
+
+
+def stages_of(lane: Lane) -> tuple[Stage, ...]:
+    """The stages in order, each with all components that run in it."""
+    ids = list(lane.topology.components)
+    members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
+    source = Stage(0, False, members[0], FLOOR_SECS)
+    behind = (
+        Stage(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
+        for level in lane.levels
+    )
+    return (source, *behind)
+
+
+def _numbers(lane: Lane) -> list[int]:
+    return [level.number for level in lane.levels]
+
+
+def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
+    stateful = keeps_state(spec.component)
+    return Examined(
+        id=spec.id,
+        kind=kind_of(spec.component),
+        parallelism=spec.parallelism,
+        level=stage_level(lane, spec.id),
+        host=lane.hosts.get(spec.id),
+        fusion="" if spec.is_spout else fusion_reason(spec, lane),
+        stateful=stateful,
+        state="" if spec.is_spout else state_reason(spec.component),
+        streams={stream.name: list(stream.fields) for stream in spec.streams},
+        subscriptions=tuple(Subscribed(sub.source, sub.stream, sub.grouping.describe()) for sub in spec.subscriptions),
+    )
+
+
+def kind_of(component: Component) -> str:
+    """What users call it: the class, and what it is a kind of.
+
+    >>> from sparkbolt import bolt
+    >>> kind_of(bolt(outputs=["word"])(lambda tup: None))
+    'function bolt'
+    """
+    if isinstance(component, FunctionBolt):
+        return "function bolt"
+    if isinstance(component, PartitionedSpout):
+        return f"{type(component).__name__} (partitioned spout)"
+    return f"{type(component).__name__} ({'spout' if isinstance(component, Spout) else 'bolt'})"
+
+
+def state_reason(component: Component) -> str:
+    """Why a bolt keeps state from one micro-batch to the next, or why not."""
+    if isinstance(component, FunctionBolt):
+        return "keeps nothing: it is a function"
+    if isinstance(component, BoltBase) and component.stateless:
+        return "keeps nothing: its class says stateless = True"
+    if not keeps_state(component):
+        return "keeps nothing: it has no attributes, and its class never stores one"
+    if hasattr(component, "init_state"):
+        return "keeps state: it has init_state"
+    storing = storing_methods(type(component))
+    if storing:
+        return f"keeps state: {_listed(storing)} may store attributes"
+    own = sorted(vars(component))
+    return f"keeps state: it was built with {_listed(own)}" if own else "keeps state: its class may store attributes"
+
+
+def storing_methods(cls: type) -> list[str]:
+    """The methods that may store an attribute, without ``__init__``: each is asked of ``keeps_state`` alone."""
+    found = []
+    for base in cls.__mro__:
+        if base.__module__.startswith("sparkbolt.core.") or base is object:
+            continue
+        for name, member in vars(base).items():
+            if name == "__init__" or not (callable(member) or hasattr(member, "fget")):
+                continue
+            probe = type("Probe", (BoltBase,), {name: member, "__module__": __name__})
+            if keeps_state(object.__new__(probe)) and name not in found:
+                found.append(name)
+    return found
+
+
+def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
+    """Why a bolt runs in its producer's stage, or why not."""
+    if spec.id in lane.hosts:
+        return f"runs in the stage of {lane.hosts[spec.id]!r}: it keeps nothing and any task may take its tuples"
+    if not spec.config.fuse:
+        return "runs by itself: fuse is False"
+    if keeps_state(spec.component):
+        return "runs by itself: it keeps state"
+    sources = {sub.source for sub in spec.subscriptions}
+    if len(sources) > 1:
+        return f"runs by itself: it is fed by {len(sources)} components"
+    for sub in spec.subscriptions:
+        if not isinstance(sub.grouping, _SHUFFLES):
+            return f"runs by itself: its grouping {sub.grouping.describe()} chooses the task"
+    if spec.config.tick_tuple_freq_secs is not None:
+        return "runs by itself: it gets tick tuples"
+    return "runs by itself"
+
+
+def _warnings(lane: Lane, cores: int) -> Iterator[str]:
+    topology = lane.topology
+    for spec in topology.components.values():
+        for key in _without_effect(spec, topology):
+            yield f"{spec.id}: {key} has no effect on {_a(spec)}"
+        if spec.parallelism > cores:
+            yield f"{spec.id}: {spec.parallelism} tasks on {cores} cores: some of them run one after another"
+        for stream in spec.streams:
+            if stream.name != DEFAULT_STREAM and not topology.consumers(spec.id, stream.name):
+                yield f"{spec.id}: nobody gets its stream {stream.name!r}"
+        if not spec.is_spout:
+            yield from _bolt_warnings(spec, topology)
+    if topology.config.acker_tasks == 0:
+        yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
+    target = topology.config.micro_batch_target_ms / 1000
+    if topology.config.enable_message_timeouts and topology.config.message_timeout_secs < 3 * target:
+        yield (
+            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and a micro-batch aims at {target:g} s: "
+            "trees that need more than one micro-batch may time out"
+        )
+
+
+def _bolt_warnings(spec: ComponentSpec, topology: Topology) -> Iterator[str]:
+    component = spec.component
+    if not keeps_state(component):
+        if spec.config.tick_tuple_freq_secs is not None and isinstance(component, FunctionBolt):
+            yield f"{spec.id}: a function gets tick tuples (tick_tuple_freq_secs) as any others"
+        return
+    own = vars(component)
+    unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))
+    if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
+        yield (
+            f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would cost no "
+            "state, and could run in its producer's stage"
+        )
+    shuffled = any(isinstance(sub.grouping, _SHUFFLES) for sub in spec.subscriptions)
+    if shuffled and not unwritten and spec.parallelism > 1:
+        yield f"{spec.id}: it keeps state and is fed by shuffle: each of its {spec.parallelism} tasks sees any part of the tuples"
+    missing = [name for name in component.transient if not isinstance(name, str) or not name.isidentifier()]
+    if missing:
+        yield f"{spec.id}: transient names {_listed([repr(name) for name in missing])}, which can be no attribute"
+
+
+def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
+    """Settings that were given to a component and mean nothing for it."""
+    meaningless = {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts"}
+    if isinstance(spec.component, Spout):
+        meaningless |= {"max_attempts"}
+    names = {field.name for field in fields(spec.config)} & COMPONENT_KEYS & meaningless
+    return sorted(name for name in names if getattr(spec.config, name) != getattr(topology.config, name))
+
+
+def _a(spec: ComponentSpec) -> str:
+    if isinstance(spec.component, Spout):
+        return "a spout that cannot read again"
+    return "a spout" if spec.is_spout else "a bolt"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
+
+
+def report_lines(examination: Examination) -> Iterator[str]:
+    """The examination as plain text."""
+    tasks = sum(component.parallelism for component in examination.components)
+    yield f"topology {examination.name}: no mistakes, {len(examination.components)} components, {tasks} tasks"
+    yield from ("", "components")
+    yield from _aligned(_component_rows(examination))
+    yield from ("", "stages")
+    rows = []
+    for stage in examination.stages:
+        kind = "stateful" if stage.stateful else "stateless" if stage.level else ""
+        cost = f"about {stage.secs:g} s" if stage.secs else ""
+        rows.append((stage.name, ", ".join(stage.components), kind, cost))
+    yield from _aligned(rows)
+    partitions = examination.spark_partitions
+    yield f"  {partitions} spark_partition{'s' if partitions != 1 else ''} on {examination.cores} cores, {examination.ackers} acker tasks"
+    yield f"  a micro-batch takes about {examination.floor_secs:.2g} s with little data"
+    bolts = [component for component in examination.components if component.fusion]
+    yield from ("", "state")
+    yield from _aligned([(component.id, component.state) for component in bolts])
+    yield from ("", "fusion")
+    yield from _aligned([(component.id, component.fusion) for component in bolts])
+    if examination.warnings:
+        yield from ("", "warnings")
+        yield from (f"  - {warning}" for warning in examination.warnings)
+
+
+def _component_rows(examination: Examination) -> list[tuple[str, ...]]:
+    rows = []
+    for component in examination.components:
+        gets = [
+            f"{sub.source}{'' if sub.stream == DEFAULT_STREAM else '/' + sub.stream} {sub.grouping}"
+            for sub in component.subscriptions
+        ]
+        emits = [
+            f"{'' if name == DEFAULT_STREAM else name}({', '.join(columns)})"
+            for name, columns in component.streams.items()
+            if columns
+        ]
+        arrow = "<- " + "; ".join(gets) if gets else ""
+        out = "-> " + " ".join(emits) if emits else ""
+        rows.append((component.id, f"x{component.parallelism}", component.kind, arrow, out))
+    return rows
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

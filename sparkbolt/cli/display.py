@@ -1,0 +1,324 @@
+"""Displays: what a person or a program sees of a run.
+
+Which question it answers: what is written where while a topology runs?
+Rule 1: with ``--json`` standard output is JSON lines and nothing else. Otherwise it is what the topology prints, and
+what is shown of the run goes to standard error.
+Rule 2: counts are totals since the topology's first start with its checkpoint; rates are of the last seconds.
+Rule 3: nothing that fails here fails the run: ``micro_batch`` is called from within a promotion.
+
+Read before: ``core.metrics``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+
+if TYPE_CHECKING:
+    from sparkbolt.cli.program import Outcome
+    from sparkbolt.core.topology import Topology
+    from sparkbolt.spark.running import MicroBatchReport, RunningTopology
+
+LINE_EVERY_SECS = 5.0
+"""Plain lines: one in that time at most."""
+RATE_SECS = 6.0
+"""Rates are means over about so long."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is known after a promotion."""
+
+    elapsed_s: float
+    micro_batch_id: int
+    metrics: TopologyMetrics
+    retries: int
+
+    def count(self, what: str, components: tuple[str, ...]) -> int:
+        """A counter, summed over components."""
+        return sum(getattr(self.metrics.components.get(id_, _NOTHING), what) for id_ in components)
+
+
+_NOTHING = ComponentMetrics()
+
+
+class Display:
+    """Remembers what the other displays show, and shows nothing itself."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing has happened yet; ``clock`` gives seconds."""
+        self._clock = clock
+        self._began = clock()
+        self._topology: Topology | None = None
+        self._snapshots: deque[Snapshot] = deque()
+        self.is_closed = False
+        """Whether whoever read what is shown has gone; the run then stops."""
+
+    def starting(self, topology: Topology) -> None:
+        """The topology is about to be started."""
+        self._topology = topology
+        self._began = self._clock()
+
+    def started(self, running: RunningTopology) -> None:
+        """Spark runs it."""
+
+    def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
+        """A micro-batch was promoted; called from the engine's thread."""
+        metrics = copy.deepcopy(report.metrics)
+        now = Snapshot(self._clock() - self._began, report.promotion.micro_batch_id, metrics, retries)
+        self._snapshots.append(now)
+        while len(self._snapshots) > 2 and now.elapsed_s - self._snapshots[1].elapsed_s > RATE_SECS:
+            self._snapshots.popleft()
+
+    def draining(self, open_trees: int, *, asked: bool) -> None:
+        """No new tuples from now on; ``open_trees`` are to be finished."""
+
+    def printed(self, text: str) -> None:
+        """A task printed whole lines."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """The run is over; ``summary`` comes next."""
+
+    def summary(self, outcome: Outcome) -> None:
+        """How it ended."""
+
+    # For those below.
+
+    @property
+    def spouts(self) -> tuple[str, ...]:
+        """The ids of the spouts."""
+        return () if self._topology is None else tuple(spec.id for spec in self._topology.spouts)
+
+    @property
+    def bolts(self) -> tuple[str, ...]:
+        """The ids of the bolts."""
+        return () if self._topology is None else tuple(spec.id for spec in self._topology.bolts)
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """What is known now; None before the first promotion."""
+        return self._snapshots[-1] if self._snapshots else None
+
+    def rate(self, what: str, components: tuple[str, ...]) -> float:
+        """A counter's growth a second over the last seconds; 0 before the second promotion."""
+        if len(self._snapshots) < 2:
+            return 0.0
+        first, last = self._snapshots[0], self._snapshots[-1]
+        passed = last.elapsed_s - first.elapsed_s
+        return (last.count(what, components) - first.count(what, components)) / passed if passed > 0 else 0.0
+
+
+class JsonLines(Display):
+    """One JSON object a line on standard output; what tasks print goes to standard error."""
+
+    def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to ``out``, which is standard output if nothing is given."""
+        super().__init__(clock)
+        self._out = sys.stdout if out is None else out
+
+    def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
+        """One line: totals, and the micro-batch's own time."""
+        super().micro_batch(report, retries)
+        now = self._snapshots[-1]
+        self._write(
+            {
+                "event": "micro_batch",
+                "micro_batch_id": now.micro_batch_id,
+                "elapsed_s": round(now.elapsed_s, 3),
+                "micro_batch_ms": _rounded(now.metrics.micro_batch_ms),
+                "emitted": now.count("emitted", self.spouts),
+                "executed": now.count("executed", self.bolts),
+                "acked": now.count("acked", self.spouts),
+                "failed": now.count("failed", self.spouts),
+                "open_trees": now.metrics.open_trees,
+                "retries": retries,
+            }
+        )
+
+    def printed(self, text: str) -> None:
+        """Keep standard output clean."""
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    def summary(self, outcome: Outcome) -> None:
+        """The last line."""
+        self._write(summary_event(outcome, self._topology))
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        try:
+            self._out.write(json.dumps(event) + "\n")
+            self._out.flush()
+        except OSError:
+            self.is_closed = True
+
+
+def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]:
+    """The summary as a JSON object, with a line of counters for each component."""
+    components: dict[str, dict[str, Any]] = {}
+    for spec in () if topology is None else topology.components.values():
+        counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
+        counts["execute_ms"] = round(counts["execute_ms"], 3)
+        leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "late"}
+        components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}
+    event: dict[str, Any] = {
+        "event": "summary",
+        "outcome": outcome.kind,
+        "elapsed_s": round(outcome.elapsed_s, 3),
+        "components": components,
+        "micro_batches": outcome.metrics.micro_batches,
+        "open_trees": outcome.metrics.open_trees,
+        "set_aside": sum(counts.get("set_aside", 0) for counts in components.values()),
+        "retries": outcome.retries,
+        "drained": outcome.drained,
+    }
+    if outcome.failure is not None:
+        event["failure"] = outcome.failure
+    return event
+
+
+class PlainLines(Display):
+    """A line every few seconds on standard error."""
+
+    def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to ``out``, which is standard error if nothing is given."""
+        super().__init__(clock)
+        self._out = out
+        self._next_line_s = 0.0
+
+    def starting(self, topology: Topology) -> None:
+        """Say so: Spark takes some seconds."""
+        super().starting(topology)
+        self.say(f"{topology.name}: starting Spark")
+
+    def started(self, running: RunningTopology) -> None:
+        """Say so."""
+        assert self._topology is not None
+        tasks = sum(spec.parallelism for spec in self._topology.components.values())
+        self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks")
+
+    def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
+        """A line, if the last one is some time ago."""
+        super().micro_batch(report, retries)
+        now = self._snapshots[-1]
+        if now.elapsed_s >= self._next_line_s:
+            self._next_line_s = now.elapsed_s + LINE_EVERY_SECS
+            self.say(
+                f"{now.elapsed_s:7.1f} s  micro-batch {now.micro_batch_id}"
+                f"  executed {now.count('executed', self.bolts):,} ({self.rate('executed', self.bolts):,.0f}/s)"
+                f"  acked {now.count('acked', self.spouts):,}  failed {now.count('failed', self.spouts):,}"
+                f"  open {now.metrics.open_trees:,}  retries {retries:,}"
+            )
+
+    def draining(self, open_trees: int, *, asked: bool) -> None:
+        """Say what happens, and what a second Ctrl-C would do."""
+        self.say(drain_sentence(open_trees, asked))
+
+    def summary(self, outcome: Outcome) -> None:
+        """The last lines."""
+        for line in summary_lines(outcome, self._topology):
+            self.say(line)
+
+    def say(self, line: str) -> None:
+        """Write a line."""
+        out = sys.stderr if self._out is None else self._out
+        try:
+            out.write(line + "\n")
+            out.flush()
+        except OSError:
+            self.is_closed = True
+
+
+def drain_sentence(open_trees: int, asked: bool) -> str:
+    """What a person is told when a run begins to stop.
+
+    >>> drain_sentence(1, asked=False)
+    'stopping: no new tuples; 1 open tree is being finished'
+    """
+    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}"
+    more = " (Ctrl-C again stops at once and leaves them for replay)" if asked else ""
+    return f"stopping: no new tuples; {trees} being finished{more}"
+
+
+def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
+    """The end of a run, for people."""
+    if topology is not None and outcome.metrics.micro_batches:
+        yield from counters_table(topology, outcome.metrics)
+    took = f"after {outcome.elapsed_s:.1f} s"
+    if outcome.kind == "failed":
+        yield f"failed {took}: {outcome.failure}"
+        return
+    left = outcome.metrics.open_trees
+    rest = ""
+    if not outcome.drained:
+        rest = f"; {left:,} tree{'s' if left != 1 else ''} left for replay"
+    elif outcome.retries:
+        rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
+    aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
+    rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
+    yield f"{outcome.kind} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
+
+
+def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
+    """The counters of all components, aligned."""
+    names = ("emitted", "executed", "acked", "failed", "pending", "errors")
+    rows = [("component", *names)]
+    for spec in topology.components.values():
+        counts = metrics.components.get(spec.id, _NOTHING)
+        blank = "executed" if spec.is_spout else "pending"
+        rows.append((spec.id, *("" if name == blank else f"{getattr(counts, name):,}" for name in names)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield "  ".join((row[0].ljust(widths[0]), *rest)).rstrip()
+
+
+def choose_display(*, as_json: bool = False) -> Display:
+    """JSON lines if asked for, a live table on a terminal, plain lines elsewhere."""
+    if as_json:
+        return JsonLines()
+    if sys.stderr.isatty():
+        from sparkbolt.cli.live import LiveTable
+
+        return LiveTable()
+    return PlainLines()
+
+
+class _CurrentStderr(logging.Handler):
+    """Writes to what standard error is at that moment: above the live table, while there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
+@contextmanager
+def logged(level: str) -> Iterator[None]:
+    """Show what Sparkbolt logs, unless the program has configured logging itself."""
+    logger = logging.getLogger("sparkbolt")
+    if logger.hasHandlers():
+        yield
+        return
+    handler, before = _CurrentStderr(), logger.level
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,116 @@
+"""Prints: how a line that a task prints reaches the terminal of the driver.
+
+Which question it answers: what does ``print`` do in a bolt, and ``PrintBolt``?
+Rule 1: a write is whole; those of several worker processes never run into each other.
+Rule 2: printing never fails a tuple: where nobody reads, lines are dropped.
+
+Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
+no such pipe, and lines are in the executor's own log, as ever in Spark.
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import io
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+
+PRINTS_ENV = "SPARKBOLT_PRINTS"
+"""Names the named pipe to worker processes."""
+
+
+class PrintWriter(io.RawIOBase):
+    """The writing end in a worker process."""
+
+    def __init__(self, path: str) -> None:
+        """Open the pipe.
+
+        Raises:
+            OSError: there is none, or nobody reads it.
+        """
+        super().__init__()
+        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # refused at once if nobody reads
+        os.set_blocking(self._fd, True)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        """Write everything, while others wait: above 4,096 bytes a pipe would mix what several write."""
+        left = memoryview(data)
+        size = len(left)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                while left:
+                    left = left[os.write(self._fd, left) :]
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except BrokenPipeError:
+            pass  # the driver is gone
+        return size
+
+
+def print_to_driver() -> None:
+    """In a worker process: let ``sys.stdout`` write to the driver, if it asked for that; once."""
+    path = os.environ.get(PRINTS_ENV)
+    if path is None or isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), PrintWriter):
+        return
+    try:
+        writer = PrintWriter(path)
+    except OSError:
+        return
+    buffered = io.BufferedWriter(writer, 1 << 16)
+    sys.stdout = io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+class PrintReader:
+    """The reading end in the driver: a thread that hands on whole lines."""
+
+    def __init__(self, path: str, show: Callable[[str], None]) -> None:
+        """Make the pipe and begin to read; ``show`` gets one or more whole lines at a time."""
+        self.path = path
+        self.show = show
+        os.mkfifo(path, 0o600)
+        # Opened for both, so that it never ends when the last writer does.
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._marks: dict[str, threading.Event] = {}
+        threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
+
+    def catch_up(self, timeout_secs: float) -> bool:
+        """Wait until all that was written before was shown; False if the time is over first."""
+        event = threading.Event()
+        mark = f"\x1e{uuid.uuid4()}"
+        self._marks[mark] = event
+        os.write(self._fd, f"{mark}\n".encode())  # so short a write is whole without a lock
+        return event.wait(timeout_secs)
+
+    def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        rest = ""
+        while True:
+            text = rest + decoder.decode(os.read(self._fd, 1 << 16))
+            *lines, rest = text.split("\n")
+            shown: list[str] = []
+            for line in lines:
+                caught_up = self._marks.pop(line, None)
+                if caught_up is None:
+                    shown.append(f"{line}\n")
+                else:
+                    self._show("".join(shown))
+                    shown = []
+                    caught_up.set()
+            self._show("".join(shown))
+
+    def _show(self, text: str) -> None:
+        try:
+            if text:
+                self.show(text)
+        except (OSError, ValueError):
+            pass  # standard output was closed: whoever reads it wants no more
