@@ -116,8 +116,13 @@ class BoltTask:
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
         self.bolt.cleanup()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The instance is thrown away, as after a crash: no ``cleanup``, only the event loop, which is ours, ends."""
         if self._runner is not None:
             self._runner.close()
+            self._runner = None
 
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""

@@ -82,6 +82,8 @@ class Worker:
     def enter(self, number: int) -> None:
         """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
         if number in self._busy:
+            if number in self._tasks:
+                self._tasks[number].abandon()
             for known in (self._tasks, self._states, self._durable, self._spouts):
                 known.pop(number, None)
         self._busy.add(number)
@@ -142,6 +144,11 @@ class Worker:
         state.set_snapshot(durable.capture())
         state.commit(self.materials.stamps)
         return durable.warning()
+
+    def abandon(self) -> None:
+        """Let everything go as a crash would."""
+        for task in self._tasks.values():
+            task.abandon()
 
     def close(self) -> None:
         """Clean up in an orderly way."""

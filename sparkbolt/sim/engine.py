@@ -148,6 +148,7 @@ class LocalEngine:
 
     def restart(self) -> None:
         """Die as by ``kill -9`` between two micro-batches, and start again from ``stores`` and ``log``."""
+        self.worker.abandon()
         self._begin_life()
 
     def close(self) -> None:

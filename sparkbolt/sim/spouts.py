@@ -1,0 +1,97 @@
+"""Spout tasks without threads: each has its turn before a micro-batch is planned and after one is promoted.
+
+Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called where there is one thread for all?
+Rule: the order of calls is that of the thread that a spout task has on Spark: open, then verdicts, activation and
+``next_tuple`` in turn; an exception of user code is reported and never ends the topology.
+
+Read before: ``core.host``.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from sparkbolt.core.acker import Report
+from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.core.host import Desk
+from sparkbolt.core.reading import Record
+
+CALLS_PER_TURN_MAX = 1000
+"""How often ``next_tuple`` is called before other tasks have their turn."""
+
+
+class LocalSpout:
+    """One task of a ``Spout``."""
+
+    def __init__(self, spout: Spout, context: TopologyContext, output: Output, desk: Desk, *, tracked: bool) -> None:
+        """Nothing is opened yet; what the spout emits is put on ``desk``."""
+        self.spout = spout
+        self.reports: list[Report] = []
+        """What ``next_tuple``, ``ack`` and the others raised, and the errors that the spout reported."""
+        self._context = context
+        self._output = output
+        self._collector = SpoutCollector(output)
+        self._desk = desk
+        self._tracked = tracked
+        self._opened = False
+        self._was_active = False
+
+    def turn(self, active: bool) -> None:
+        """Tell the spout of its verdicts, then let it emit until it has nothing, or may not.
+
+        Args:
+            active: whether the topology is; a change calls ``activate`` or ``deactivate``.
+        """
+        if not self._opened:
+            self._opened = self._call(self.spout.open, self._context)
+            if not self._opened:
+                return
+        self.hear()
+        if active != self._was_active:
+            self._was_active = active
+            self._call(self.spout.activate if active else self.spout.deactivate)
+        for _ in range(CALLS_PER_TURN_MAX):
+            self._desk.exhausted = self.spout.exhausted
+            if not active or self._desk.exhausted or not self._desk.open_for_more:
+                return
+            before = len(self._desk.waiting)
+            if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
+                break
+        self._desk.exhausted = self.spout.exhausted
+
+    def hear(self) -> None:
+        """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
+        while self._desk.acks:
+            self._call(self.spout.ack, self._desk.acks.popleft())
+        while self._desk.fails:
+            self._call(self.spout.fail, self._desk.fails.popleft())
+
+    def close(self) -> None:
+        """Close the spout, if it was opened."""
+        if self._opened:
+            self.hear()
+            self._call(self.spout.close)
+
+    def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
+        try:
+            call(*arguments)
+        except Exception as error:  # noqa: BLE001  user code may raise anything, and only its task is concerned
+            text = f"{call.__name__} raised {type(error).__name__}: {error}"
+            lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            self.reports.append(Report(self._context.component, self._context.index, text, lines))
+            return False
+        finally:
+            self._hand_over()
+        return True
+
+    def _hand_over(self) -> None:
+        for stream, values, message_id, task in self._collector.records:
+            tracked = self._tracked and message_id is not None
+            self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+        self._collector.records = []
+        for error in self._output.errors:
+            self.reports.append(Report(self._context.component, self._context.index, str(error)))
+        self._output.errors.clear()
