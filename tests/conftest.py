@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -22,6 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith("sparkbolt/spark/"):
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests, as ``local[2,4]``: a test that asks for it is to be marked ``spark``."""
+    from sparkbolt.spark.session import make_session
+
+    session = make_session("tests", "local[2,4]")
+    yield session
+    session.stop()
 
 
 @pytest.hookimpl(wrapper=True)

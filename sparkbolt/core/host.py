@@ -18,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core.acker import Feedback
+import numpy as np
+
+from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
@@ -33,6 +35,8 @@ EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 DESK_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
+LATENCY_SHARE = 0.2
+"""How much the last micro-batch counts in the mean latency of trees."""
 ROTATIONS = 31
 """Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
 
@@ -118,6 +122,8 @@ class Host:
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
         self._emitted: dict[str, int] = {}
+        self._fresh = empty_u64()
+        """Trees that come open, or get a new timeout, with the promotion of what is staged."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
         self._next_rotation = mono_s + self._rotate_every
         self._next_tick = {
@@ -250,6 +256,8 @@ class Host:
             f"micro-batch {micro_batch_id} comes back, but the plan in force is {plan and plan.micro_batch_id}",
         )
         assert plan is not None
+        verdicts = feedback.verdicts
+        self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
         return self.ledger.stage(plan, feedback)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
@@ -258,8 +266,10 @@ class Host:
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
+        self._rotate(mono_s)
+        self.ledger.touch(self._fresh)  # what came open with this promotion has its full time before it
         elapsed_ms = (mono_s - self._planned_at) * 1000
-        self.ledger.metrics.micro_batch_ms = elapsed_ms
+        self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
         self._schedule_ticks(plan)
         self._settle_records(plan)
@@ -268,6 +278,14 @@ class Host:
             if component in self.spouts:
                 self.spouts[component].committed(moved)
         return promotion
+
+    def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
+        metrics = self.ledger.metrics
+        metrics.micro_batch_ms = elapsed_ms
+        if len(promotion.acked_counts):
+            before = metrics.complete_latency_ms
+            share = LATENCY_SHARE if before is not None else 1.0
+            metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
 
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, pacer in self.pacers.items():

@@ -47,6 +47,7 @@ _CORE_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "sparkbolt.spark.daemon",
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
 }

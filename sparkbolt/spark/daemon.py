@@ -1,0 +1,21 @@
+"""The daemon: Spark's process that forks Python workers, with everything imported before it forks.
+
+Which question it answers: why does a worker not spend its first seconds importing pandas?
+Rule: imports only, no threads: what is forked must be whole.
+
+Named by ``spark.python.daemon.module``; Spark starts it once an executor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.daemon import manager
+
+import sparkbolt.spark.lane_query
+
+IMPORTED = (np, pd, pa, sparkbolt.spark.lane_query)
+
+if __name__ == "__main__":
+    manager()
