@@ -1,0 +1,33 @@
+"""The engine as a parameter: every test of this directory runs on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from sparkbolt.core.topology import Topology
+from tests.contract.engines import Engine, OnSpark, Sim
+
+Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]
+
+
+@pytest.fixture(scope="module", params=["sim", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])])
+def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Begin:
+    """Begins a topology of ``topologies`` in a directory of its own; a context manager that ends it."""
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+
+    @contextmanager
+    def run(make: Callable[[str], Topology]) -> Iterator[Engine]:
+        directory: Path = tmp_path_factory.mktemp(make.__name__)
+        topology = make(str(directory))
+        engine = OnSpark(topology, directory, spark) if spark is not None else Sim(topology, directory)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    return run

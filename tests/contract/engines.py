@@ -1,0 +1,132 @@
+"""The two engines behind one face: what a contract test may ask of either."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparkbolt.core.acker import Report
+from sparkbolt.core.ledger import FailedTree, Promotion
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.topology import Topology
+from sparkbolt.sim.engine import LocalEngine
+from tests.contract.topologies import notes
+
+WAIT_SECS = 120.0
+
+
+class Engine(ABC):
+    """A topology on one of the engines, begun by the constructor."""
+
+    def __init__(self, topology: Topology, directory: Path) -> None:
+        self.topology = topology
+        self.directory = directory
+        self.failed: list[FailedTree] = []
+        self.reports: list[Report] = []
+        self.micro_batches = 0
+
+    def learn(self, promotion: Promotion) -> None:
+        self.failed += promotion.failed
+        self.reports += promotion.reports
+        self.micro_batches += 1
+
+    def of(self, component: str) -> ComponentMetrics:
+        return self.metrics().of(component)
+
+    def notes(self, name: str) -> list[list[Any]]:
+        return notes(str(self.directory), name)
+
+    def failures_of(self, spout: str) -> dict[int | None, FailedTree]:
+        return {tree.position: tree for tree in self.failed if tree.component == spout}
+
+    @abstractmethod
+    def metrics(self) -> TopologyMetrics: ...
+
+    @abstractmethod
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Run, and let time pass where there is nothing to do, until the condition holds."""
+
+    @abstractmethod
+    def until_finished(self) -> None: ...
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Stop without draining and start again with the same checkpoint."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Sim(Engine):
+    def __init__(self, topology: Topology, directory: Path) -> None:
+        super().__init__(topology, directory)
+        self.engine = LocalEngine(topology)
+
+    def metrics(self) -> TopologyMetrics:
+        return self.engine.ledger.metrics
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(2000):
+            promotion = self.engine.step()
+            if promotion is not None:
+                self.learn(promotion)
+            if condition():
+                return
+            if self.engine.failure is not None:
+                raise RuntimeError(self.engine.failure)
+            if promotion is None:
+                self.engine.now_ms += 100
+        raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
+
+    def until_finished(self) -> None:
+        self.until(lambda: self.engine.host.finished)
+
+    def restart(self) -> None:
+        self.engine.restart()
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class OnSpark(Engine):
+    def __init__(self, topology: Topology, directory: Path, spark: Any) -> None:
+        super().__init__(topology, directory)
+        self.spark = spark
+        self.promoted = threading.Event()
+        self.begin()
+
+    def begin(self) -> None:
+        checkpoint = str(self.directory / "checkpoint")
+        self.running = self.topology.start(spark=self.spark, checkpoint=checkpoint)
+        self.running.on_micro_batch(self.hear)
+
+    def hear(self, micro_batch: Any) -> None:
+        self.learn(micro_batch.promotion)
+        self.promoted.set()
+
+    def metrics(self) -> TopologyMetrics:
+        metrics: TopologyMetrics = self.running.metrics()
+        return metrics
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(int(10 * WAIT_SECS)):
+            if condition():
+                return
+            if self.running.failure is not None:
+                raise RuntimeError(self.running.failure)
+            self.promoted.wait(0.1)
+            self.promoted.clear()
+        raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
+
+    def until_finished(self) -> None:
+        assert self.running.await_finished(WAIT_SECS), (self.metrics(), self.failed)
+
+    def restart(self) -> None:
+        self.running.stop(drain=False)
+        self.begin()
+
+    def close(self) -> None:
+        self.running.stop(drain=False)
