@@ -3,6 +3,6 @@
 Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``tuples``, ``rotating_map``,
 ``stable_hash``, ``groupings``, ``components``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``,
 ``routing``, ``collectors``, ``rows``, ``tasks``, ``snapshots``, ``segments``, ``keyvalue``, ``state``, ``worker``,
-``stages``, ``reading``, ``acker``, ``feedback``, ``ledger_log``, ``ledger``, ``pacing``, ``host``, ``metrics``,
-``shipping``.
+``stages``, ``reading``, ``acker``, ``feedback``, ``ledger_log``, ``ledger``, ``pacing``, ``throttle``, ``host``,
+``metrics``, ``shipping``.
 """

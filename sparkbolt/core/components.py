@@ -189,7 +189,8 @@ class PartitionedSpout(Component):
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """Executor: the same records in columns, for speed.
 
-        Each item is (positions as int64 array, one Arrow array or list a field). The default collects ``read`` into columns.
+        Each item is (positions as int64 array, one Arrow array or list a field). The default collects
+        ``read`` into columns.
         """
         positions: list[int] = []
         rows: list[Sequence[Any]] = []

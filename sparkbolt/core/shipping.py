@@ -47,6 +47,7 @@ def materials_of(
     components: Mapping[str, bytes] | None = None,
     namespace: Mapping[str, Any] | None = None,
     capture: Capture | None = None,
+    debug: Callable[[str], None] | None = None,
 ) -> Materials:
     """What a process needs to run the tasks of a lane; see ``Materials`` for the arguments."""
     return Materials(
@@ -56,5 +57,6 @@ def materials_of(
         clock=clock,
         stamps=stamps,
         capture=capture,
+        debug=debug,
         namespace=namespace if namespace is not None else main_definitions(),
     )

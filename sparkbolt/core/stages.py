@@ -10,6 +10,7 @@ Read before: ``tasks``, ``worker``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,6 +39,7 @@ from sparkbolt.core.frames import (
     kind_of,
     moment_of,
     part,
+    python_values,
     unpicklable,
     unwrap,
     wrap,
@@ -57,6 +59,8 @@ Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
 
 COLUMN_BYTES_GUESS = 64
+TRACEBACKS_MAX = 50
+"""How many failed trees of one stage and micro-batch keep the traceback; all keep the reason."""
 
 
 class StageRun:
@@ -76,6 +80,8 @@ class StageRun:
         self._holds: list[tuple[U64, int]] = []
         self._touched: list[U64] = []
         self._fails: list[Fail] = []
+        self._tracebacks = 0
+        self._reported: dict[tuple[str, int], int] = {}
         self._parts: list[Partials] = []
 
     # What tasks say of trees.
@@ -94,11 +100,18 @@ class StageRun:
 
     def fail(self, fail: Fail) -> None:
         """A tree failed."""
+        if fail.traceback is not None:
+            self._tracebacks += 1
+            if self._tracebacks > TRACEBACKS_MAX:
+                fail = replace(fail, traceback=None)
         self._fails.append(fail)
 
     def report(self, report: Report) -> None:
-        """Somebody reported an error."""
-        self._reports.append(report)
+        """Somebody reported an error; of a flood of them only the first are passed on, all are counted."""
+        who = report.component, report.task
+        self._reported[who] = self._reported.get(who, 0) + 1
+        if self._reported[who] <= self.lane.topology.config.max_error_report_per_interval:
+            self._reports.append(report)
 
     def start_trees(self, keys: U64, xors: U64) -> None:
         """A spout task has started these trees."""
@@ -164,6 +177,10 @@ class StageRun:
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
+        debug = self.worker.materials.debug
+        if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
+            for values in zip(*map(python_values, block.columns), strict=True):
+                debug(f"{block.stream.component} emits on {block.stream.name}: {list(values)!r}")
         capture = self.worker.materials.capture
         if capture is not None:
             _, index = self.lane.topology.task_owner(sender)

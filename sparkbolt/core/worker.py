@@ -42,6 +42,8 @@ class Materials:
     stamps: Callable[[], int]
     """Random 64-bit numbers for segments of state."""
     capture: Capture | None = None
+    debug: Callable[[str], None] | None = None
+    """Told each emission of components whose ``debug`` is on."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """What the topology's main module defines, for unpickling state."""
 

@@ -37,6 +37,7 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.routing import routes_of
+from sparkbolt.core.throttle import Throttle
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
@@ -82,6 +83,8 @@ class RunningTopology:
         self.collected_bytes = 0
         """Bytes of the frames that came to the driver at the end of the lane, since ``start``."""
         self._partials = 0
+        config = topology.config
+        self._throttle = Throttle(config.max_error_report_per_interval, config.error_throttle_interval_secs)
         self._stopping = False
         self._failure: str | None = None
         self._query: StreamingQuery | None = None
@@ -226,22 +229,22 @@ class RunningTopology:
 
     def _tell(self, promotion: Promotion) -> None:
         for report in promotion.reports:
-            log.warning("%s[%d] reported: %s", report.component, report.task, report.text)
+            withheld = self._throttle.passes(report.component, time.monotonic())
+            if withheld is not None:
+                more = f" ({withheld} more were not shown)" if withheld else ""
+                log.warning("%s[%d] reported: %s%s", report.component, report.task, report.text, more)
         for tree in promotion.failed:
             if tree.fate == "set_aside":
                 log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
-            self._stop_on(tree)
+        reason = self._host.reason_to_stop(promotion)
+        if reason is not None and self._failure is None:
+            self._failure = reason
+            self._host.active = False
         report_ = MicroBatchReport(
             promotion, self._host.ledger.metrics, self._host.ledger.metrics.micro_batch_ms or 0.0
         )
         for listener in self._listeners:
             listener(report_)
-
-    def _stop_on(self, tree: FailedTree) -> None:
-        spec = self.topology.components.get(tree.fail.component)
-        if spec is not None and spec.config.on_error == "stop" and tree.fail.cause == "exception" and not self._failure:
-            self._failure = f"{tree.fail.component!r} raised, and its on_error is 'stop': {tree.story}"
-            self._host.active = False
 
     def _spout_raised(self, what: str, error: BaseException) -> None:
         log.error("%s raised %s: %s; it is called again after a pause", what, type(error).__name__, error)

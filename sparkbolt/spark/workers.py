@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import secrets
 import sys
 import time
@@ -94,6 +95,7 @@ class Shipment:
             clock=time.perf_counter,
             components=self.components,
             namespace=namespace,
+            debug=logging.getLogger("sparkbolt.debug").warning,
         )
 
 

@@ -1,0 +1,134 @@
+"""A topology that is killed: a program of its own, started by ``test_kill``.
+
+    python -m tests.spark.killed TEXT OUT CHECKPOINT MOMENT
+
+It counts words durably, writes each count idempotently, and holds every line for some micro-batches. ``MOMENT`` says
+where the program kills itself with SIGKILL: ``staged:3`` (the ledger's entry of micro-batch 3 is durable, Spark has not
+committed), ``committed:3`` (Spark has committed, nothing is promoted), ``promoted:3``, ``planned:3`` (the plan was given
+to Spark), ``compacting`` (the snapshot is written, entries are not yet removed), or ``never``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+from typing import Any
+
+from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.spouts import TextSpout
+
+HELD_MICRO_BATCHES = 2
+
+
+class Split(BasicBolt):
+    """Words of a line."""
+
+    outputs = ["word"]
+
+    def execute(self, tup, collector):
+        for word in tup["line"].split():
+            collector.emit([word])
+
+
+class Count(BasicBolt):
+    """Durable counts."""
+
+    outputs = ["word", "count"]
+
+    def prepare(self, context):
+        self.counts = Counter()
+
+    def execute(self, tup, collector):
+        self.counts[tup["word"]] += 1
+        collector.emit([tup["word"], self.counts[tup["word"]]])
+
+
+class Hold(Bolt):
+    """Holds each line for some micro-batches; a tick lets go of those that are old enough."""
+
+    def prepare(self, context):
+        self.context = context
+        self.held = {}
+
+    transient = ("context",)
+
+    def execute(self, tup, collector):
+        now = self.context.micro_batch_id
+        if not tup.is_tick:
+            self.held.setdefault(now, []).append(tup)
+        for number in [number for number in self.held if number <= now - HELD_MICRO_BATCHES]:
+            for held in self.held.pop(number):
+                collector.ack(held)
+
+
+def build(text: str, out: str) -> Topology:
+    """Lines are counted by word and held as a whole."""
+    config = Config(message_timeout_secs=600, micro_batch_target_ms=200, compact_every=4)
+    builder = TopologyBuilder("killed", config)
+    builder.set_spout("lines", TextSpout(text), parallelism=2)
+    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("hold", Hold(), parallelism=2, tick_tuple_freq_secs=0.5).shuffle_grouping("lines")
+    builder.set_bolt("out", JsonLinesBolt(out), parallelism=2).shuffle_grouping("count")
+    return builder.build()
+
+
+def die() -> None:
+    """As a machine dies: no handler, no cleanup."""
+    print("killed", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def plant(moment: str) -> None:
+    """Put the kill where it is wanted."""
+    from sparkbolt.spark import checkpoint, running
+
+    where, _, number = moment.partition(":")
+    if where == "compacting":
+        original = checkpoint.LocalFiles.write
+
+        def write(self: Any, name: str, data: bytes) -> None:
+            original(self, name, data)
+            if name.endswith(".snapshot"):
+                die()
+
+        checkpoint.LocalFiles.write = write  # type: ignore[method-assign]
+        return
+    owner, name, after = {
+        "staged": (checkpoint.Checkpoint, "write_entry", True),
+        "committed": (running.RunningTopology, "_promote", False),
+        "promoted": (running.RunningTopology, "_promote", True),
+        "planned": (running.RunningTopology, "_offset", True),
+    }[where]
+    method = getattr(owner, name)
+
+    def planted(self: Any, argument: Any, *rest: Any) -> Any:
+        due = getattr(argument, "micro_batch_id", argument) >= int(number)
+        if due and not after:
+            die()
+        result = method(self, argument, *rest)
+        if due:
+            die()
+        return result
+
+    setattr(owner, name, planted)
+
+
+def main() -> None:
+    """Run to the end, or to the kill."""
+    text, out, checkpoint, moment = sys.argv[1:]
+    if moment != "never":
+        plant(moment)
+    running = build(text, out).start(checkpoint=checkpoint, master="local[2]")
+    running.await_finished()
+    metrics = running.metrics()
+    lines = metrics.components["lines"]
+    print(f"lines {lines.emitted} acked {lines.acked} failed {lines.failed} open {metrics.open_trees}", flush=True)
+    running.stop()
+
+
+if __name__ == "__main__":
+    main()
