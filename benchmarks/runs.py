@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.core.components import BoltBase, PartitionedSpout
+from sparkbolt.spark.running import MicroBatchReport, RunningTopology
 
 MASTER = "local[2,4]"
 PARALLELISM = 2
@@ -73,23 +74,29 @@ def steady_rate(marks: Sequence[Mark]) -> float:
     return (steady[-1].done - steady[0].done) / (steady[-1].at_s - steady[0].at_s)
 
 
-def run(topology: Topology, component: str = "count") -> list[Mark]:
-    """Run a topology to its end; a mark for each promotion, with what ``component`` had executed.
-
-    Raises:
-        RuntimeError: it did not end, or a tree failed.
-    """
+def start(topology: Topology, component: str = "count") -> tuple[RunningTopology, list[Mark]]:
+    """Start a topology; the list gets a mark at each promotion, with what ``component`` has executed."""
     logging.getLogger("py4j").setLevel(logging.ERROR)
     marks: list[Mark] = []
     running = topology.start(master=MASTER)
 
-    def note(report) -> None:
+    def note(report: MicroBatchReport) -> None:
         counts = report.metrics.components
         trees = sum(counts[spec.id].acked for spec in topology.spouts if spec.id in counts)
         done = report.metrics.of(component).executed
         marks.append(Mark(time.perf_counter(), done, trees, running.collected_bytes))
 
     running.on_micro_batch(note)
+    return running, marks
+
+
+def run(topology: Topology) -> list[Mark]:
+    """Run a topology to its end; a mark for each promotion.
+
+    Raises:
+        RuntimeError: it did not end, or a tree failed.
+    """
+    running, marks = start(topology)
     try:
         if not running.await_finished(TIMEOUT_SECS):
             raise RuntimeError(f"{topology.name!r} did not finish within {TIMEOUT_SECS} s")

@@ -4,6 +4,7 @@ It uses the operators that take batches: with ``flat_map`` and ``count_final`` i
 prints ``began SECONDS`` and, for each of its workers, ``ended SECONDS WORDS``.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from bytewax.connectors.files import DirSource
 from bytewax.dataflow import Dataflow
 from bytewax.operators import StatefulBatchLogic
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
+
+
+def say(line):
+    """Write a line whole: the processes share one pipe, and ``print`` would write its parts one by one."""
+    os.write(1, f"{line}\n".encode())
 
 
 class Count(StatefulBatchLogic):
@@ -41,7 +47,7 @@ class Total(StatelessSinkPartition):
         self.words += sum(count for _, count in items)
 
     def close(self):
-        print("ended", time.time(), self.words, flush=True)
+        say(f"ended {time.time()} {self.words}")
 
 
 class Totals(DynamicSink):
@@ -56,7 +62,7 @@ def split(lines):
 
 def flow(directory):
     """The dataflow over all files of a directory."""
-    print("began", time.time(), flush=True)
+    say(f"began {time.time()}")
     dataflow = Dataflow("words")
     lines = op.input("lines", dataflow, DirSource(Path(directory), batch_size=1000))
     words = op.flat_map_batch("split", lines, split)
