@@ -1,0 +1,132 @@
+"""Every example of the documentation runs; what it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import LANGUAGES, ROOT, Block, Runner, blocks_of, expect, pages, text_of
+
+PAGES = pages()
+RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
+WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in RUN[page])]
+WITHOUT_SPARK = [page for page in PAGES if any(not block.needs_spark for block in RUN[page])]
+
+
+def run(page: str, directory: Path, *, spark: bool) -> None:
+    """Run a page's blocks in order; without Spark, those that need none."""
+    runner, skipped = Runner(directory), False
+    with runner.entered():
+        for block in blocks_of(page, text_of(page)):
+            if block.language != "text":
+                skipped = block.needs_spark and not spark
+            if not skipped or block.file is not None:
+                runner.run(block, spark=spark)
+
+
+@pytest.mark.parametrize("page", WITHOUT_SPARK)
+def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) -> None:
+    run(page, tmp_path, spark=False)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", WITH_SPARK)
+@pytest.mark.usefixtures("spark")
+def test_the_examples_of_a_page_run_on_spark(page: str, tmp_path: Path) -> None:
+    run(page, tmp_path, spark=True)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page: str) -> None:
+    text = text_of(page)
+    blocks = blocks_of(page, text)
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(blocks), f"{page}: a fence without its language"
+    unknown = [f"{block.place}: {block.language}" for block in blocks if block.language not in LANGUAGES]
+    assert not unknown
+
+
+def anchors_of(page: str) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE):
+        kept = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(kept.strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_lead_somewhere(page: str) -> None:
+    here = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (here / path).resolve() if path else ROOT / page
+        assert file.exists(), f"{page} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors_of(str(file.relative_to(ROOT))), (
+                f"{page} links to {target}: there is no such heading"
+            )
+
+
+def test_every_test_that_a_page_quotes_exists() -> None:
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+    }
+    quoted = {(page, name) for page in PAGES for name in re.findall(r"`(test_\w+)`", text_of(page))}
+    missing = sorted((page, name) for page, name in quoted if name not in defined)
+    assert not missing, f"promises that no test keeps any more: {missing}"
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    named = {
+        (page, path)
+        for page in PAGES
+        for path in re.findall(r"`((?:scripts|examples|sparkbolt|tests|docs|benchmarks)/[\w./]+)`", text_of(page))
+    }
+    missing = sorted((page, path) for page, path in named if not (ROOT / path).exists())
+    assert not missing
+
+
+# ---- the runner itself
+
+
+def test_blocks_are_found_with_their_words_and_lines() -> None:
+    text = "# A\n\n```python spark file=a.py\nx = 1\n```\n\n```text output\n1\n```\n"
+    first, second = blocks_of("p.md", text)
+    assert first == Block("p.md", 4, "python", ("spark", "file=a.py"), "x = 1\n")
+    assert (first.needs_spark, first.file, second.line, second.file) == (True, "a.py", 8, None)
+
+
+def test_blocks_share_a_namespace_and_output_is_compared(tmp_path: Path) -> None:
+    text = "```python\nx = 41\n```\n```python\nprint(x + 1, 'and more')\n```\n```text output\n42 ...\n```\n"
+    runner = Runner(tmp_path)
+    for block in blocks_of("p.md", text):
+        runner.run(block)
+
+
+def test_an_output_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    printing, output = blocks_of("p.md", "```python\nprint(1)\n```\n```text output\n2\n```\n")
+    runner.run(printing)
+    with pytest.raises(AssertionError, match=r"p\.md:5: the page says"):
+        runner.run(output)
+
+
+def test_a_file_can_be_imported_by_the_next_block_and_run_by_a_command(tmp_path: Path) -> None:
+    text = "```python file=answer.py\nANSWER = 42\n```\n```python\nimport answer\nprint(answer.ANSWER)\n```\n"
+    text += "```text output\n42\n```\n```console\n$ python -c 'import answer; print(answer.ANSWER)'\n42\n$ true\n```\n"
+    runner = Runner(tmp_path)
+    with runner.entered():
+        for block in blocks_of("p.md", text):
+            runner.run(block)
+
+
+def test_dots_stand_for_anything() -> None:
+    expect("a ... c\n", "a b c\n", "p.md:1")
