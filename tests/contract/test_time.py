@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -33,4 +34,4 @@ def test_a_tree_whose_time_is_reset_lives_longer_than_the_timeout(ended: Engine)
 def test_ticks_come_at_their_times(ended: Engine) -> None:
     ticks = [now_ms for [now_ms] in ended.notes("from-waits")]
     assert len(ticks) >= 8
-    assert all(later - earlier >= 500 for earlier, later in zip(ticks, ticks[1:], strict=False))
+    assert all(later - earlier >= 500 for earlier, later in pairwise(ticks))

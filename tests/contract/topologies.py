@@ -389,7 +389,7 @@ TRIED = 12
 
 def everything(directory: str) -> Topology:
     """Independent lines in one topology, so that Spark starts once for all of them."""
-    builder = TopologyBuilder("everything", Config(max_attempts=1))
+    builder = TopologyBuilder("everything", Config(max_attempts=1, max_error_report_per_interval=1000))
 
     builder.set_spout("messages", Messages(directory, len(DEEDS)))
     builder.set_bolt("deeds", Deeds()).shuffle_grouping("messages")

@@ -8,6 +8,8 @@ tree by tree, in the same micro-batch.
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +32,13 @@ from sparkbolt import (
     Grouping,
     PartitionedSpout,
     Range,
+    Spout,
     Topology,
     TopologyBuilder,
 )
 from sparkbolt.core.ids import tree_key
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.testing import TopologyTestDriver
 
 Tree = tuple[int, int]
 """(position of the message, attempt)."""
@@ -220,7 +224,7 @@ class ByHand(Bolt):
 
     def settle(self, me: tuple[int, Any], collector: Any) -> None:
         number, tup = me
-        choice = (0, HOLD, 6, HOLD, HOLD)[BOOK.choose(5)] if BOOK.calm else BOOK.choose(12)
+        choice = (0, HOLD, 6, HOLD, 0)[BOOK.choose(5)] if BOOK.calm else BOOK.choose(12)
         if choice in (HOLD, 8):
             self.held.append(me)
         elif choice == 9:
@@ -317,8 +321,6 @@ class Concurrent(AsyncBolt):
     stateless = True
 
     async def execute(self, tup: Any, collector: Any) -> None:
-        import asyncio
-
         for _ in range(BOOK.choose(3)):
             await asyncio.sleep(0)
         do_basic(BOOK.delivered(tup, tup.attempt), collector)
@@ -410,14 +412,17 @@ def plans(draw: st.DrawFn) -> Plan:
         cores=draw(st.integers(1, 3)),
         restarts=frozenset(draw(st.lists(st.integers(1, 6), max_size=2))),
         calm=draw(st.booleans()),
-        script=draw(st.binary(min_size=1, max_size=120)),
+        script=draw(st.one_of(st.binary(min_size=1, max_size=120), st.integers(0, 1 << 32).map(_bytes_of))),
     )
+
+
+def _bytes_of(seed: int) -> bytes:
+    """A script that repeats itself late: what hypothesis draws byte by byte is short and even."""
+    return random.Random(seed).randbytes(997)
 
 
 def build(plan: Plan) -> Topology:
-    config = Config(
-        acker_tasks=plan.acker_tasks, max_attempts=plan.max_attempts, enable_message_timeouts=False
-    )
+    config = Config(acker_tasks=plan.acker_tasks, max_attempts=plan.max_attempts, enable_message_timeouts=False)
     builder = TopologyBuilder("random", config)
     builder.set_spout("m", Messages(plan.per_micro_batch, plan.micro_batches), parallelism=plan.spout_tasks)
     for place, (kind, parallelism, subscriptions) in enumerate(plan.bolts, start=1):
@@ -491,6 +496,157 @@ def test_a_tree_is_acked_if_and_only_if_each_of_its_deliveries_is(plan: Plan) ->
     forgotten = set().union(*(each.trees for each in BOOK.deliveries.values() if each.state != "acked"))
     assert BOOK.open <= forgotten
     watched.engine.close()
+
+
+# One tree at a time: deliveries that only one part of their ids tells apart, all of them held. If two of them had
+# the same edge, the edges would cancel, and the tree would be acked too early.
+
+
+class Emits(Bolt):
+    """Emits (message ids) anchored in one of many ways, and acks all its inputs."""
+
+    outputs = ["of"]
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.kept: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"] == "last":
+            for kept in self.kept:
+                collector.ack(kept)
+            return
+        self.kept.append(tup)
+        getattr(self, self.way)(tup, collector)
+
+    def _emit(self, collector: Any, *anchors: Any) -> None:
+        collector.emit([sorted({anchor["n"] for anchor in anchors})], anchors=list(anchors))
+
+    def twice(self, tup: Any, collector: Any) -> None:
+        self._emit(collector, tup)
+        self._emit(collector, tup)
+
+    def the_first_in_each_micro_batch(self, tup: Any, collector: Any) -> None:
+        self._emit(collector, self.kept[0])
+
+    def the_first_twice(self, tup: Any, collector: Any) -> None:
+        if tup is not self.kept[0]:
+            self._emit(collector, self.kept[0])
+            self._emit(collector, self.kept[0])
+
+    def one_tuple_twice(self, tup: Any, collector: Any) -> None:
+        self._emit(collector, tup, tup)
+        self._emit(collector, tup, tup)
+
+    def alone_and_with_another(self, tup: Any, collector: Any) -> None:
+        self._emit(collector, tup)
+        self._emit(collector, tup, self.kept[0])
+        self._emit(collector, self.kept[0], tup)
+
+    def rows_in_any_order(self, tup: Any, collector: Any) -> None:
+        for kept in (tup, self.kept[0], tup, *reversed(self.kept)):
+            self._emit(collector, kept)
+
+    def rows_in_any_order_and_pairs(self, tup: Any, collector: Any) -> None:
+        self.rows_in_any_order(tup, collector)
+        self._emit(collector, tup, self.kept[0])
+
+
+class Interleaved(AsyncBolt):
+    """Emits twice for each tuple; others emit in between."""
+
+    outputs = ["of"]
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"] != "last":
+            collector.emit([[tup["n"]]])
+            await asyncio.sleep(0)
+            collector.emit([[tup["n"]]])
+
+
+class Blocks(ColumnBolt):
+    """Emits several blocks of columns, each with rows in any order."""
+
+    outputs = ["of"]
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        names = batch["n"].to_pylist()
+        rows = [row for row, name in enumerate(names) if name != "last"]
+        for parents in ([*rows, *rows], rows[::-1], rows):
+            if parents:
+                collector.emit([[[names[row]] for row in parents]], anchors=parents)
+
+
+class Holds(Bolt):
+    """Holds what it gets; with each tuple of ``go`` it acks the oldest."""
+
+    outputs = ["of"]
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.source_component != "go":
+            self.held.append(tup)
+        elif self.held:
+            done = self.held.pop(0)
+            collector.emit([done["of"]])
+            collector.ack(done)
+
+
+WAYS = [name for name in vars(Emits) if not name.startswith("_") and name not in ("outputs", "execute")]
+EMITTERS = {**{way: Emits(way) for way in WAYS}, "interleaved": Interleaved(), "blocks": Blocks()}
+
+
+class ByFeeding(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+class AllTwice(Grouping):
+    """Each task, two times."""
+
+    def prepare(self, context: Any, stream: str, targets: Sequence[int]) -> None:
+        self.targets = [*targets, *targets]
+
+    def choose_tasks(self, sender_task: int, values: list[Any]) -> Sequence[int]:
+        return self.targets
+
+
+@pytest.mark.parametrize("grouping", ["global", "all twice"])
+@pytest.mark.parametrize("together", [True, False], ids=["one micro-batch", "a micro-batch each"])
+@pytest.mark.parametrize("way", EMITTERS)
+def test_no_two_deliveries_cancel_each_other(way: str, together: bool, grouping: str) -> None:
+    builder = TopologyBuilder("one", Config(enable_message_timeouts=False))
+    builder.set_spout("m", ByFeeding())
+    builder.set_spout("go", ByFeeding())
+    builder.set_bolt("emits", EMITTERS[way]).global_grouping("m")
+    holds = builder.set_bolt("holds", Holds()).global_grouping("go")
+    holds.grouping("emits", AllTwice()) if grouping == "all twice" else holds.global_grouping("emits")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in range(3):
+            driver.feed("m", [str(number)], message_id=str(number))
+            if not together:
+                driver.run_until_idle()
+        driver.feed("m", ["last"])
+        driver.run_until_idle()
+        waiting = Counter(
+            number
+            for [of] in driver.emitted("emits")
+            for number in of
+            for _ in range(2 if grouping == "all twice" else 1)
+        )
+        while True:
+            done = {str(number) for number in range(3)} - set(waiting)
+            assert set(driver.acked("m")) == done
+            if len(done) == 3:
+                break
+            before = len(driver.emitted("holds"))
+            driver.feed("go", ["go"])
+            driver.run_until_idle()
+            [[of]] = driver.emitted("holds")[before:]
+            waiting -= Counter(of)
 
 
 pytestmark = pytest.mark.timeout(300)

@@ -1,0 +1,277 @@
+"""The test driver: what a user's test may rely on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, Spout, Topology, TopologyBuilder
+from sparkbolt.spouts import TextSpout
+from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver
+
+
+class Split(Bolt):
+    """Splits lines; forgets the line "lost", fails "bad", raises at "worse"."""
+
+    outputs = {"default": ["word"], "odd": ["line", "why"]}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        line = tup["line"]
+        if line == "lost":
+            return
+        if line == "bad":
+            collector.fail(tup, "a bad line")
+            return
+        if line == "worse":
+            raise ValueError(line)
+        if line is None:
+            collector.report_error("no line")
+            collector.emit([line, "None"], stream="odd", anchors=tup)
+        else:
+            for word in line.split():
+                collector.emit([word], anchors=tup)
+        collector.ack(tup)
+
+
+class Count(BasicBolt):
+    outputs = ["word", "count"]
+
+    def prepare(self, context: Any) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.counts[tup["word"]] += 1
+        collector.emit([tup["word"], self.counts[tup["word"]]])
+
+
+class Ticks(BasicBolt):
+    outputs = ["now_ms"]
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+
+    transient = ["context"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            collector.emit([self.context.now_ms])
+
+
+def words(**settings: Any) -> Topology:
+    builder = TopologyBuilder("words", Config(message_timeout_secs=30, **settings))
+    builder.set_spout("lines", TextSpout("books/*.txt"), parallelism=2)
+    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("ticks", Ticks(), tick_tuple_freq_secs=10).global_grouping("split")
+    return builder.build()
+
+
+@pytest.fixture
+def driver() -> Iterator[TopologyTestDriver]:
+    with TopologyTestDriver(words()) as driver:
+        yield driver
+
+
+def test_the_program_of_the_reference_runs(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {"line": "to be or not to be"}, message_id=1)
+    driver.run_until_idle()
+    assert driver.emitted("count")[-1] == ["be", 2]
+    assert driver.acked("lines") == [1]
+    driver.feed("lines", {"line": "lost"}, message_id=2)
+    driver.advance(timedelta(seconds=31))
+    assert driver.failed("lines") == [...]
+
+
+def test_a_failure_names_the_message_its_cause_and_its_story(driver: TopologyTestDriver) -> None:
+    for message_id, line in enumerate(["worse", "lost", "bad", "good"]):
+        driver.feed("lines", {"line": line}, message_id=message_id, task=message_id % 2)
+    driver.advance(timedelta(seconds=31))
+    found = {failure.message_id: failure for failure in driver.failed("lines")}
+    assert [(i, found[i].cause, found[i].component, found[i].reason) for i in sorted(found)] == [
+        (0, "exception", "split", "ValueError: worse"),
+        (1, "timeout", "split", f"timed out after 31.0 s; held by split[{found[1].task}]"),
+        (2, "fail", "split", "a bad line"),
+    ]
+    assert "lines[0], attempt 1; failed by split[" in found[0].story
+    assert "ValueError: worse" in (found[0].traceback or "")
+    assert found[0] == found[0]
+    assert found[0] != found[2]
+    assert found[0] == ...
+    assert driver.acked("lines") == [3]
+
+
+def test_nothing_runs_before_it_is_told_to(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {"line": "to be"}, message_id=1)
+    assert driver.emitted("lines") == []
+    assert driver.acked("lines") == []
+    assert driver.pending("lines") == [1]
+    driver.run_until_idle()
+    assert driver.emitted("lines") == [["to be", None, None]]
+    assert driver.pending("lines") == []
+
+
+def test_a_tree_lives_until_its_timeout_and_not_longer_than_a_thirtieth_more(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {"line": "lost"}, message_id=1)
+    driver.advance(timedelta(seconds=29.9))
+    assert (driver.pending("lines"), driver.failed("lines")) == ([1], [])
+    driver.advance(timedelta(seconds=1.1))
+    assert (driver.pending("lines"), driver.failed("lines")) == ([], [...])
+
+
+def test_time_stands_still_unless_it_is_moved() -> None:
+    start = datetime(2020, 2, 29, 12, tzinfo=UTC)
+    with TopologyTestDriver(words(), start=start) as driver:
+        driver.feed("lines", ["a", "p", 0])
+        driver.run_until_idle()
+        assert driver.now == start
+        driver.advance(timedelta(milliseconds=1500))
+        assert driver.now == start + timedelta(milliseconds=1500)
+        with pytest.raises(ValueError, match="time does not go back"):
+            driver.advance(timedelta(seconds=-1))
+    with pytest.raises(ValueError, match="with a zone"):
+        TopologyTestDriver(words(), start=datetime(2020, 1, 1))
+
+
+def test_ticks_come_one_by_one_at_their_times(driver: TopologyTestDriver) -> None:
+    begin = int(driver.now.timestamp() * 1000)
+    driver.advance(timedelta(seconds=35))
+    assert [now_ms - begin for [now_ms] in driver.emitted("ticks")] == [10_000, 20_000, 30_000]
+    assert driver.executed("ticks") == 3
+
+
+def test_streams_are_kept_apart_and_reported_errors_kept(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {}, message_id=1)
+    driver.run_until_idle()
+    assert driver.emitted("split", stream="odd") == [[None, "None"]]
+    assert driver.emitted("split") == []
+    [error] = driver.errors()
+    assert isinstance(error, ReportedError)
+    assert (error.component, error.text) == ("split", "no line")
+
+
+@pytest.mark.parametrize(
+    ("feed", "error", "text"),
+    [
+        (lambda d: d.feed("line", {}), KeyError, r"has no spout 'line'; there is 'lines': did you mean 'lines'\?"),
+        (lambda d: d.feed("split", {}), KeyError, "has no spout 'split'; there is 'lines'"),
+        (lambda d: d.feed("lines", {"lin": 1}), KeyError, "declares no field 'lin'; there is 'line', 'path', 'offset'"),
+        (lambda d: d.feed("lines", {}, stream="x"), KeyError, "declares no stream 'x'; there is 'default'"),
+        (lambda d: d.feed("lines", ["a"]), ValueError, "expected 3 value"),
+        (lambda d: d.feed("lines", "abc"), ValueError, "expected 3 value"),
+        (lambda d: d.feed("lines", {}, task=2), ValueError, "has no task 2: it has tasks 0 to 1"),
+        (lambda d: d.feed("lines", {}, direct_to=1), ValueError, "not direct"),
+        (lambda d: d.emitted("cuont"), KeyError, "did you mean 'count'"),
+        (lambda d: d.acked("count"), KeyError, "has no spout 'count'"),
+    ],
+)
+def test_what_does_not_exist_is_an_error_that_says_what_does(
+    driver: TopologyTestDriver, feed: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        feed(driver)
+
+
+def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:
+    driver.feed("lines", {"line": "a a"}, message_id=1)
+    driver.feed("lines", {"line": "lost"}, message_id=2)
+    driver.run_until_idle()
+    driver.feed("lines", {"line": "b"}, message_id=3)
+    assert driver.pending("lines") == [2, 3]
+    driver.restart()
+    assert driver.pending("lines") == []
+    driver.feed("lines", {"line": "a"}, message_id=4)
+    driver.advance(timedelta(seconds=40))
+    assert driver.emitted("count")[-1] == ["a", 3]
+    assert (driver.acked("lines"), driver.failed("lines")) == ([1, 4], [])
+    assert driver.metrics().of("lines").acked == 2
+    assert driver.executed("count") == 3
+
+
+def test_no_more_messages_are_open_than_max_spout_pending_allows() -> None:
+    with TopologyTestDriver(words(max_spout_pending=2)) as driver:
+        for message_id in range(4):
+            driver.feed("lines", {"line": "lost"}, message_id=message_id)
+        driver.run_until_idle()
+        assert driver.executed("split") == 2
+        assert driver.pending("lines") == [0, 1, 2, 3]
+        driver.advance(timedelta(seconds=31))
+        assert driver.executed("split") == 4
+        assert [failure.message_id for failure in driver.failed("lines")] == [0, 1]
+
+
+def test_a_topology_stops_at_an_error_where_on_error_says_so() -> None:
+    with TopologyTestDriver(words(on_error="stop")) as driver:
+        driver.feed("lines", {"line": "worse"}, message_id=1)
+        with pytest.raises(EngineError, match=r"'split' raised, and its on_error is 'stop': .*ValueError: worse"):
+            driver.run_until_idle()
+        assert [failure.message_id for failure in driver.failed("lines")] == [1]
+
+
+def test_without_ackers_a_message_is_acked_when_it_is_on_its_way() -> None:
+    with TopologyTestDriver(words(acker_tasks=0)) as driver:
+        driver.feed("lines", {"line": "bad"}, message_id=1)
+        driver.run_until_idle()
+        assert (driver.acked("lines"), driver.failed("lines")) == ([1], [])
+
+
+class Sender(Spout):
+    outputs = {"to": Direct(["n"]), "default": ["n"]}
+
+    def next_tuple(self, collector: Any) -> None:
+        raise AssertionError("the driver replaces spouts of either kind")
+
+
+class Names(BasicBolt):
+    outputs = ["index", "n"]
+
+    def prepare(self, context: Any) -> None:
+        self.index = context.index
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([self.index, tup["n"]])
+
+
+def test_a_direct_stream_is_fed_to_one_task() -> None:
+    builder = TopologyBuilder("direct")
+    builder.set_spout("send", Sender())
+    builder.set_bolt("names", Names(), parallelism=2).direct_grouping("send", stream="to")
+    topology = builder.build()
+    with TopologyTestDriver(topology) as driver:
+        first, second = topology.tasks("names")
+        driver.feed("send", [1], stream="to", direct_to=second, message_id="x")
+        driver.feed("send", [2], stream="to", direct_to=first)
+        driver.run_until_idle()
+        assert sorted(driver.emitted("names")) == [[0, 2], [1, 1]]
+        assert driver.acked("send") == ["x"]
+        with pytest.raises(ValueError, match="is direct: give direct_to"):
+            driver.feed("send", [1], stream="to")
+
+
+def test_the_same_feeds_give_the_same_whatever_the_seed_and_the_cores() -> None:
+    seen = []
+    for cores, seed in [(1, 0), (4, 7)]:
+        with TopologyTestDriver(words(), cores=cores, seed=seed) as driver:
+            for message_id in range(50):
+                driver.feed("lines", {"line": f"w{message_id % 7} x"}, message_id=message_id)
+            driver.run_until_idle()
+            seen.append((sorted(driver.emitted("count")), sorted(driver.acked("lines"))))
+    assert seen[0] == seen[1]
+
+
+def test_a_driver_closes_once_and_can_be_asked_afterwards() -> None:
+    driver = TopologyTestDriver(words())
+    with driver:
+        driver.feed("lines", {"line": "a"}, message_id=1)
+        driver.run_until_idle()
+    driver.close()
+    assert driver.acked("lines") == [1]
+
+
+def test_a_failed_message_has_no_hash() -> None:
+    failure = FailedMessage(1, "fail", "story", "split", 0, "reason")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(failure)
