@@ -11,50 +11,32 @@ the same ledger. Expiry is no exception: a tree whose time has run out stays ope
 is promoted; a tree that completes before that is acked.
 Rule 4: a tree that failed is not acked any more; acks and fails for trees that are not open are dropped and
 counted as ``late`` of their spout.
-Rule 5: a source has progressed to the first position that is neither acked nor set aside.
 
-Nothing is done per tree in Python but for trees that fail.
+Nothing is done per tree in Python but for trees that fail. What message a tree stands for, and how far the sources
+have come, is known to ``messages``; ``tally`` counts.
 
-Prior art: the pending map of Storm's ``SpoutExecutor``, the offset manager of its Kafka spout, and the intent
-and commit records of a write-ahead log.
-Read before: ``plan``, ``acker``, ``rotating_map``; then ``ledger_log``, which turns all this into bytes.
+Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
+Read before: ``plan``, ``acker``, ``rotating_map``, ``messages``, ``ledger_log``, ``tally``.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from sparkbolt.core import ledger_log
 from sparkbolt.core.acker import I64, NO_HOLDER, Fail, Feedback, Report, Verdicts, empty_u64, locate
-from sparkbolt.core.ids import MAX_SEQUENCE, SEQUENCE_BITS, U64, mix64, run_starts, split_key, tree_key
-from sparkbolt.core.ledger_log import FailedTree, Live, Retry
+from sparkbolt.core.ids import MAX_SEQUENCE, U64, split_key, tree_key
+from sparkbolt.core.messages import FailedTree, Messages, Retry, SpoutInfo
 from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.rotating_map import RotatingMap
+from sparkbolt.core.tally import Tally
 from sparkbolt.errors import CheckpointError, InvariantError, check
 
 __all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo"]
-
-SET_ASIDE_MAX = 1000
-"""How many set-aside trees are kept with their stories, the newest; all are counted."""
-
-
-@dataclass(frozen=True)
-class SpoutInfo:
-    """What the ledger must know of a spout."""
-
-    component: str
-    tasks: tuple[int, ...]
-    """The numbers of its tasks in the topology."""
-    replayable: bool
-    """Whether it is a ``PartitionedSpout``: its records can be read again."""
-    max_attempts: int
-    """How many times a record of a replayable spout is tried before it is set aside; at least 1."""
 
 
 @dataclass
@@ -83,6 +65,7 @@ class Ledger:
     """The open trees of a topology and what is known of their messages; no files, no clock, no callbacks.
 
     >>> from sparkbolt.core.acker import Partials, judge
+    >>> from sparkbolt.core.plan import Entry
     >>> ledger = Ledger([SpoutInfo("lines", (1,), True, 3)], task_owner=lambda task: ("lines", task - 1))
     >>> plan = MicroBatchPlan(0, life=0, now_ms=0, entries=(Entry(1, 0, "a.txt", 0, 100),))
     >>> keys = np.array([tree_key(1, 0), tree_key(1, 40)], dtype=np.uint64)
@@ -113,26 +96,15 @@ class Ledger:
         self.last_promoted = -1
         self.last_now_ms = 0
         self.metrics = TopologyMetrics()
-        self.progress: dict[str, dict[str, int]] = {}
-        """Component -> source -> end of what was planned."""
-        self.finished: dict[str, dict[str, int]] = {}
-        """Component -> source -> the position below which all is finished."""
         self.void: tuple[tuple[int, int], ...] = ()
         """(task number, sequence) pairs that the next plan must carry; empty once a plan with them was
         promoted."""
-        self._spouts = {task: spout for spout in spouts for task in spout.tasks}
-        self._tasks = {spout.component: spout.tasks for spout in spouts}
+        self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
+        self._messages = Messages(spouts, task_owner=task_owner)
         self._task_owner = task_owner
         self._trees = RotatingMap(rotations)
-        self._live: list[Live] = []
-        self._live_first: list[int] = []
-        self._retries: dict[tuple[str, str, int], Retry] = {}
-        self._set_aside: deque[FailedTree] = deque(maxlen=SET_ASIDE_MAX)
-        self._next_sequence: dict[int, int] = {}
-        self._pending: dict[int, int] = {}
         self._expiring: U64 = empty_u64()
         self._staged: tuple[MicroBatchPlan, Feedback] | None = None
-        self._moved: set[tuple[str, str]] = set()
 
     # What is known.
 
@@ -147,14 +119,24 @@ class Ledger:
         return self._trees.nbytes
 
     @property
+    def progress(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> end of what was planned."""
+        return self._messages.progress
+
+    @property
+    def finished(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> the position below which all is finished."""
+        return self._messages.finished
+
+    @property
     def retries(self) -> int:
         """How many records wait to be read again."""
-        return len(self._retries)
+        return self._messages.retries
 
     @property
     def set_aside(self) -> list[FailedTree]:
         """The newest trees that were given up after their last attempt, oldest first."""
-        return list(self._set_aside)
+        return list(self._messages.set_aside)
 
     @property
     def staged(self) -> int | None:
@@ -163,13 +145,11 @@ class Ledger:
 
     def pending(self, which: int | str) -> int:
         """How many trees of a task (by number) or of a component (by id) are open."""
-        if isinstance(which, int):
-            return self._pending.get(which, 0)
-        return sum(count for task, count in self._pending.items() if self._task_owner(task)[0] == which)
+        return self._tally.pending(which)
 
     def next_sequence(self, task: int) -> int:
         """The first sequence of a task that no promoted plan has reserved."""
-        return self._next_sequence.get(task, 0)
+        return self._messages.next_sequence(task)
 
     def take_retries(self, limit: int) -> list[Retry]:
         """Up to ``limit`` records to be read again, those that wait longest first.
@@ -178,7 +158,7 @@ class Ledger:
         that was made and dropped loses nothing. Plan n + 1 is made after n was promoted: none is planned
         twice.
         """
-        return [retry for retry, _ in zip(self._retries.values(), range(limit), strict=False)]
+        return self._messages.first_retries(limit)
 
     # One micro-batch: stage, then promote.
 
@@ -211,27 +191,25 @@ class Ledger:
         verdicts = feedback.verdicts
         promotion = Promotion(micro_batch_id, reports=list(feedback.reports))
         self._staged = None
-        self._moved = set()
         self.metrics.add(feedback.metrics)
 
         new_keys = verdicts.open_keys[verdicts.open_new]
-        self._admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
+        self._messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
         self._time_out(plan, promotion)
         acked = self._apply_old(verdicts)
         new = verdicts.open_new
         self._trees.put(new_keys, verdicts.open_xors[new], verdicts.open_holders[new])
-        self._tally(new_keys, 1)
+        self._tally.opened(new_keys)
         self._fail_named(plan, verdicts, promotion)
         self.touch(verdicts.touched)
         self._collect_acked(verdicts, acked, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
-        self._sweep_live()
-        self._move_progress(promotion)
+        promotion.progress_moved = self._messages.advance(self._trees)
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)
         self.metrics.micro_batches += 1
-        self._count_open()
+        self._tally.show_pending()
         return promotion
 
     def replay(self, entry: bytes, name: str = "a ledger entry") -> Promotion:
@@ -263,19 +241,12 @@ class Ledger:
         check(life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards")
         self.life = life
         self._staged = None
-        void = []
-        for task, spout in sorted(self._spouts.items()):
-            if spout.replayable:
-                continue
+        self.void = self._messages.forget_records()
+        for task, _ in self.void:
             gone = self._trees.between(tree_key(task, 0), tree_key(task, MAX_SEQUENCE))
             self._trees.remove(gone)
-            self._tally(gone, -1)
-            if task in self._next_sequence:
-                void.append((task, self._next_sequence[task]))
-        self._live = [live for live in self._live if live.entry.source is not None]
-        self._live_first = [live.entry.first_key for live in self._live]
-        self.void = tuple(void)
-        self._count_open()
+            self._tally.closed(gone)
+        self._tally.show_pending()
         return self.void
 
     # Time.
@@ -317,13 +288,8 @@ class Ledger:
                 last_promoted=self.last_promoted,
                 last_now_ms=self.last_now_ms,
                 metrics=self.metrics,
-                progress=self.progress,
-                finished=self.finished,
                 void=self.void,
-                next_sequence=self._next_sequence,
-                live=self._live,
-                retries=[(component, retry) for (component, _, _), retry in self._retries.items()],
-                set_aside=list(self._set_aside),
+                messages=self._messages.state(),
                 trees=self._trees.arrays(),
             )
         )
@@ -345,20 +311,16 @@ class Ledger:
         """
         state = ledger_log.load_snapshot(snapshot, name)
         ledger = cls(spouts, rotations=rotations, task_owner=task_owner)
-        ledger.life, ledger.last_promoted, ledger.last_now_ms = (
-            state.life,
-            state.last_promoted,
-            state.last_now_ms,
-        )
-        ledger.metrics, ledger.progress, ledger.finished = state.metrics, state.progress, state.finished
-        ledger.void, ledger._next_sequence = state.void, state.next_sequence
-        ledger._live = state.live
-        ledger._live_first = [live.entry.first_key for live in ledger._live]
-        ledger._retries = {(component, r.source, r.position): r for component, r in state.retries}
-        ledger._set_aside.extend(state.set_aside)
+        ledger.life = state.life
+        ledger.last_promoted = state.last_promoted
+        ledger.last_now_ms = state.last_now_ms
+        ledger.metrics = state.metrics
+        ledger._tally = Tally(state.metrics, (spout.component for spout in spouts), task_owner=task_owner)
+        ledger.void = state.void
+        ledger._messages = Messages(spouts, task_owner=task_owner, state=state.messages)
         ledger._trees = RotatingMap.restore(rotations, *state.trees)
-        ledger._tally(state.trees[0], 1)
-        ledger._count_open()
+        ledger._tally.opened(state.trees[0])
+        ledger._tally.show_pending()
         return ledger
 
     # The steps of a promotion.
@@ -378,10 +340,7 @@ class Ledger:
                 verdicts.init_failed,
             )
         )
-        entries = sorted(plan.entries, key=lambda entry: entry.first_key)
-        known = np.isin(started >> np.uint64(SEQUENCE_BITS), np.array(list(self._spouts), dtype=np.uint64))
-        slots = _entry_slots([entry.first_key for entry in entries], [entry.reserved for entry in entries], started)
-        for stranger in started[known & (slots < 0)][:1].tolist():
+        for stranger in self._messages.unreserved(plan, started)[:1].tolist():
             raise InvariantError(
                 f"micro-batch {number} started tree {split_key(stranger)} (task, sequence), "
                 "which its plan did not reserve"
@@ -393,35 +352,13 @@ class Ledger:
         )
         self._staged = (plan, feedback)
 
-    def _admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
-        """Take over the plan's entries: sequences, progress, retries, and which have unfinished trees."""
-        for entry in plan.entries:
-            self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
-            if entry.source is None:
-                continue
-            component = self._spouts[entry.task].component
-            self._moved.add((component, entry.source))
-            if entry.positions is None:
-                ends = self.progress.setdefault(component, {})
-                ends[entry.source] = max(ends.get(entry.source, 0), entry.end)
-                self.finished.setdefault(component, {}).setdefault(entry.source, entry.start)
-                continue
-            for position in entry.positions:
-                queued = self._retries.get((component, entry.source, position))
-                if queued is not None and queued.attempt == entry.attempt:
-                    del self._retries[component, entry.source, position]
-        self._live += [Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.entries if entry.reserved]
-        self._live.sort(key=lambda live: live.entry.first_key)
-        self._live_first = [live.entry.first_key for live in self._live]
-        self._settle(unfinished, 1)
-
     def _apply_old(self, verdicts: Verdicts) -> U64:
         """Add to trees of earlier micro-batches; the keys that are complete now."""
         old = ~verdicts.open_new
         acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], verdicts.open_holders[old])
-        self._count_late(unknown)
-        self._tally(acked, -1)
-        self._settle(acked, -1)
+        self._tally.late(unknown)
+        self._tally.closed(acked)
+        self._messages.finish(acked)
         return acked
 
     def _time_out(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
@@ -430,7 +367,7 @@ class Ledger:
         if len(keys) == 0:
             return
         fails = []
-        births = self._lives_of(keys)
+        births = self._messages.lives_of(keys)
         for key, holder, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
             component, task = self._task_owner(holder if holder != NO_HOLDER else split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
@@ -439,7 +376,7 @@ class Ledger:
             )
             fails.append(Fail(key, component, task, "timeout", f"{age}; {why}", plan.micro_batch_id))
         self._trees.remove(keys)
-        self._tally(keys, -1)
+        self._tally.closed(keys)
         self._fail(keys, fails, promotion)
 
     def _fail_named(self, plan: MicroBatchPlan, verdicts: Verdicts, promotion: Promotion) -> None:
@@ -450,147 +387,24 @@ class Ledger:
         keys = np.sort(np.array(list(fails), dtype=np.uint64))
         new = locate(np.sort(verdicts.init_failed), keys)[1]
         was_open = self._trees.remove(keys)
-        self._tally(keys[was_open], -1)
-        self._count_late(keys[~new & ~was_open])
+        self._tally.closed(keys[was_open])
+        self._tally.late(keys[~new & ~was_open])
         keys = keys[new | was_open]
         self._fail(keys, [fails[key] for key in keys.tolist()], promotion)
 
     def _fail(self, keys: U64, fails: Sequence[Fail], promotion: Promotion) -> None:
-        """Decide on what happens to failed trees that are no longer open; ``keys`` rise."""
-        for fail, live in zip(fails, self._lives_of(keys), strict=True):
-            number, sequence = split_key(fail.key)
-            component, task = self._task_owner(number)
-            entry = live.entry if live else None
-            source = entry.source if entry else None
-            position = entry.position_of(sequence) if entry and source is not None else None
-            attempt = entry.attempt if entry else 1
-            fate = "spout"
-            if source is not None and position is not None:
-                fate = "retry" if attempt < self._spouts[number].max_attempts else "set_aside"
-            where = f" {source}@{position}" if source is not None else ""
-            who = f"failed by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: "
-            why = fail.reason if fail.cause == "timeout" else who + fail.reason
-            story = f"root {mix64(fail.key):016x}; {component}[{task}]{where}, attempt {attempt}; {why}"
-            tree = FailedTree(fail.key, component, task, source, position, attempt, fail, fate, story)
-            promotion.failed.append(tree)
-            if source is not None and position is not None and fate == "retry":
-                self._retries[component, source, position] = Retry(number, source, position, attempt + 1)
-            elif fate == "set_aside":
-                self._set_aside.append(tree)
-                self.metrics.of(component).set_aside += 1
-        for task, count in _by_task(keys).items():
-            self.metrics.of(self._task_owner(task)[0]).failed += count
-        self._settle(keys, -1)
+        """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
+        failed = self._messages.fail(keys, fails)
+        promotion.failed += failed
+        for tree in failed:
+            if tree.fate == "set_aside":
+                self.metrics.of(tree.component).set_aside += 1
+        self._tally.failed(keys)
 
     def _collect_acked(self, verdicts: Verdicts, acked: U64, promotion: Promotion) -> None:
         """Old trees that are complete now, one by one, then this micro-batch's ranges."""
-        for task, count in _by_task(acked).items():
-            self.metrics.of(self._task_owner(task)[0]).acked += count
-        for task, count in _by_task(verdicts.done_first, verdicts.done_counts).items():
-            self.metrics.of(self._task_owner(task)[0]).acked += count
+        self._tally.acked(acked)
+        self._tally.acked(verdicts.done_first, verdicts.done_counts)
         promotion.acked_first = np.concatenate((acked, verdicts.done_first))
         promotion.acked_last = np.concatenate((acked, verdicts.done_last))
         promotion.acked_counts = np.concatenate((np.ones(len(acked), dtype=np.int64), verdicts.done_counts))
-
-    # Bookkeeping.
-
-    def _tally(self, keys: U64, sign: int) -> None:
-        for task, count in _by_task(keys).items():
-            self._pending[task] = self._pending.get(task, 0) + sign * count
-
-    def _count_late(self, keys: U64) -> None:
-        for task, count in _by_task(keys).items():
-            self.metrics.of(self._task_owner(task)[0]).late += count
-
-    def _count_open(self) -> None:
-        self.metrics.open_trees = len(self._trees)
-        by_component = dict.fromkeys(self._tasks, 0)
-        for task, count in self._pending.items():
-            component = self._task_owner(task)[0]
-            by_component[component] = by_component.get(component, 0) + count
-        for component, count in by_component.items():
-            self.metrics.of(component).pending = count
-
-    def _slots(self, keys: U64) -> npt.NDArray[np.intp]:
-        return _entry_slots(self._live_first, [live.entry.reserved for live in self._live], keys)
-
-    def _lives_of(self, keys: U64) -> list[Live | None]:
-        """The entry of each key; None where there is none, as for trees that a window began."""
-        return [self._live[slot] if slot >= 0 else None for slot in self._slots(keys).tolist()]
-
-    def _settle(self, keys: U64, sign: int) -> None:
-        """Count unfinished trees of entries up or down."""
-        slots = self._slots(keys)
-        counts = np.bincount(slots[slots >= 0], minlength=0)
-        for slot in np.flatnonzero(counts).tolist():
-            live = self._live[slot]
-            live.unfinished += sign * int(counts[slot])
-            check(
-                live.unfinished >= 0,
-                f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
-            )
-            if live.entry.source is not None:
-                self._moved.add((self._spouts[live.entry.task].component, live.entry.source))
-
-    def _sweep_live(self) -> None:
-        self._live = [live for live in self._live if live.unfinished]
-        self._live_first = [live.entry.first_key for live in self._live]
-
-    def _move_progress(self, promotion: Promotion) -> None:
-        """Find the first unfinished position of each source of which something was planned or finished."""
-        first: dict[tuple[str, str], int] = {}
-        if not self._moved:
-            return
-        for component, source, position in self._retries:
-            place = component, source
-            first[place] = min(first.get(place, position), position)
-        for live in self._live:
-            entry = live.entry
-            if entry.source is None:
-                continue
-            place = self._spouts[entry.task].component, entry.source
-            if place in self._moved:
-                position = self._first_unfinished(entry)
-                first[place] = min(first.get(place, position), position)
-        for component, source in sorted(self._moved):
-            ends = self.progress.get(component, {})
-            if source not in ends:
-                continue
-            position = min(first.get((component, source), ends[source]), ends[source])
-            if position > self.finished[component][source]:
-                self.finished[component][source] = position
-                promotion.progress_moved.setdefault(component, {})[source] = position
-
-    def _first_unfinished(self, entry: Entry) -> int:
-        last = entry.first_key + entry.reserved - 1
-        if entry.positions is not None:
-            keys = self._trees.between(entry.first_key, last).tolist()
-            return min(entry.position_of(split_key(key)[1]) for key in keys)
-        key = self._trees.first_between(entry.first_key, last)
-        check(key is not None, f"{entry} is unfinished and has no open tree")
-        return entry.position_of(split_key(key or 0)[1])
-
-
-def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
-    """How many keys each task has, or the sum of their counts; neighbours of one task are counted at once."""
-    tasks = keys >> np.uint64(SEQUENCE_BITS)
-    starts = run_starts(tasks)
-    if len(starts) == 0:
-        return {}
-    each = np.diff(starts, append=len(keys)) if counts is None else np.add.reduceat(counts, starts)
-    totals: dict[int, int] = {}
-    for task, count in zip(tasks[starts].tolist(), each.tolist(), strict=True):
-        totals[task] = totals.get(task, 0) + count
-    return totals
-
-
-def _entry_slots(first_keys: Sequence[int], reserved: Sequence[int], keys: U64) -> npt.NDArray[np.intp]:
-    """For each key the index of the entry that reserved it, -1 where none did; ``first_keys`` rise."""
-    if not first_keys or len(keys) == 0:
-        return np.full(len(keys), -1, dtype=np.intp)
-    first = np.array(first_keys, dtype=np.uint64)
-    size = np.array(reserved, dtype=np.uint64)
-    slots = np.searchsorted(first, keys, side="right") - 1
-    at = np.maximum(slots, 0)
-    slots[(slots >= 0) & (keys - first[at] >= size[at])] = -1
-    return slots

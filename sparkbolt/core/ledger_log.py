@@ -6,7 +6,7 @@ Rule 1: the format is ours: a head (kind, version, checksum), then sections behi
 what is small, packed columns for trees. Never a pickle.
 Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
 
-Read before: ``plan``, ``acker``.
+Read before: ``plan``, ``acker``, ``messages``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sparkbolt.core.acker import (
     unpack_keys,
 )
 from sparkbolt.core.ids import U64
+from sparkbolt.core.messages import FailedTree, Live, MessagesState, Retry
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.errors import CheckpointError, InvariantError
@@ -42,64 +43,16 @@ _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
 
 
-@dataclass(frozen=True)
-class Retry:
-    """A record of a ``PartitionedSpout`` that is to be read again."""
-
-    task: int
-    """The number of the task that read it."""
-    source: str
-    position: int
-    attempt: int
-    """The attempt to come: 2 after the first failure."""
-
-
-@dataclass(frozen=True)
-class FailedTree:
-    """A tree that failed, and what becomes of its message."""
-
-    key: int
-    component: str
-    task: int
-    """The index of the spout task."""
-    source: str | None
-    position: int | None
-    """Where the record is; None, as ``source``, where it cannot be read again."""
-    attempt: int
-    fail: Fail
-    fate: str
-    """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
-    story: str
-    """One line in words."""
-
-
-@dataclass
-class Live:
-    """An entry of which trees are unfinished; what turns a key back into a position."""
-
-    entry: Entry
-    micro_batch_id: int
-    born_ms: int
-    """The time of its micro-batch."""
-    unfinished: int = 0
-
-
 @dataclass
 class State:
-    """All of a ledger that outlives its process; the fields are those of ``Ledger``."""
+    """All of a ledger that outlives its process; the fields are as in ``Ledger``."""
 
     life: int
     last_promoted: int
     last_now_ms: int
     metrics: TopologyMetrics
-    progress: dict[str, dict[str, int]]
-    finished: dict[str, dict[str, int]]
     void: tuple[tuple[int, int], ...]
-    next_sequence: dict[int, int]
-    live: list[Live]
-    retries: list[tuple[str, Retry]]
-    """(component, retry), those that wait longest first."""
-    set_aside: list[FailedTree]
+    messages: MessagesState
     trees: tuple[U64, U64, I32]
     """(keys, xors, holders) of the open trees."""
 
@@ -130,19 +83,20 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback]:
 
 def dump_snapshot(state: State) -> bytes:
     """A ledger's state as bytes; XOR values raw, since they do not shrink."""
+    messages = state.messages
     keys, xors, holders = state.trees
     body = {
         "life": state.life,
         "last_promoted": state.last_promoted,
         "last_now_ms": state.last_now_ms,
         "metrics": {**asdict(state.metrics), "components": _metrics_to_json(state.metrics.components)},
-        "progress": state.progress,
-        "finished": state.finished,
+        "progress": messages.progress,
+        "finished": messages.finished,
         "void": state.void,
-        "next_sequence": list(state.next_sequence.items()),
-        "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in state.live],
-        "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in state.retries],
-        "set_aside": [asdict(tree) for tree in state.set_aside],
+        "next_sequence": list(messages.next_sequence.items()),
+        "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
+        "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in messages.retries],
+        "set_aside": [asdict(tree) for tree in messages.set_aside],
     }
     columns = [
         pack_keys(keys),
@@ -166,13 +120,15 @@ def load_snapshot(data: bytes, name: str) -> State:
         last_promoted=body["last_promoted"],
         last_now_ms=body["last_now_ms"],
         metrics=metrics,
-        progress=body["progress"],
-        finished=body["finished"],
         void=tuple((task, sequence) for task, sequence in body["void"]),
-        next_sequence=dict(body["next_sequence"]),
-        live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
-        retries=[(component, Retry(*rest)) for component, *rest in body["retries"]],
-        set_aside=[FailedTree(**{**tree, "fail": Fail(**tree["fail"])}) for tree in body["set_aside"]],
+        messages=MessagesState(
+            progress=body["progress"],
+            finished=body["finished"],
+            next_sequence=dict(body["next_sequence"]),
+            live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
+            retries=[(component, Retry(*rest)) for component, *rest in body["retries"]],
+            set_aside=[FailedTree(**{**tree, "fail": Fail(**tree["fail"])}) for tree in body["set_aside"]],
+        ),
         trees=(
             unpack_keys(keys),
             np.frombuffer(xors, dtype="<u8").astype(np.uint64),

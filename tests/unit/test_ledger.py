@@ -280,7 +280,7 @@ class Machine(RuleBasedStateMachine):
         assert ledger.open_trees == len(naive.open)
         for task in (*LINES, *QUEUE, *WINDOW):
             assert ledger.pending(task) == sum(split_key(key)[0] == task for key in naive.open)
-        unfinished = sum(live.unfinished for live in ledger._live)
+        unfinished = sum(live.unfinished for live in ledger._messages.state().live)
         assert unfinished == sum(split_key(key)[0] not in WINDOW for key in naive.open)
         assert ledger.expiring() == tuple(sorted(naive.expiring & naive.open.keys()))
         retries = {(r.source, r.position): r.attempt for r in ledger.take_retries(10**6)}

@@ -1,0 +1,107 @@
+"""The tally: counts of trees by task, and what they add to the metrics of their spouts.
+
+Which question it answers: how many trees of each spout are open, and how many were acked, failed or heard of too
+late?
+
+Rule 1: a tree is counted for the component whose task started it, be it a spout or a window.
+Rule 2: counting costs by runs of keys of one task, not by trees.
+
+Read before: ``ids``, ``metrics``, ``acker``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from sparkbolt.core.acker import I64
+from sparkbolt.core.ids import SEQUENCE_BITS, U64, run_starts
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+
+
+class Tally:
+    """Counts trees by their keys; part of the ledger.
+
+    >>> tally = Tally(TopologyMetrics(), ["lines"], task_owner=lambda task: ("lines", task - 1))
+    >>> tally.opened(np.array([1 << 48, (1 << 48) + 7, 2 << 48], dtype=np.uint64))
+    >>> tally.pending(1), tally.pending("lines")
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        metrics: TopologyMetrics,
+        components: Iterable[str],
+        *,
+        task_owner: Callable[[int], tuple[str, int]],
+    ) -> None:
+        """Begin with no tree open.
+
+        Args:
+            metrics: where totals are added.
+            components: the spouts, whose pending trees are shown even when there are none.
+            task_owner: (component, index) of a task number.
+        """
+        self._metrics = metrics
+        self._components = tuple(components)
+        self._task_owner = task_owner
+        self._pending: dict[int, int] = {}
+
+    def pending(self, which: int | str) -> int:
+        """How many trees of a task (by number) or of a component (by id) are open."""
+        if isinstance(which, int):
+            return self._pending.get(which, 0)
+        return sum(count for task, count in self._pending.items() if self._task_owner(task)[0] == which)
+
+    def opened(self, keys: U64) -> None:
+        """These trees are open now."""
+        for task, count in _by_task(keys).items():
+            self._pending[task] = self._pending.get(task, 0) + count
+
+    def closed(self, keys: U64) -> None:
+        """These trees are no longer open, whatever became of them."""
+        for task, count in _by_task(keys).items():
+            self._pending[task] = self._pending.get(task, 0) - count
+
+    def acked(self, keys: U64, counts: I64 | None = None) -> None:
+        """These trees were acked; with ``counts``, ``counts[i]`` trees of the task of ``keys[i]``."""
+        for metrics, count in self._owners(keys, counts):
+            metrics.acked += count
+
+    def failed(self, keys: U64) -> None:
+        """These trees failed."""
+        for metrics, count in self._owners(keys):
+            metrics.failed += count
+
+    def late(self, keys: U64) -> None:
+        """Something was said of these trees, which are not open."""
+        for metrics, count in self._owners(keys):
+            metrics.late += count
+
+    def show_pending(self) -> None:
+        """Write the numbers of open trees into the metrics."""
+        self._metrics.open_trees = sum(self._pending.values())
+        by_component = dict.fromkeys(self._components, 0)
+        for task, count in self._pending.items():
+            component = self._task_owner(task)[0]
+            by_component[component] = by_component.get(component, 0) + count
+        for component, count in by_component.items():
+            self._metrics.of(component).pending = count
+
+    def _owners(self, keys: U64, counts: I64 | None = None) -> Iterator[tuple[ComponentMetrics, int]]:
+        for task, count in _by_task(keys, counts).items():
+            yield self._metrics.of(self._task_owner(task)[0]), count
+
+
+def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
+    """How many keys each task has, or the sum of their counts; neighbours of one task are counted at once."""
+    tasks = keys >> np.uint64(SEQUENCE_BITS)
+    starts = run_starts(tasks)
+    if len(starts) == 0:
+        return {}
+    each = np.diff(starts, append=len(keys)) if counts is None else np.add.reduceat(counts, starts)
+    totals: dict[int, int] = {}
+    for task, count in zip(tasks[starts].tolist(), each.tolist(), strict=True):
+        totals[task] = totals.get(task, 0) + count
+    return totals
