@@ -31,7 +31,7 @@ from sparkbolt.core.frames import (
     unwrap,
     wrap,
 )
-from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.metrics import ComponentMetrics, unpack
 from sparkbolt.errors import InvariantError
 
 
@@ -72,7 +72,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FEEDBACK:
             metrics, reports = decode_control(data, FEEDBACK)
-            for component, counts in metrics.items():
+            for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)
         else:

@@ -8,7 +8,9 @@ Read before: nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field, fields
+from typing import TypeAlias
 
 
 @dataclass
@@ -40,6 +42,33 @@ class ComponentMetrics:
         self.late += other.late
         self.errors += other.errors
         self.execute_ms += other.execute_ms
+
+
+Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
+"""Counters on their way: a component with those that are not zero, as (index of the field, count), flattened."""
+
+
+def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
+    """Counters in few bytes, since every spark_task sends some in every micro-batch.
+
+    >>> unpack(pack({"split": ComponentMetrics(emitted=10, executed=1)}))["split"].emitted
+    10
+    """
+    return [
+        (component, tuple(part for index, count in enumerate(astuple(counts)) if count for part in (index, count)))
+        for component, counts in metrics.items()
+    ]
+
+
+def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
+    """The inverse of ``pack``."""
+    names = [field_.name for field_ in fields(ComponentMetrics)]
+    found = {}
+    for component, parts in counted:
+        counts = found[component] = ComponentMetrics()
+        for index, count in zip(parts[::2], parts[1::2], strict=True):
+            setattr(counts, names[int(index)], count)
+    return found
 
 
 @dataclass

@@ -46,7 +46,7 @@ from sparkbolt.core.frames import (
 )
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
 from sparkbolt.core.lane import keeps_state
-from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
@@ -277,7 +277,7 @@ class StageRun:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
             metrics, reports = decode_control(data, FEEDBACK)
-            for component, counts in metrics.items():
+            for component, counts in unpack(metrics).items():
                 self.counts(component).add(counts)
             self._reports.extend(reports)
         else:
@@ -294,7 +294,7 @@ class StageRun:
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         if self._metrics or self._reports:
             rows.append(
-                (self.lane.feedback_dest, encode_control(FEEDBACK, (self._metrics, self._reports), self.moment))
+                (self.lane.feedback_dest, encode_control(FEEDBACK, (pack(self._metrics), self._reports), self.moment))
             )
         return rows
 

@@ -87,13 +87,17 @@ class Runner:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """The directory is the working directory and the first place for modules; both are given back."""
-        before, modules = os.getcwd(), set(sys.modules)
+        before, modules, path = os.getcwd(), set(sys.modules), os.environ.get("PYTHONPATH")
         os.chdir(self._directory)
+        os.environ["PYTHONPATH"] = str(ROOT)  # for programs that a page starts
         sys.path.insert(0, str(self._directory))
         try:
             yield
         finally:
             os.chdir(before)
+            os.environ.pop("PYTHONPATH")
+            if path is not None:
+                os.environ["PYTHONPATH"] = path
             sys.path.remove(str(self._directory))
             for name in set(sys.modules) - modules:
                 if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(self._directory)):
@@ -137,7 +141,7 @@ class Runner:
             done = subprocess.run(
                 ["bash", "-c", names + command],
                 cwd=self._directory,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "PYTHONWARNINGS": "ignore"},
+                env={**os.environ, "COLUMNS": "100", "PYTHONWARNINGS": "ignore"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -578,9 +578,12 @@ class Blocks(ColumnBolt):
 
 
 class Holds(Bolt):
-    """Holds what it gets; with each tuple of ``go`` it acks the oldest."""
+    """Holds what it gets; with each tuple of ``go`` it acks one, the oldest or the newest."""
 
     outputs = ["of"]
+
+    def __init__(self, place: int) -> None:
+        self.place = place
 
     def prepare(self, context: Any) -> None:
         self.held: list[Any] = []
@@ -589,7 +592,7 @@ class Holds(Bolt):
         if tup.source_component != "go":
             self.held.append(tup)
         elif self.held:
-            done = self.held.pop(0)
+            done = self.held.pop(self.place)
             collector.emit([done["of"]])
             collector.ack(done)
 
@@ -614,15 +617,16 @@ class AllTwice(Grouping):
         return self.targets
 
 
+@pytest.mark.parametrize("place", [0, -1], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("grouping", ["global", "all twice"])
 @pytest.mark.parametrize("together", [True, False], ids=["one micro-batch", "a micro-batch each"])
 @pytest.mark.parametrize("way", EMITTERS)
-def test_no_two_deliveries_cancel_each_other(way: str, together: bool, grouping: str) -> None:
+def test_no_two_deliveries_cancel_each_other(way: str, together: bool, grouping: str, place: int) -> None:
     builder = TopologyBuilder("one", Config(enable_message_timeouts=False))
     builder.set_spout("m", ByFeeding())
     builder.set_spout("go", ByFeeding())
     builder.set_bolt("emits", EMITTERS[way]).global_grouping("m")
-    holds = builder.set_bolt("holds", Holds()).global_grouping("go")
+    holds = builder.set_bolt("holds", Holds(place)).global_grouping("go")
     holds.grouping("emits", AllTwice()) if grouping == "all twice" else holds.global_grouping("emits")
     with TopologyTestDriver(builder.build()) as driver:
         for number in range(3):
