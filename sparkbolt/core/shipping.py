@@ -39,6 +39,21 @@ def main_definitions() -> dict[str, Any]:
     }
 
 
+def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
+    """The definitions as a pickled dict, without those that cannot travel.
+
+    A function of the main program may well use the Spark session or an open file; no task needs it then.
+    """
+    able = {}
+    for name, value in definitions.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception:  # noqa: BLE001  pickling calls code of the user's, which may raise anything
+            continue
+        able[name] = value
+    return cloudpickle.dumps(able)
+
+
 def materials_of(
     lane: Lane,
     *,

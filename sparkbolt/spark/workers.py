@@ -25,7 +25,7 @@ import cloudpickle
 import pyarrow as pa
 
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components
+from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
 from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EngineError
@@ -57,7 +57,7 @@ class Shipment:
             run=run,
             lane=cloudpickle.dumps(lane),
             components=pickled_components(lane),
-            namespace=cloudpickle.dumps(main_definitions()),
+            namespace=pickled_definitions(main_definitions()),
             path=tuple(sys.path),
         )
 
