@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparkbolt import __version__
-from sparkbolt.cli.locate import WrongUse, load_topology
+from sparkbolt.cli.locate import WrongUseError, load_topology
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.errors import InvalidTopology, SparkboltError
 
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SparkboltError as error:
-        return _complain(error, EXIT_WRONG_USE if isinstance(error, WrongUse) else EXIT_FAILED, options.debug)
+        return _complain(error, EXIT_WRONG_USE if isinstance(error, WrongUseError) else EXIT_FAILED, options.debug)
     except KeyboardInterrupt:
         return EXIT_LEFT
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -186,5 +186,5 @@ def _graph(options: argparse.Namespace) -> int:
         try:
             Path(options.svg).write_text(svg_drawing(topology), encoding="utf-8")
         except OSError as error:
-            raise WrongUse(f"{options.svg} cannot be written: {error.strerror}") from error
+            raise WrongUseError(f"{options.svg} cannot be written: {error.strerror}") from error
     return EXIT_FINISHED

@@ -225,36 +225,36 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
             if stream.name != DEFAULT_STREAM and not topology.consumers(spec.id, stream.name):
                 yield f"{spec.id}: nobody gets its stream {stream.name!r}"
         if not spec.is_spout:
-            yield from _bolt_warnings(spec, topology)
+            yield from _bolt_warnings(spec)
     if topology.config.acker_tasks == 0:
         yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
     target = topology.config.micro_batch_target_ms / 1000
     if topology.config.enable_message_timeouts and topology.config.message_timeout_secs < 3 * target:
         yield (
-            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and a micro-batch aims at {target:g} s: "
-            "trees that need more than one micro-batch may time out"
+            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and a micro-batch aims at "
+            f"{target:g} s: trees that need more than one micro-batch may time out"
         )
 
 
-def _bolt_warnings(spec: ComponentSpec, topology: Topology) -> Iterator[str]:
+def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
     component = spec.component
     if not keeps_state(component):
-        if spec.config.tick_tuple_freq_secs is not None and isinstance(component, FunctionBolt):
-            yield f"{spec.id}: a function gets tick tuples (tick_tuple_freq_secs) as any others"
+        if spec.config.tick_tuple_freq_secs is not None:
+            yield f"{spec.id}: it keeps nothing, and has a stage of its own because of tick_tuple_freq_secs"
         return
     own = vars(component)
     unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))
     if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
         yield (
-            f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would cost no "
-            "state, and could run in its producer's stage"
+            f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "
+            "cost no state, and could run in its producer's stage"
         )
     shuffled = any(isinstance(sub.grouping, _SHUFFLES) for sub in spec.subscriptions)
     if shuffled and not unwritten and spec.parallelism > 1:
-        yield f"{spec.id}: it keeps state and is fed by shuffle: each of its {spec.parallelism} tasks sees any part of the tuples"
-    missing = [name for name in component.transient if not isinstance(name, str) or not name.isidentifier()]
-    if missing:
-        yield f"{spec.id}: transient names {_listed([repr(name) for name in missing])}, which can be no attribute"
+        yield (
+            f"{spec.id}: it keeps state and is fed by shuffle: any of its {spec.parallelism} tasks may get a tuple, "
+            "so equal values do not meet"
+        )
 
 
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
@@ -289,8 +289,10 @@ def report_lines(examination: Examination) -> Iterator[str]:
         cost = f"about {stage.secs:g} s" if stage.secs else ""
         rows.append((stage.name, ", ".join(stage.components), kind, cost))
     yield from _aligned(rows)
-    partitions = examination.spark_partitions
-    yield f"  {partitions} spark_partition{'s' if partitions != 1 else ''} on {examination.cores} cores, {examination.ackers} acker tasks"
+    yield (
+        f"  spark_partitions: {examination.spark_partitions}, cores: {examination.cores}, "
+        f"acker tasks: {examination.ackers}"
+    )
     yield f"  a micro-batch takes about {examination.floor_secs:.2g} s with little data"
     bolts = [component for component in examination.components if component.fusion]
     yield from ("", "state")
@@ -303,7 +305,7 @@ def report_lines(examination: Examination) -> Iterator[str]:
 
 
 def _component_rows(examination: Examination) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for component in examination.components:
         gets = [
             f"{sub.source}{'' if sub.stream == DEFAULT_STREAM else '/' + sub.stream} {sub.grouping}"

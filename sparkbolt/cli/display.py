@@ -214,9 +214,10 @@ class PlainLines(Display):
         now = self._snapshots[-1]
         if now.elapsed_s >= self._next_line_s:
             self._next_line_s = now.elapsed_s + LINE_EVERY_SECS
+            rate = self.rate("executed", self.bolts)
             self.say(
                 f"{now.elapsed_s:7.1f} s  micro-batch {now.micro_batch_id}"
-                f"  executed {now.count('executed', self.bolts):,} ({self.rate('executed', self.bolts):,.0f}/s)"
+                f"  executed {now.count('executed', self.bolts):,}{f' ({rate:,.0f}/s)' if rate else ''}"
                 f"  acked {now.count('acked', self.spouts):,}  failed {now.count('failed', self.spouts):,}"
                 f"  open {now.metrics.open_trees:,}  retries {retries:,}"
             )
@@ -244,11 +245,11 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
     """What a person is told when a run begins to stop.
 
     >>> drain_sentence(1, asked=False)
-    'stopping: no new tuples; 1 open tree is being finished'
+    'stopping: no new tuples, 1 open tree is being finished'
     """
     trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}"
-    more = " (Ctrl-C again stops at once and leaves them for replay)" if asked else ""
-    return f"stopping: no new tuples; {trees} being finished{more}"
+    more = "; Ctrl-C again leaves them for replay" if asked else ""
+    return f"stopping: no new tuples, {trees} being finished{more}"
 
 
 def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
@@ -273,7 +274,7 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
 def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
     """The counters of all components, aligned."""
     names = ("emitted", "executed", "acked", "failed", "pending", "errors")
-    rows = [("component", *names)]
+    rows: list[tuple[str, ...]] = [("component", *names)]
     for spec in topology.components.values():
         counts = metrics.components.get(spec.id, _NOTHING)
         blank = "executed" if spec.is_spout else "pending"

@@ -1,7 +1,7 @@
 """Finding a topology by name.
 
 Which question it answers: which topology does ``module:attribute`` mean?
-Rule: what is wrong with the name, or with the module, is one sentence; a mistake of the caller's is ``WrongUse``.
+Rule: what is wrong with the name, or with the module, is one sentence; a mistake of the caller's is ``WrongUseError``.
 
 Read before: ``core.topology``.
 """
@@ -19,11 +19,11 @@ from sparkbolt.core.topology import Topology, TopologyBuilder
 from sparkbolt.errors import SparkboltError
 
 
-class WrongUse(SparkboltError):
+class WrongUseError(SparkboltError):
     """The command line names something that is not there; exit code 2."""
 
 
-class BrokenModule(SparkboltError):
+class BrokenModuleError(SparkboltError):
     """The module that is named raises when it is imported; exit code 1."""
 
 
@@ -33,22 +33,22 @@ def load_topology(reference: str) -> Topology:
     The attribute may be a topology, a builder, or something to call without arguments that returns one.
 
     Raises:
-        WrongUse: there is no such module or attribute, or it is no topology.
-        BrokenModule: importing the module or calling the attribute raises.
+        WrongUseError: there is no such module or attribute, or it is no topology.
+        BrokenModuleError: importing the module or calling the attribute raises.
         SparkboltError: as raised by the module, such as InvalidTopology.
     """
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
-        raise WrongUse(f"{reference!r} names no topology: expected module:attribute, such as word_count:topology")
+        raise WrongUseError(f"{reference!r} names no topology: expected module:attribute, such as word_count:topology")
     if module_name.endswith(".py") or os.sep in module_name:
         dotted = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
-        raise WrongUse(f"{module_name!r} is a file, expected a module: did you mean {dotted}:{attribute}?")
+        raise WrongUseError(f"{module_name!r} is a file, expected a module: did you mean {dotted}:{attribute}?")
     module = _import(module_name)
     value: object = module
     for name in attribute.split("."):
         if not hasattr(value, name):
             hint = did_you_mean(name, [known for known in vars(value) if not known.startswith("_")])
-            raise WrongUse(f"module {module_name!r} has no attribute {attribute!r}{hint}")
+            raise WrongUseError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
         value = getattr(value, name)
     return _as_topology(value, reference)
 
@@ -63,10 +63,10 @@ def _import(name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise WrongUse(f"there is no module {name!r} in {here} or on Python's path") from error
-        raise BrokenModule(f"module {name!r} needs module {error.name!r}, which is not installed") from error
+            raise WrongUseError(f"there is no module {name!r} in {here} or on Python's path") from error
+        raise BrokenModuleError(f"module {name!r} needs module {error.name!r}, which is not installed") from error
     except Exception as error:
-        raise BrokenModule(f"module {name!r} cannot be imported: {_sentence(error)}") from error
+        raise BrokenModuleError(f"module {name!r} cannot be imported: {_sentence(error)}") from error
 
 
 def _as_topology(value: object, reference: str) -> Topology:
@@ -76,12 +76,12 @@ def _as_topology(value: object, reference: str) -> Topology:
         except SparkboltError:
             raise
         except Exception as error:
-            raise BrokenModule(f"{reference} cannot be called: {_sentence(error)}") from error
+            raise BrokenModuleError(f"{reference} cannot be called: {_sentence(error)}") from error
     if isinstance(value, TopologyBuilder):
         return value.build()
     if isinstance(value, Topology):
         return value
-    raise WrongUse(
+    raise WrongUseError(
         f"{reference} is {'the class' if isinstance(value, type) else 'of type'} "
         f"{value.__name__ if isinstance(value, type) else type(value).__name__}, expected a Topology, a "
         "TopologyBuilder, or a function without arguments that returns one"

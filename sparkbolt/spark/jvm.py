@@ -36,14 +36,11 @@ class JvmOutput:
 
     def __init__(self) -> None:
         """Make the log and the named pipe; nothing is started yet."""
-        given = os.environ.get(LOG_ENV, "")
         self._directory = tempfile.mkdtemp(prefix="sparkbolt-")
         self._kept = False
         self._ended = threading.Event()
         self.log_path: str | None = None
-        """Where Spark's log is; None if it goes to standard error."""
-        if given != "-":
-            self.log_path = os.path.abspath(given) if given else f"{self._directory}/spark.log"
+        """Where Spark's log is; None if it goes to standard error, or if the JVM was not started here."""
         self.prints = PrintReader(f"{self._directory}/prints", write_to_stdout)
         atexit.register(self._end)
 
@@ -54,7 +51,9 @@ class JvmOutput:
     def popen_arguments(self) -> dict[str, Any]:
         """How the JVM's process is to be started."""
         arguments: dict[str, Any] = {"start_new_session": True}
-        if self.log_path is not None:
+        given = os.environ.get(LOG_ENV, "")
+        if given != "-":
+            self.log_path = os.path.abspath(given) if given else f"{self._directory}/spark.log"
             Path(self.log_path).parent.mkdir(parents=True, exist_ok=True)
             log = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             atexit.register(os.close, log)

@@ -115,7 +115,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         if SparkContext._active_spark_context is None:
             gateway = SparkContext._gateway  # left by a context that was stopped: a process has one JVM at most
             if gateway is None:
-                gateway = launch_gateway(configuration, jvm_output().popen_arguments())
+                gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
             SparkContext(conf=configuration, gateway=gateway).setLogLevel("WARN")
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:
@@ -136,7 +136,8 @@ def _signals_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is not None:  # None: a handler that was not set from Python
+            signal.signal(signal.SIGINT, before)
 
 
 def retrying(master: str) -> str:
@@ -151,7 +152,7 @@ def retrying(master: str) -> str:
 
 def is_local(session: SparkSession) -> bool:
     """Whether executors are threads of the driver's JVM."""
-    return session.sparkContext.master.startswith("local")
+    return str(session.sparkContext.master).startswith("local")
 
 
 def cores_of(session: SparkSession) -> int:

@@ -1,0 +1,87 @@
+"""A topology as a drawing of characters.
+
+Which question it answers: how do tuples flow, at a glance in a terminal?
+Rule: stages from top to bottom, fused bolts under their host, above each stage the streams that enter it.
+
+Read before: ``check``.
+"""
+
+from __future__ import annotations
+
+from sparkbolt.cli.check import stage_level, stages_of
+from sparkbolt.core.groupings import Grouping
+from sparkbolt.core.lane import Lane, lay_out
+from sparkbolt.core.topology import Subscription, Topology
+from sparkbolt.core.tuples import DEFAULT_STREAM
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def label_of(stream: str, grouping: Grouping) -> str:
+    """What is written at an arrow: the grouping, with the stream before it unless it is ``default``.
+
+    >>> from sparkbolt.core.groupings import FieldsGrouping
+    >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
+    ('fields(word)', 'late: fields(word)')
+    """
+    described = grouping.describe()
+    return described if stream == DEFAULT_STREAM else f"{stream}: {described}"
+
+
+def drawn_lane(topology: Topology) -> Lane:
+    """The lane as it is drawn; levels and fusion do not depend on the cores."""
+    return lay_out(topology, cores=1)
+
+
+def text_drawing(topology: Topology) -> str:
+    """The drawing, as lines."""
+    lane = drawn_lane(topology)
+    stages = stages_of(lane)
+    bodies = [_stage_body(lane, stage.level) for stage in stages]
+    titles = [stage.name + (" · keeps state" if stage.stateful else "") for stage in stages]
+    width = max(max(len(line) for body in bodies for line in body), max(map(len, titles)) + 2)
+    lines = [topology.name, ""]
+    for stage, body, title in zip(stages, bodies, titles, strict=True):
+        if stage.level:
+            arrows = _arrows_into(lane, stage.level)
+            lines += [f"   │  {arrow}" for arrow in arrows] + ["   ▼"]
+        lines.append(f"╭─ {title} {'─' * (width - len(title) - 1)}╮")
+        lines += [f"│ {line.ljust(width)} │" for line in body]
+        lines.append(f"╰{'─' * (width + 2)}╯")
+    return "\n".join(lines)
+
+
+def _stage_body(lane: Lane, level: int) -> list[str]:
+    roots = [id_ for id_ in lane.topology.components if id_ not in lane.hosts and stage_level(lane, id_) == level]
+    return [line for id_ in roots for line in _with_fused(lane, id_, "", "")]
+
+
+def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
+    spec = lane.topology.components[id_]
+    by = ""
+    if id_ in lane.hosts:
+        by = f"  <- {', '.join(label_of(sub.stream, sub.grouping) for sub in spec.subscriptions)}"
+    mark, name = "◉" if spec.is_spout else "■", type(spec.component).__name__
+    lines = [f"{first}{mark} {id_} {TIMES}{spec.parallelism}  {name}{by}"]
+    guests = [guest for guest, host in lane.hosts.items() if host == id_]
+    for guest in guests:
+        last = guest == guests[-1]
+        lines += _with_fused(lane, guest, f"{rest}{'└' if last else '├'}─ ", f"{rest}{' ' if last else '│'}  ")
+    return lines
+
+
+def _arrows_into(lane: Lane, level: int) -> list[str]:
+    entries = [(sub, id_) for id_, sub in subscriptions_of(lane) if stage_level(lane, id_) == level]
+    widths = [
+        max(len(sub.source) for sub, _ in entries),
+        max(len(label_of(sub.stream, sub.grouping)) for sub, _ in entries),
+    ]
+    return [
+        f"{sub.source.ljust(widths[0])}  ──  {label_of(sub.stream, sub.grouping).ljust(widths[1])}  ──▶  {id_}"
+        for sub, id_ in entries
+    ]
+
+
+def subscriptions_of(lane: Lane) -> list[tuple[str, Subscription]]:
+    """(subscriber, subscription) of all bolts that are not fused, in the order of declaration."""
+    return [(spec.id, sub) for spec in lane.topology.bolts if spec.id not in lane.hosts for sub in spec.subscriptions]
