@@ -51,7 +51,8 @@ def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
         except Exception:  # noqa: BLE001  pickling calls code of the user's, which may raise anything
             continue
         able[name] = value
-    return cloudpickle.dumps(able)
+    data: bytes = cloudpickle.dumps(able)
+    return data
 
 
 def materials_of(
