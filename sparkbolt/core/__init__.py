@@ -2,7 +2,7 @@
 
 Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``tuples``, ``metrics``,
 ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``, ``components``, ``topology_mistakes``, ``topology``,
-``lane``, ``plan``, ``frames``, ``routing``, ``collectors``, ``rows``, ``tasks``, ``snapshots``, ``segments``,
-``keyvalue``, ``state``, ``worker``, ``stages``, ``reading``, ``feedback``, ``messages``, ``ledger_log``, ``tally``,
+``lane``, ``plan``, ``frames``, ``routing``, ``collectors``, ``rows``, ``tasks``, ``forgetting``,
+``snapshots``, ``segments``, ``keyvalue``, ``state``, ``worker``, ``stages``, ``reading``, ``feedback``, ``messages``, ``ledger_log``, ``tally``,
 ``ledger``, ``pacing``, ``throttle``, ``host``, ``shipping``.
 """

@@ -132,6 +132,8 @@ class Clock:
 
     tick: bool = False
     """Whether a tick tuple is due."""
+    void: tuple[tuple[int, int], ...] = ()
+    """As of ``MicroBatchPlan.void``: what the task is to forget."""
 
 
 @dataclass

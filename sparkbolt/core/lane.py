@@ -137,8 +137,9 @@ class Lane:
         return frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
-        """Bolts whose tasks may be told to forget trees of a dead life: those that keep tuples."""
-        return tuple(name for level in self.levels for name in level.components)
+        """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
+        names = (name for level in self.levels for name in level.components)
+        return tuple(name for name in names if keeps_state(self.topology.components[name].component))
 
     def placement(self) -> dict[str, Any]:
         """What is kept with the checkpoint, as JSON."""

@@ -158,10 +158,13 @@ class EntryReader:
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task to which a tick tuple is due."""
-    data = encode_control(CLOCK, Clock(tick=True), Moment(plan.micro_batch_id, plan.now_ms))
-    tasks = [task for component in plan.ticks for task in lane.topology.tasks(component)]
-    return [(lane.dests[task], data) for task in tasks]
+    """One row for each task to which a tick tuple is due, or which may hold tuples of a dead life."""
+    moment = Moment(plan.micro_batch_id, plan.now_ms)
+    rows: list[Row] = []
+    for component in sorted({*plan.ticks, *(lane.clocked() if plan.void else ())}):
+        data = encode_control(CLOCK, Clock(component in plan.ticks, plan.void), moment)
+        rows.extend((lane.dests[task], data) for task in lane.topology.tasks(component))
+    return rows
 
 
 def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> list[Row]:

@@ -24,6 +24,7 @@ from sparkbolt.core.acker import (
     encode_partials,
     shard_of,
 )
+from sparkbolt.core.forgetting import forget
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
@@ -132,6 +133,8 @@ class StageRun:
         task = self.worker.load(number, store) if stateful and store is not None else self.worker.bolt(number)
         self._begin(task)
         seen: list[Rows] = []
+        if inbox.clock is not None and inbox.clock.void:
+            forget(vars(task.bolt), dict(inbox.clock.void))
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)

@@ -1,0 +1,74 @@
+"""Forgetting: tuples that bolts still hold for a driver that is dead.
+
+Which question it answers: what becomes of a held tuple when nobody waits for it any more?
+Rule: a tuple all of whose trees are void is taken out of the dicts, lists, sets and deques in which a bolt keeps it,
+before the bolt sees the next tuple: its message comes again under a new root, and must not meet its own ghost.
+
+What is inside objects of other kinds is looked through by their attributes; what is in a ``KeyValueState`` stays.
+Read before: ``tuples``, ``ids``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, MutableSet
+from typing import Any
+
+from sparkbolt.core.ids import split_key, unmix64
+from sparkbolt.core.tuples import Tuple
+
+
+def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
+    """Take void tuples out of attributes and whatever they contain.
+
+    Args:
+        attributes: a bolt's ``__dict__``; an attribute that is such a tuple itself becomes None.
+        void: by task number, the sequence below which trees are void.
+
+    Returns:
+        How many places held one.
+    """
+    seen: set[int] = set()
+
+    def is_void(value: Any) -> bool:
+        if not isinstance(value, Tuple):
+            return False
+        keys = [split_key(unmix64(root)) for root, _ in value.anchors]
+        return bool(keys) and all(sequence < void.get(task, 0) for task, sequence in keys)
+
+    found = 0
+    for name, value in attributes.items():
+        if is_void(value):
+            attributes[name] = None
+            found += 1
+        else:
+            found += _clean(value, is_void, seen)
+    return found
+
+
+def _clean(value: Any, is_void: Callable[[Any], bool], seen: set[int]) -> int:
+    """Clean one container and what is in it."""
+    if id(value) in seen or isinstance(value, str | bytes | int | float | Tuple | type) or value is None:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, MutableMapping):
+        gone = [key for key, held in value.items() if is_void(held) or is_void(key)]
+        for key in gone:
+            del value[key]
+        return len(gone) + sum(_clean(held, is_void, seen) for held in value.values())
+    if isinstance(value, MutableSet):
+        voids = [held for held in value if is_void(held)]
+        for held in voids:
+            value.discard(held)
+        return len(voids) + sum(_clean(held, is_void, seen) for held in value)
+    if isinstance(value, MutableSequence | deque):
+        kept = [held for held in value if not is_void(held)]
+        lost = len(value) - len(kept)
+        if lost:
+            value.clear()
+            value.extend(kept)
+        return lost + sum(_clean(held, is_void, seen) for held in kept)
+    if isinstance(value, tuple):
+        return sum(_clean(held, is_void, seen) for held in value)
+    inner = getattr(value, "__dict__", None)
+    return _clean(inner, is_void, seen) if isinstance(inner, dict) else 0
