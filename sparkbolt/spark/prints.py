@@ -66,7 +66,7 @@ def print_to_driver() -> None:
         writer = PrintWriter(path)
     except OSError:
         return
-    buffered = io.BufferedWriter(writer, 1 << 16)  # type: ignore[type-var]  a RawIOBase is what it takes
+    buffered = io.BufferedWriter(writer, 1 << 16)  # type: ignore[type-var]
     sys.stdout = io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 

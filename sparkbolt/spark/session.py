@@ -120,10 +120,22 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:
         java = getattr(error, "java_exception", None)
-        said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
         log = keep_log()
+        said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
+        if "JAVA_GATEWAY_EXITED" in said:
+            said = (what_java_said(log) if log else None) or "Java ended before it could be used"
         where = f"; Spark's log is {log}" if log else ""
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from error
+
+
+def what_java_said(log: str) -> str | None:
+    """The first line of a log that names an error; None if there is none."""
+    try:
+        lines = Path(log).read_text(errors="replace").split("\n")
+    except OSError:
+        return None
+    named = (line for line in lines if re.search(r"\b(Exception in thread|\w*Exception:|Error:|error:)", line))
+    return next((re.sub(r'^Exception in thread "[^"]*" ', "", line).strip() for line in named), None)
 
 
 @contextmanager
