@@ -44,7 +44,6 @@ class Settings(ComponentSettings, total=False):
     acker_tasks: int | None
     micro_batch_target_ms: int
     frame_bytes_max: int
-    frame_rows_max: int
     micro_batch_bytes_max: int
     plan_bytes_max: int
     state_warn_bytes: int
@@ -126,8 +125,6 @@ class Config:
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
     frame_bytes_max: int = _whole(4 * MIB, KIB)
     """How many bytes of values a frame holds, about, before it is cut."""
-    frame_rows_max: int = _whole(65_536, 1)
-    """How many tuples a frame holds at most."""
     micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
     """How many bytes of records the spouts of one micro-batch may hold in the driver, in all."""
     plan_bytes_max: int = _whole(64 * KIB, KIB)
@@ -194,7 +191,7 @@ STORM_KEYS: Mapping[str, str] = {
 
 _PROCESSES = "Spark decides how many processes run: set it with --master and Spark's own configuration"
 _PARALLELISM = "a component has as many tasks as the parallelism given to set_spout or set_bolt"
-_BUFFERS = "tuples travel in frames: see frame_rows_max and frame_bytes_max"
+_BUFFERS = "tuples travel in frames: see frame_bytes_max"
 _COUNTED = "every tuple is counted, and counts are committed with the micro-batch"
 _STATE = "state is kept by Spark and committed with each micro-batch: see micro_batch_target_ms"
 _WINDOWS = "windows are set on the bolt: with_window, with_lag, with_timestamp_field, with_late_tuple_stream"

@@ -228,9 +228,10 @@ class Host:
 
     def _records(self, bases: dict[int, int]) -> list[Entry]:
         entries = []
+        share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            entry = desk.plan(self.ledger.next_sequence(number), self.config.micro_batch_bytes_max)
+            entry = desk.plan(self.ledger.next_sequence(number), share)
             if entry is not None:
                 bases[number] = entry.base + entry.reserved
                 entries.append(entry)

@@ -90,7 +90,6 @@ def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist(
         ("on_error", "ignore"),
         ("on_error", ["fail"]),
         ("frame_bytes_max", 0),
-        ("frame_rows_max", 0),
         ("compact_every", None),
         ("fuse", "no"),
     ],
