@@ -247,7 +247,7 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
     >>> drain_sentence(1, asked=False)
     'stopping: no new tuples, 1 open tree is being finished'
     """
-    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}"
+    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}" if open_trees else "what is under way is"
     more = "; Ctrl-C again leaves them for replay" if asked else ""
     return f"stopping: no new tuples, {trees} being finished{more}"
 

@@ -314,7 +314,6 @@ def outcome_of(monkeypatch: pytest.MonkeyPatch, **fake: Any) -> tuple[Outcome, s
     return outcome, out.getvalue()
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_drains(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[number])
@@ -322,21 +321,18 @@ def test_the_first_signal_drains(monkeypatch: pytest.MonkeyPatch, number: int) -
     assert "stopping: no new tuples, 2 open trees are being finished" in text
 
 
-@pytest.mark.spark
 def test_the_second_signal_leaves_trees_for_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[signal.SIGINT, signal.SIGINT], drains=False)
     assert (outcome.kind, outcome.drained, outcome.exit_code) == ("stopped", False, 130)
     assert "2 trees left for replay" in text
 
 
-@pytest.mark.spark
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[], failure="'split' raised")
     assert (outcome.kind, outcome.exit_code) == ("failed", 1)
     assert "'split' raised" in text
 
 
-@pytest.mark.spark
 def test_a_run_that_ends_by_itself_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, text = outcome_of(monkeypatch, signals=[])
     assert (outcome.kind, outcome.exit_code) == ("finished", 0)
