@@ -26,6 +26,10 @@ class Pacer:
     """Trees that a position became, by the last micro-batch that read any; 1 until then, which is the most."""
     _floor_ms: float = float("inf")
 
+    def __post_init__(self) -> None:
+        """Keep the first budget within the limit too."""
+        self.budget = max(1, min(self.budget, self.budget_max))
+
     def observe(self, elapsed_ms: float, positions: int, trees: int) -> None:
         """Learn from a finished micro-batch.
 

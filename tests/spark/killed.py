@@ -66,7 +66,7 @@ class Hold(Bolt):
 
 def build(text: str, out: str) -> Topology:
     """Lines are counted by word and held as a whole."""
-    config = Config(message_timeout_secs=600, micro_batch_target_ms=200, compact_every=4)
+    config = Config(message_timeout_secs=600, micro_batch_bytes_max=20_000, compact_every=4)
     builder = TopologyBuilder("killed", config)
     builder.set_spout("lines", TextSpout(text), parallelism=2)
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
