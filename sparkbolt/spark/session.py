@@ -52,6 +52,7 @@ _CORE_SETTINGS = {
     "spark.driver.maxResultSize": "0",
 }
 _LOCAL_SETTINGS = {
+    "spark.shuffle.compress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
