@@ -1,0 +1,1 @@
+"""The programs that the public interface promises, as users write them."""
