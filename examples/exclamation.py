@@ -1,6 +1,6 @@
 """The smallest topology that Storm's users know: every word gets exclamation marks, twice.
 
-    python examples/exclamation.py
+python examples/exclamation.py
 """
 
 from __future__ import annotations

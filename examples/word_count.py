@@ -9,6 +9,7 @@ Kill it with ``kill -9`` in the middle and start it again with the same checkpoi
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import sysconfig
 import tempfile
@@ -34,23 +35,31 @@ class SplitSentence(BasicBolt):
 
 
 class WordCount(BasicBolt):
-    """Counts words; a word that may be among the most frequent ones is also told to whoever ranks them."""
+    """Counts words in a state that writes what was touched; tells whoever ranks them of words that may lead."""
 
     outputs = {"default": ["word", "count"], "leaders": ["word", "count"]}
 
     def prepare(self, context):
-        self.counts = Counter()
         self.threshold = 0
+        self.leaders = {}
+
+    def init_state(self, state):
+        self.counts = state
 
     def execute(self, tup, collector):
         word = tup["word"]
-        self.counts[word] += 1
-        count = self.counts[word]
+        count = self.counts.get(word, 0) + 1
+        self.counts.put(word, count)
         collector.emit([word, count])
         if count > self.threshold:
+            self.leaders[word] = count
             collector.emit([word, count], stream="leaders")
-            if count % 100 == 0:
-                self.threshold = self.counts.most_common(LEADERS)[-1][1] // 2
+
+    def flush(self):
+        best = heapq.nlargest(LEADERS, self.leaders.items(), key=lambda pair: pair[1])
+        self.leaders = dict(best)
+        if len(best) == LEADERS:
+            self.threshold = best[-1][1]
 
 
 class TopWords(BasicBolt):

@@ -17,7 +17,7 @@ class ConfigError(SparkboltError):
     """A configuration key is unknown, or its value is not one that the key can have."""
 
 
-class InvalidTopology(SparkboltError):
+class InvalidTopology(SparkboltError):  # noqa: N818  the name is Storm's
     """A topology has mistakes; ``mistakes`` holds one sentence for each, all found at once."""
 
     def __init__(self, name: str, mistakes: Sequence[str]) -> None:

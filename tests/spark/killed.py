@@ -4,8 +4,8 @@
 
 It counts words durably, writes each count idempotently, and holds every line for some micro-batches. ``MOMENT`` says
 where the program kills itself with SIGKILL: ``staged:3`` (the ledger's entry of micro-batch 3 is durable, Spark has not
-committed), ``committed:3`` (Spark has committed, nothing is promoted), ``promoted:3``, ``planned:3`` (the plan was given
-to Spark), ``compacting`` (the snapshot is written, entries are not yet removed), or ``never``.
+committed), ``committed:3`` (Spark has committed, nothing is promoted), ``promoted:3``, ``planned:3`` (the plan was
+given to Spark), ``compacting`` (the snapshot is written, entries are not yet removed), or ``never``.
 """
 
 from __future__ import annotations

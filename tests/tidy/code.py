@@ -41,9 +41,7 @@ def check_module_size(source: Source) -> Iterator[Violation]:
     count = source.text.count("\n")
     if count > MODULE_LINES_MAX and source.path not in LONG_MODULES:
         mend = "split it by question, or enter it in LONG_MODULES with the reason why it reads better whole"
-        yield source.violation(
-            MODULE_LINES_MAX + 1, f"{count} lines; a module has {MODULE_LINES_MAX} at most", mend
-        )
+        yield source.violation(MODULE_LINES_MAX + 1, f"{count} lines; a module has {MODULE_LINES_MAX} at most", mend)
 
 
 def functions_of(tree: ast.Module) -> Iterator[tuple[str, Function]]:
@@ -76,9 +74,7 @@ def check_function_sizes(source: Source) -> Iterator[Violation]:
     for name, function in functions_of(source.tree):
         lines = function_lines(function)
         if lines > FUNCTION_LINES_MAX and f"{source.path}::{name}" not in LONG_FUNCTIONS:
-            what = (
-                f"{name} has {lines} lines; a function has {FUNCTION_LINES_MAX} at most beside its docstring"
-            )
+            what = f"{name} has {lines} lines; a function has {FUNCTION_LINES_MAX} at most beside its docstring"
             mend = "give its steps names of their own, or enter it in LONG_FUNCTIONS with the reason"
             yield source.violation(function.lineno, what, mend)
 

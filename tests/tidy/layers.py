@@ -144,9 +144,7 @@ def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[Violation]:
             if room != "spark":
                 mend = "only sparkbolt/spark/ imports PySpark; move the code there, or take a value from it"
                 yield source.violation(used.line, f"{room} imports {used.module}", mend)
-        elif (
-            top not in sys.stdlib_module_names and layer.libraries is not None and top not in layer.libraries
-        ):
+        elif top not in sys.stdlib_module_names and layer.libraries is not None and top not in layer.libraries:
             allowed = ", ".join(sorted(layer.libraries)) or "nothing"
             mend = f"beside the standard library {room} may import {allowed}; move the code to another room"
             yield source.violation(used.line, f"{room} imports {used.module}", mend)

@@ -116,11 +116,7 @@ def unpinned(project: dict[str, Any], pins: str) -> list[str]:
     for extra, names in tables[0]["optional-dependencies"].items():
         wanted += names if extra != "all" else []
     requirements = [Requirement(text) for text in wanted]
-    return [
-        str(r)
-        for r in requirements
-        if not any(r.specifier.contains(v) for v in versions.get(r.name.lower(), []))
-    ]
+    return [str(r) for r in requirements if not any(r.specifier.contains(v) for v in versions.get(r.name.lower(), []))]
 
 
 def test_every_requirement_has_a_pin_that_meets_it() -> None:

@@ -28,9 +28,7 @@ _HOSTS = (
 )
 MARK = re.compile(rf"\b({'|'.join(_MARKS)})\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}-])/(?:work|root|home)/\w")
-REGISTRY = re.compile(
-    rf"(?<![\w-])({'|'.join(re.escape('.'.join(host)) for host in _HOSTS)})(?![\w-])", re.IGNORECASE
-)
+REGISTRY = re.compile(rf"(?<![\w-])({'|'.join(re.escape('.'.join(host)) for host in _HOSTS)})(?![\w-])", re.IGNORECASE)
 
 
 def is_written(source: Source) -> bool:
@@ -48,18 +46,14 @@ def check_white_space(source: Source) -> Iterator[Violation]:
         if "\t" in line:
             yield source.violation(number, "a tab", r"indent with spaces; in a string write \t")
     if not source.text.endswith("\n") or source.text.endswith("\n\n"):
-        yield source.violation(
-            len(source.lines), "the file does not end with one line feed", "end it with one"
-        )
+        yield source.violation(len(source.lines), "the file does not end with one line feed", "end it with one")
 
 
 def check_marks(source: Source) -> Iterator[Violation]:
     """Nothing is left for later in the files: work that is known is written down where work is kept."""
     for number, line in enumerate(source.lines, 1):
         if found := MARK.search(line):
-            yield source.violation(
-                number, f"{found[0]} in a file", "do it now, or file an issue and remove the mark"
-            )
+            yield source.violation(number, f"{found[0]} in a file", "do it now, or file an issue and remove the mark")
 
 
 def check_machine_paths(source: Source) -> Iterator[Violation]:
@@ -67,9 +61,7 @@ def check_machine_paths(source: Source) -> Iterator[Violation]:
     for number, line in enumerate(source.lines, 1):
         if found := MACHINE_PATH.search(line):
             mend = "take the path from an argument, from __file__, or from a temporary directory"
-            yield source.violation(
-                number, f"an absolute path of one machine: {line[found.start() :][:40]}", mend
-            )
+            yield source.violation(number, f"an absolute path of one machine: {line[found.start() :][:40]}", mend)
 
 
 def check_registries(source: Source) -> Iterator[Violation]:

@@ -99,9 +99,7 @@ def assert_verdicts(verdicts, parts):
     assert [f.key for f in verdicts.failed] == sorted(failed)
     assert verdicts.init_failed.tolist() == sorted(init_failed)
     columns = (verdicts.open_xors, verdicts.open_holders, verdicts.open_new)
-    found = dict(
-        zip(verdicts.open_keys.tolist(), zip(*(c.tolist() for c in columns), strict=True), strict=True)
-    )
+    found = dict(zip(verdicts.open_keys.tolist(), zip(*(c.tolist() for c in columns), strict=True), strict=True))
     assert found == left
     assert verdicts.open_keys.tolist() == sorted(left)
 
@@ -154,9 +152,7 @@ def test_packed_keys_are_exact_for_any_values(values):
 
 
 def test_an_init_with_all_its_acks_in_one_micro_batch_is_complete():
-    verdicts = judge(
-        [partials(inits=[(7, 0b0100)]), partials(acks=[(7, 0b0110)]), partials(acks=[(7, 0b0010)])]
-    )
+    verdicts = judge([partials(inits=[(7, 0b0100)]), partials(acks=[(7, 0b0110)]), partials(acks=[(7, 0b0010)])])
     assert (verdicts.done_first.tolist(), verdicts.done_counts.tolist()) == ([7], [1])
 
 

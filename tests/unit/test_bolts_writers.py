@@ -48,11 +48,7 @@ def write_parquet(path: Path, micro_batch_id: int, rows: list[dict[str, Any]], i
 
 
 def read_json(path: Path) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for name in sorted(os.listdir(path))
-        for line in (path / name).read_text().splitlines()
-    ]
+    return [json.loads(line) for name in sorted(os.listdir(path)) for line in (path / name).read_text().splitlines()]
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -77,19 +73,13 @@ def test_the_last_attempt_of_a_micro_batch_and_task_is_what_stands(
         write(path, micro_batch_id, [{"n": value} for value in values], index)
         model[micro_batch_id, index] = values
     assert [row["n"] for row in read(path)] == [value for key in sorted(model) for value in model[key]]
-    assert sorted(os.listdir(path)) == [
-        f"part-{n:06d}-sink-{i}.{suffix}" for n, i in sorted(model) if model[n, i]
-    ]
+    assert sorted(os.listdir(path)) == [f"part-{n:06d}-sink-{i}.{suffix}" for n, i in sorted(model) if model[n, i]]
 
 
 @pytest.mark.parametrize(("write", "read", "suffix"), WRITERS)
-def test_unfinished_files_of_the_task_alone_are_removed(
-    tmp_path: Path, write: Any, read: Any, suffix: str
-) -> None:
+def test_unfinished_files_of_the_task_alone_are_removed(tmp_path: Path, write: Any, read: Any, suffix: str) -> None:
     mine = tmp_path / f".part-000003-sink-0.{suffix}.77.tmp"
-    others = [
-        tmp_path / f".part-000003-{owner}.{suffix}.77.tmp" for owner in ("sink-1", "a-sink-0", "sink-00")
-    ]
+    others = [tmp_path / f".part-000003-{owner}.{suffix}.77.tmp" for owner in ("sink-1", "a-sink-0", "sink-00")]
     for name in (mine, *others):
         name.touch()
     write(tmp_path, 4, [{"n": 1}])
@@ -124,9 +114,7 @@ def test_rows_of_a_micro_batch_that_never_ended_are_not_written_with_the_next(tm
 
 def test_json_holds_bytes_times_and_numpy_numbers(tmp_path: Path) -> None:
     at = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
-    write_json(
-        tmp_path, 0, [{"b": b"\xff\x00", "at": at, "n": np.int64(7), "pair": (1, None), "text": "né\n"}]
-    )
+    write_json(tmp_path, 0, [{"b": b"\xff\x00", "at": at, "n": np.int64(7), "pair": (1, None), "text": "né\n"}])
     assert read_json(tmp_path) == [
         {"b": "/wA=", "at": "2024-02-29T12:00:00+00:00", "n": 7, "pair": [1, None], "text": "né\n"}
     ]

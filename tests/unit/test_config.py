@@ -31,9 +31,7 @@ def test_every_default_is_a_value_that_its_key_accepts() -> None:
 def test_a_config_is_a_value() -> None:
     config = Config(message_timeout_secs=5, fuse=False)
     assert (
-        pickle.loads(pickle.dumps(config))
-        == config
-        == dataclasses.replace(Config(fuse=False), message_timeout_secs=5)
+        pickle.loads(pickle.dumps(config)) == config == dataclasses.replace(Config(fuse=False), message_timeout_secs=5)
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.debug = True  # type: ignore[misc]
@@ -66,9 +64,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known_one(key: str, near
 
 
 def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist() -> None:
-    with pytest.raises(
-        ConfigError, match=r"unknown setting 'zzz': expected one of message_timeout_secs, .*fuse"
-    ):
+    with pytest.raises(ConfigError, match=r"unknown setting 'zzz': expected one of message_timeout_secs, .*fuse"):
         Config.from_mapping({"zzz": 1})
 
 

@@ -86,17 +86,13 @@ def test_shuffle_is_a_round_robin_that_goes_on_from_block_to_block(
         assert sorted(whole[start : start + n]) == list(range(n))
     cut = min(cut, count)
     blocks = [(0, cut), (cut, count - cut)]
-    parts = [
-        targets_of(ShuffleGrouping(), [""] * size, n, first, sender, micro_batch) for first, size in blocks
-    ]
+    parts = [targets_of(ShuffleGrouping(), [""] * size, n, first, sender, micro_batch) for first, size in blocks]
     assert parts[0] + parts[1] == whole
 
 
 def test_shuffle_begins_anywhere_so_that_senders_of_one_row_share_the_tasks() -> None:
     begins = Counter(
-        targets_of(ShuffleGrouping(), [""], 4, sender=s, micro_batch=m)[0]
-        for s in range(20)
-        for m in range(50)
+        targets_of(ShuffleGrouping(), [""], 4, sender=s, micro_batch=m)[0] for s in range(20) for m in range(50)
     )
     assert sorted(begins) == [0, 1, 2, 3]
     assert min(begins.values()) > 180
@@ -153,9 +149,7 @@ def test_partial_key_alternates_a_single_key_between_its_two_tasks() -> None:
 
 
 @given(words, st.integers(2, 9))
-def test_partial_key_takes_the_less_used_of_two_tasks_that_depend_on_the_key_alone(
-    column: list[str], n: int
-) -> None:
+def test_partial_key_takes_the_less_used_of_two_tasks_that_depend_on_the_key_alone(column: list[str], n: int) -> None:
     pair = {word: targets_of(PartialKeyGrouping(["w"]), [word, word], n) for word in set(column)}
     used = [0] * n
     naive = []
@@ -215,9 +209,7 @@ class Named(Grouping):
 
 
 def test_a_grouping_of_ones_own_may_name_no_task_several_or_one_twice() -> None:
-    grouping = Named(
-        {"none": [], "one": [8], "both": (8, 7), "twice": np.array([7, 7]), "sender": lambda task: [task]}
-    )
+    grouping = Named({"none": [], "one": [8], "both": (8, 7), "twice": np.array([7, 7]), "sender": lambda task: [task]})
     column = pa.array(["none", "one", "both", "twice", "sender"])
     found = rows_of(grouping.deliveries(Emitted(7, 0, 0, 5, ("w",), [column]), [7, 8]), 5)
     assert found == [[], [(0, 1)], [(0, 1), (1, 0)], [(0, 0), (1, 0)], [(0, 0)]]
@@ -268,16 +260,12 @@ def test_each_sender_prepares_a_copy_of_its_own() -> None:
     assert not hasattr(original, "told")
 
 
-@pytest.mark.parametrize(
-    "grouping", [*BUILT_IN, DirectGrouping(), Modulo(3)], ids=lambda grouping: grouping.describe()
-)
+@pytest.mark.parametrize("grouping", [*BUILT_IN, DirectGrouping(), Modulo(3)], ids=lambda grouping: grouping.describe())
 def test_groupings_are_values(grouping: Grouping) -> None:
     again = pickle.loads(pickle.dumps(grouping))
     assert again == grouping
     assert hash(again) == hash(grouping)
-    assert [other for other in [*BUILT_IN, DirectGrouping(), Modulo(3), Modulo(4)] if other == grouping] == [
-        grouping
-    ]
+    assert [other for other in [*BUILT_IN, DirectGrouping(), Modulo(3), Modulo(4)] if other == grouping] == [grouping]
 
 
 def test_a_plain_class_of_the_users_is_equal_by_what_it_holds() -> None:
@@ -289,8 +277,7 @@ def test_a_plain_class_of_the_users_is_equal_by_what_it_holds() -> None:
 
 def test_groupings_describe_themselves() -> None:
     described = [
-        grouping.describe()
-        for grouping in [*BUILT_IN, DirectGrouping(), FieldsGrouping(["a", "b"]), Modulo(3)]
+        grouping.describe() for grouping in [*BUILT_IN, DirectGrouping(), FieldsGrouping(["a", "b"]), Modulo(3)]
     ]
     assert described == [
         "shuffle", "local_or_shuffle", "none", "all", "global", "fields(w)", "partial_key(w)", "direct",

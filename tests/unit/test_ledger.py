@@ -54,9 +54,7 @@ class Naive:
 
     def __init__(self):
         self.open, self.retries, self.progress, self.sequence, self.life = {}, {}, {}, {}, 0
-        self.counts = {
-            c: {"acked": 0, "failed": 0, "late": 0, "set_aside": 0} for c in ("lines", "queue", "window")
-        }
+        self.counts = {c: {"acked": 0, "failed": 0, "late": 0, "set_aside": 0} for c in ("lines", "queue", "window")}
         self.turn, self.expiring = 0, set()
 
     def count(self, key, what):
@@ -124,9 +122,7 @@ class Machine(RuleBasedStateMachine):
                 if rng.random() < 0.7:
                     position = entry.position_of(entry.base + i) if entry.source is not None else None
                     edges = {self.fresh_edge() for _ in range(rng.randint(0, 2))}
-                    new[entry.first_key + i] = Tree(
-                        edges, entry.source, position, entry.attempt, self.naive.turn
-                    )
+                    new[entry.first_key + i] = Tree(edges, entry.source, position, entry.attempt, self.naive.turn)
         for i in range(rng.randint(0, 2)):
             key = tree_key(6, self.naive.sequence.get(6, 0) + 1000 * plan.micro_batch_id + i)
             new[key] = Tree({self.fresh_edge()}, None, None, 1, self.naive.turn)
@@ -229,11 +225,7 @@ class Machine(RuleBasedStateMachine):
 
     def rebuild(self):
         """The driver dies: what was promoted comes back from the snapshot and the log, the rest is gone."""
-        ledger = (
-            Ledger.restore(self.base, SPOUTS, rotations=ROTATIONS, task_owner=owner)
-            if self.base
-            else new_ledger()
-        )
+        ledger = Ledger.restore(self.base, SPOUTS, rotations=ROTATIONS, task_owner=owner) if self.base else new_ledger()
         for entry in self.log:
             ledger.replay(entry)
         if ledger.last_promoted == self.ledger.last_promoted:

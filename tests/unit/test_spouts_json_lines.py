@@ -19,9 +19,7 @@ DATA = "\n".join(LINES).encode()
 def spout_and_range(tmp_path: Path) -> tuple[JsonLinesSpout, Range]:
     path = tmp_path / "a.jsonl"
     path.write_bytes(DATA)
-    return pickle.loads(pickle.dumps(JsonLinesSpout(path, outputs=["a", "b"]))), Range(
-        0, str(path), 0, len(DATA)
-    )
+    return pickle.loads(pickle.dumps(JsonLinesSpout(path, outputs=["a", "b"]))), Range(0, str(path), 0, len(DATA))
 
 
 def test_fields_are_taken_from_each_object_and_missing_ones_are_none(tmp_path: Path) -> None:

@@ -72,9 +72,7 @@ def by_columns(spout: TextSpout, ranges: list[Range]) -> list[tuple[int, str | N
 
 texts = st.lists(
     st.one_of(
-        st.sampled_from(
-            [b"\n", b"\r\n", b"\r", b"a", b"to be", b"\xff", b"\xe2\x82", "né€".encode(), b"x" * 40]
-        ),
+        st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"to be", b"\xff", b"\xe2\x82", "né€".encode(), b"x" * 40]),
         st.binary(max_size=4),
         st.text(max_size=6).map(lambda text: text.encode()),
     ),
@@ -222,9 +220,7 @@ def test_zstandard_without_its_library_is_an_error_that_says_what_to_install(
         spout.open(context())
 
 
-def test_an_error_of_the_system_is_not_taken_for_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_system_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"one\n"))
 
@@ -316,9 +312,7 @@ def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:
     assert spout.next_ranges({}, 100) == [Range(0, str(tmp_path / "sub" / "new.txt"), 0, 4)]
 
 
-def test_a_file_that_shrank_gives_nothing_and_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_shrank_gives_nothing_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes(b"one\ntwo\n")
     spout = TextSpout(path, follow=True)

@@ -20,9 +20,7 @@ KEYS = st.one_of(
     st.sampled_from(["", "a", "b", "\0", "\ud800", "long" * 20]),
     st.integers(-3, 60),
     st.text(max_size=2),
-    st.sampled_from(
-        [1.0, 2.5, True, None, b"a", (1, "x"), (1.0, "x"), Decimal(2), 1 << 70, frozenset({1, 2})]
-    ),
+    st.sampled_from([1.0, 2.5, True, None, b"a", (1, "x"), (1.0, "x"), Decimal(2), 1 << 70, frozenset({1, 2})]),
 )
 VALUES = st.one_of(
     st.integers(),
@@ -208,9 +206,7 @@ def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[Co
     return store, model, calls
 
 
-@pytest.mark.parametrize(
-    ("keys", "touched", "micro_batches"), [(300, 40, 300), (40_000, 2000, 60), (20, 20, 50)]
-)
+@pytest.mark.parametrize(("keys", "touched", "micro_batches"), [(300, 40, 300), (40_000, 2000, 60), (20, 20, 50)])
 def test_many_micro_batches_over_two_workers_keep_every_key(keys, touched, micro_batches):
     store, model, _ = run_long(keys, touched, micro_batches, seed=keys)
     fresh = TaskState()

@@ -118,12 +118,8 @@ def test_streams_and_subscriptions_are_numbered_by_names_whatever_the_order_of_d
         builder = TopologyBuilder("t")
         steps: dict[str, Callable[[], Any]] = {
             "lines": lambda: builder.set_spout("lines", Lines()),
-            "a": lambda: (
-                builder.set_bolt("a", Split()).shuffle_grouping("lines", "odd").all_grouping("lines")
-            ),
-            "b": lambda: (
-                builder.set_bolt("b", Count()).fields_grouping("a", ["word"]).global_grouping("lines")
-            ),
+            "a": lambda: builder.set_bolt("a", Split()).shuffle_grouping("lines", "odd").all_grouping("lines"),
+            "b": lambda: builder.set_bolt("b", Count()).fields_grouping("a", ["word"]).global_grouping("lines"),
         }
         for step in order:
             steps[step]()
@@ -210,9 +206,7 @@ def test_an_unknown_stream_is_a_mistake() -> None:
 def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
     builder = words()
     builder.set_bolt("count", Count()).fields_grouping("lines", ["why"])
-    assert the_mistake(builder).startswith(
-        "bolt 'count': it groups stream 'default' of 'lines' by 'why', which"
-    )
+    assert the_mistake(builder).startswith("bolt 'count': it groups stream 'default' of 'lines' by 'why', which")
 
 
 @pytest.mark.parametrize("method", ["fields_grouping", "partial_key_grouping"])
@@ -274,9 +268,7 @@ def test_a_cycle_is_a_mistake_that_shows_the_way_once() -> None:
     builder.set_bolt("b", Split()).shuffle_grouping("a")
     builder.set_bolt("c", Split()).shuffle_grouping("b")
     builder.set_bolt("after", Split()).shuffle_grouping("c")
-    assert the_mistake(builder) == (
-        "bolt 'a': its tuples come back to it, a -> b -> c -> a: cycles are not possible"
-    )
+    assert the_mistake(builder) == ("bolt 'a': its tuples come back to it, a -> b -> c -> a: cycles are not possible")
 
 
 def test_a_bolt_that_subscribes_to_itself_is_a_cycle() -> None:
@@ -325,9 +317,7 @@ def test_a_component_that_cannot_be_pickled_is_a_mistake_that_names_the_attribut
     count = Count()
     count.fine, count.lock = {}, threading.Lock()  # type: ignore[attr-defined]
     builder.set_bolt("count", count).shuffle_grouping("split")
-    assert the_mistake(builder).startswith(
-        "bolt 'count': its attribute 'lock' cannot be pickled (TypeError: "
-    )
+    assert the_mistake(builder).startswith("bolt 'count': its attribute 'lock' cannot be pickled (TypeError: ")
 
 
 def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:
@@ -451,9 +441,7 @@ def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_
     lines = Lines()
     lines.outputs = {"default": ["line", "path"], "extra": ["x"], "odd": ["why", "where"]}
     builder.set_spout("lines", lines, 3)
-    builder.set_bolt("split", upper, 3).grouping("lines", FieldsGrouping(["line"])).all_grouping(
-        "lines", "extra"
-    )
+    builder.set_bolt("split", upper, 3).grouping("lines", FieldsGrouping(["line"])).all_grouping("lines", "extra")
     builder.set_bolt("new", Count()).shuffle_grouping("split")
     assert changes(old, builder.build().fingerprint()) == [
         "the name was 'words' and is now 'other'",
