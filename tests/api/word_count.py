@@ -1,3 +1,5 @@
+"""The word count that users see first."""
+
 from collections import Counter
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
