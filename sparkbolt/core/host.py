@@ -24,7 +24,7 @@ from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.ledger import FailedTree, Ledger, Promotion, SpoutInfo
+from sparkbolt.core.ledger import Ledger, Promotion, SpoutInfo
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import Record
@@ -338,12 +338,6 @@ class Host:
             if spec is not None and spec.config.on_error == "stop" and tree.fail.cause == "exception":
                 return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}"
         return None
-
-    def message_id_of(self, tree: FailedTree) -> Any:
-        """The message id of a tree of a ``Spout`` that is still open; None otherwise."""
-        task, sequence = split_key(tree.key)
-        desk = self.desks.get(task)
-        return desk.message_ids.get(sequence) if desk is not None else None
 
     # The end.
 

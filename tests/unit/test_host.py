@@ -1,0 +1,119 @@
+"""The host: plans, pacing, time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt import Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt.core.feedback import gather
+from sparkbolt.core.host import Host
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.pacing import Pacer
+from sparkbolt.sim.engine import LocalEngine
+
+
+class Numbers(PartitionedSpout):
+    """The numbers from 0 on."""
+
+    outputs = ["number"]
+
+    def __init__(self, count: int = 1000) -> None:
+        self.count = count
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start = progress.get("numbers", 0)
+        end = min(self.count, start + budget)
+        return [Range(0, "numbers", start, end)] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("numbers", 0) >= self.count
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number]
+
+
+class Keep(Bolt):
+    """Holds every tuple for ever."""
+
+    def prepare(self, context: Any) -> None:
+        self.kept: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.kept.append(tup)
+
+
+def keeping(**settings: Any) -> Topology:
+    """Numbers that are held."""
+    builder = TopologyBuilder("keeping", Config(**settings))
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("keep", Keep()).fields_grouping("numbers", ["number"])
+    return builder.build()
+
+
+def run_one(engine: LocalEngine, planned_at_s: float, promoted_at_s: float) -> Promotion:
+    """One micro-batch that takes its time."""
+    host: Host = engine.host
+    plan = host.next_plan(int(planned_at_s * 1000), planned_at_s)
+    assert plan is not None
+    feedback = gather(data for _, data in engine.run(plan))
+    host.stage(plan.micro_batch_id, feedback)
+    return host.promote(plan.micro_batch_id, promoted_at_s)
+
+
+def test_asked_again_before_it_was_confirmed_the_host_gives_the_same_plan() -> None:
+    engine = LocalEngine(keeping())
+    first = engine.host.next_plan(0, 0.0)
+    assert engine.host.next_plan(999, 1.0) is first
+
+
+def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -> None:
+    engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
+    run_one(engine, 0.0, promoted_at_s=100.0)
+    assert engine.ledger.open_trees == 10
+    plan = engine.host.next_plan(100_000, 100.0)
+    assert plan is None or plan.expired == ()
+
+
+def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
+    engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
+    run_one(engine, 0.0, promoted_at_s=100.0)
+    early = engine.host.next_plan(129_900, 129.9)
+    assert early is None
+    late = engine.host.next_plan(131_100, 131.1)
+    assert late is not None
+    assert len(late.expired) == 10
+
+
+def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:
+    engine = LocalEngine(keeping(max_spout_pending=64))
+    for second in range(5):
+        if engine.host.next_plan(second * 1000, float(second)) is None:
+            break
+        run_one(engine, float(second), float(second))
+    assert engine.ledger.open_trees == 64
+
+
+@given(
+    target=st.floats(100, 5000),
+    first=st.integers(1, 10**6),
+    runs=st.lists(st.tuples(st.floats(1, 60_000), st.floats(0, 1)), max_size=30),
+)
+def test_a_budget_changes_at_most_twofold_and_never_vanishes(
+    target: float, first: int, runs: list[tuple[float, float]]
+) -> None:
+    pacer = Pacer(target, first, budget_max=10**7)
+    for elapsed_ms, share in runs:
+        before = pacer.budget
+        positions = int(before * share)
+        pacer.observe(elapsed_ms, positions, positions)
+        assert 1 <= pacer.budget <= min(10**7, 2 * before)
+        assert pacer.budget >= positions // 2 or pacer.budget == before
+
+
+def test_a_first_budget_keeps_within_the_limit() -> None:
+    assert Pacer(1000, 262_144, budget_max=20_000).budget == 20_000
