@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.ids import U64
+from sparkbolt.core.ids import U64, run_starts
 from sparkbolt.errors import check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
@@ -222,7 +222,10 @@ def unpicklable(column: Column, row: int) -> str | None:
 
 
 def encode(frame: Frame, moment: Moment) -> bytes:
-    """The frame as bytes: a fixed head, a pickled header, ids as raw ``uint64``, then an Arrow stream."""
+    """The frame as bytes: a fixed head, a pickled header, ids as raw ``uint64``, then an Arrow stream.
+
+    Roots that repeat from row to row, as the words of a line do, stand once, with the lengths of their runs.
+    """
     arrow: list[pa.Array] = []
     plain: dict[int, bytes] = {}
     for index, column in enumerate(frame.columns):
@@ -232,8 +235,11 @@ def encode(frame: Frame, moment: Moment) -> bytes:
             plain[index] = pickle.dumps(list(column), protocol=5)
     anchoring = frame.anchoring
     raw: list[npt.NDArray[Any]] = []
+    runs = -1
     if anchoring is not None:
-        raw += [anchoring.roots, anchoring.edges]
+        roots, lengths = _as_runs(anchoring.roots)
+        runs = len(lengths) if lengths is not None else -1
+        raw += [roots, anchoring.edges] if lengths is None else [roots, lengths, anchoring.edges]
         if anchoring.offsets is not None:
             raw.append(anchoring.offsets)
     header = pickle.dumps(
@@ -241,6 +247,7 @@ def encode(frame: Frame, moment: Moment) -> bytes:
             (frame.source, frame.stream, frame.lane, frame.sequence, frame.rows),
             plain,
             len(anchoring.roots) if anchoring is not None else -1,
+            runs,
             anchoring is not None and anchoring.offsets is not None,
             frame.attempts,
         ),
@@ -261,6 +268,14 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     return b"".join(pieces)
 
 
+def _as_runs(roots: U64) -> tuple[U64, npt.NDArray[np.int64] | None]:
+    """The first root of each run and the lengths of the runs; the roots and None where that is not shorter."""
+    starts = run_starts(roots)
+    if 2 * len(starts) >= len(roots):
+        return roots, None
+    return roots[starts], np.diff(np.append(starts, len(roots))).astype(np.int64)
+
+
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
     """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS`` or ``FEEDBACK``."""
     return memoryview(data)[0]
@@ -278,14 +293,18 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     kind, header_bytes, _, _ = _HEAD.unpack_from(view)
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
-    ident, plain, pairs, has_offsets, attempts = pickle.loads(view[place : place + header_bytes])
+    ident, plain, pairs, runs, has_offsets, attempts = pickle.loads(view[place : place + header_bytes])
     place += header_bytes
     source, stream, lane, sequence, rows = ident
     anchoring = None
     if pairs >= 0:
-        roots = np.frombuffer(view, np.uint64, pairs, place)
-        edges = np.frombuffer(view, np.uint64, pairs, place + 8 * pairs)
-        place += 16 * pairs
+        roots = np.frombuffer(view, np.uint64, pairs if runs < 0 else runs, place)
+        place += 8 * len(roots)
+        if runs >= 0:
+            roots = np.repeat(roots, np.frombuffer(view, np.int64, runs, place))
+            place += 8 * runs
+        edges = np.frombuffer(view, np.uint64, pairs, place)
+        place += 8 * pairs
         offsets = None
         if has_offsets:
             offsets = np.frombuffer(view, np.int64, rows + 1, place)

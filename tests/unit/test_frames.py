@@ -1,0 +1,117 @@
+"""Frames: what goes in comes out, in type, value and order."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt.core.frames import (
+    Anchoring,
+    Frame,
+    Inbox,
+    Moment,
+    column_of,
+    decode,
+    encode,
+    moment_of,
+    python_values,
+    take,
+)
+
+MOMENT = Moment(12, 1_700_000_000_000)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+    st.decimals(allow_nan=False),
+)
+VALUES = st.one_of(
+    PLAIN, st.tuples(PLAIN, PLAIN), st.lists(PLAIN, max_size=3), st.dictionaries(st.text(), PLAIN, max_size=3)
+)
+COLUMNS = st.one_of(
+    st.lists(st.text(), min_size=1, max_size=30),
+    st.lists(st.integers(), min_size=1, max_size=30),
+    st.lists(st.one_of(st.none(), st.text()), min_size=1, max_size=30),
+    st.lists(VALUES, min_size=1, max_size=30),
+)
+
+
+def typed(values: Any) -> list[tuple[type, Any]]:
+    """Values with their types, since 1 == 1.0 == True."""
+    return [(type(value), value) for value in values]
+
+
+@given(values=COLUMNS, dictionary=st.booleans())
+def test_a_column_keeps_values_and_types(values: list[Any], dictionary: bool) -> None:
+    frame = Frame(3, 1, 0, 7, len(values), [column_of(values, dictionary), list(range(len(values)))])
+    back = decode(encode(frame, MOMENT))
+    assert typed(python_values(back.columns[0])) == typed(values)
+    assert list(python_values(back.columns[1])) == list(range(len(values)))
+    assert (back.order, back.rows) == (frame.order, frame.rows)
+
+
+@given(values=COLUMNS, dictionary=st.booleans(), data=st.data())
+def test_some_rows_of_a_column_keep_values_and_types(values: list[Any], dictionary: bool, data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(values) - 1), unique=True).map(sorted))
+    taken = take(column_of(values, dictionary), np.array(rows, dtype=np.intp))
+    assert typed(python_values(taken)) == typed(values[row] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", 1 << 70, (1, 2), {"a": [1]}, decimal.Decimal("1.10"), dt.date(2026, 1, 2), object]
+)
+def test_what_arrow_cannot_hold_exactly_is_pickled_alone(value: Any) -> None:
+    column = column_of([value, value])
+    assert not isinstance(column, pa.Array)
+    assert decode(encode(Frame(1, 0, 0, 0, 2, [column]), MOMENT)).columns[0] == [value, value]
+
+
+@given(
+    counts=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    roots=st.integers(1, 5),
+    single=st.booleans(),
+)
+def test_anchors_come_out_as_they_went_in(counts: list[int], roots: int, single: bool) -> None:
+    counts = [1] * len(counts) if single else counts
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    edges = np.arange(offsets[-1], dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    anchoring = Anchoring(np.sort(edges % np.uint64(roots)), edges, None if single else offsets)
+    attempts = np.arange(len(counts), dtype=np.uint8)
+    values = [str(count) for count in counts]
+    back = decode(encode(Frame(1, 2, 3, 4, len(counts), [column_of(values)], anchoring, attempts), MOMENT))
+    assert back.anchoring is not None
+    assert back.anchoring.roots.tolist() == anchoring.roots.tolist()
+    assert back.anchoring.edges.tolist() == edges.tolist()
+    assert (back.anchoring.offsets is None) == single
+    assert back.attempts is not None
+    assert back.attempts.tolist() == attempts.tolist()
+    for row in range(len(counts)):
+        assert back.roots_of(row) == anchoring.roots[offsets[row] : offsets[row + 1]].tolist()
+
+
+def test_roots_that_repeat_travel_once() -> None:
+    edges = np.arange(10_000, dtype=np.uint64)
+    repeated = Frame(1, 0, 0, 0, 10_000, [list(range(10_000))], Anchoring(np.repeat(edges[:1000], 10), edges))
+    different = Frame(1, 0, 0, 0, 10_000, [list(range(10_000))], Anchoring(edges, edges))
+    assert len(encode(different, MOMENT)) - len(encode(repeated, MOMENT)) > 60_000
+
+
+def test_every_row_says_when_it_was() -> None:
+    assert moment_of(encode(Frame(1, 0, 0, 0, 1, [["a"]]), MOMENT)) == MOMENT
+
+
+@given(st.permutations(range(12)))
+def test_the_order_in_which_frames_arrive_never_shows(arrival: list[int]) -> None:
+    frames = [Frame(i % 2, i % 3, i // 6, i, 1, [[i]]) for i in range(12)]
+    ordered = Inbox([frames[i] for i in arrival]).in_order()
+    assert [frame.order for frame in ordered] == sorted(frame.order for frame in frames)
