@@ -194,7 +194,7 @@ def _emitter(out: StreamOut, otherwise: Callable[..., None]) -> Callable[..., No
     extend, width = out.extend, out.width
 
     def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        if stream is DEFAULT_STREAM and len(values) == width:
+        if stream is DEFAULT_STREAM and len(values) == width and values.__class__ is not str:
             extend(values)
         else:
             otherwise(values, stream)

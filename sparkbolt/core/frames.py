@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.ids import U64, run_starts
+from sparkbolt.core.snapshots import pickling_errors
 from sparkbolt.errors import check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
@@ -35,7 +36,7 @@ VERDICTS = 5
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
-PICKLING_ERRORS = (pickle.PicklingError, TypeError, AttributeError, RecursionError, NotImplementedError, ValueError)
+PICKLING_ERRORS = pickling_errors()
 """What ``pickle`` raises for a value that cannot be pickled."""
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from sparkbolt import AsyncBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
+from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
 from sparkbolt.testing import TopologyTestDriver
 from tests.api.word_count import topology as word_count
 
@@ -135,6 +135,23 @@ def test_the_coroutine_enriches() -> None:
         driver.run_until_idle()
         assert driver.emitted("bolt") == [[f"user-{number}", {"user": f"user-{number}"}] for number in range(5)]
         assert sorted(driver.acked("source")) == list(range(5))
+
+
+class Pairs(BasicBolt):
+    outputs = ["first", "second"]
+
+    def execute(self, tup, collector):
+        collector.emit(tup["line"])
+
+
+def test_a_str_is_never_taken_for_a_list_of_values() -> None:
+    with TopologyTestDriver(behind(Lines(), Pairs())) as driver:
+        driver.feed("source", ["ab"], message_id=1)
+        driver.run_until_idle()
+        assert driver.emitted("bolt") == []
+        (failed,) = driver.failed("source")
+        assert failed.cause == "emit"
+        assert "did you mean ['ab']" in failed.story
 
 
 @pytest.fixture
