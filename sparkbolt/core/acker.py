@@ -24,6 +24,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core import packing
 from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64_array, run_starts, xor_by_key
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.errors import check
@@ -340,46 +341,32 @@ def decode_verdicts(data: Buffer) -> Verdicts:
     )
 
 
-_PARTIALS_HEAD = struct.Struct("<4sIQQQQ")
-_PARTIALS_MAGIC = b"SBP1"
+_PARTIALS_MAGIC = b"SBP2\0\0\0\0"
 
 
 def encode_partials(partials: Partials) -> bytes:
-    """Partials as bytes: a head with the lengths, the arrays as in memory (little-endian), fails as JSON."""
+    """Partials as bytes: keys as steps, XOR values as they are, fails as JSON."""
     p = partials
-    counts = len(p.init_keys), len(p.ack_keys), len(p.held_keys), len(p.touched_keys)
-    words = (p.init_keys, p.init_xors, p.ack_keys, p.ack_xors, p.held_keys, p.touched_keys)
-    return b"".join(
-        [
-            _PARTIALS_HEAD.pack(_PARTIALS_MAGIC, 0, *counts),
-            *(np.ascontiguousarray(column, dtype="<u8").data for column in words),
-            np.ascontiguousarray(p.held_by, dtype="<i4").data,
-            _dump_fails(p.fails),
-        ]
-    )
+    arrays = [*packing.pack_keys(p.init_keys), p.init_xors, *packing.pack_keys(p.ack_keys), p.ack_xors]
+    arrays += [*packing.pack_keys(p.held_keys), p.held_by, *packing.pack_keys(p.touched_keys)]
+    return b"".join([_PARTIALS_MAGIC, *packing.pack(arrays), _dump_fails(p.fails)])
 
 
 def decode_partials(data: Buffer) -> Partials:
-    """The inverse of ``encode_partials``; the arrays look into ``data`` and must not be written to.
+    """The inverse of ``encode_partials``; XOR values look into ``data`` and must not be written to.
 
     Raises:
         InvariantError: the bytes are no partials.
     """
-    size = _PARTIALS_HEAD.size
-    check(len(data) >= size and bytes(data[:4]) == _PARTIALS_MAGIC, "these bytes are not encoded partials")
-    _, _, inits, acks, held, touched = _PARTIALS_HEAD.unpack_from(data)
-    check(
-        len(data) >= size + 16 * (inits + acks) + 12 * held + 8 * touched,
-        f"encoded partials are cut off at {len(data)} bytes",
+    view = memoryview(data)
+    check(bytes(view[:8]) == _PARTIALS_MAGIC, "these bytes are not encoded partials")
+    arrays, end = packing.unpack(view, 8)
+    check(len(arrays) == 11, f"encoded partials have {len(arrays)} arrays, expected 11")
+    init_keys, ack_keys, held_keys, touched_keys = (
+        packing.unpack_keys(arrays[at], arrays[at + 1]) for at in (0, 3, 6, 9)
     )
-    columns, at = [], size
-    for count in (inits, inits, acks, acks, held, touched):
-        columns.append(np.frombuffer(data, dtype=np.uint64, count=count, offset=at))
-        at += 8 * count
-    held_by = np.frombuffer(data, dtype=np.int32, count=held, offset=at)
-    init_keys, init_xors, ack_keys, ack_xors, held_keys, touched_keys = columns
-    fails = _load_fails(bytes(data[at + 4 * held :]))
-    return Partials(init_keys, init_xors, ack_keys, ack_xors, held_keys, held_by, fails, touched_keys)
+    fails = _load_fails(bytes(view[end:]))
+    return Partials(init_keys, arrays[2], ack_keys, arrays[5], held_keys, arrays[8], fails, touched_keys)
 
 
 def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.ids import U64, run_starts
+from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array
+from sparkbolt.core.packing import narrow, pack, pack_keys, unpack, unpack_keys
 from sparkbolt.core.snapshots import pickling_errors
 from sparkbolt.errors import check
 
@@ -56,6 +57,20 @@ class Moment:
 
 
 @dataclass
+class Births:
+    """What the edges of a block of rows were made of: they are ``edges_of(parents, ordinals, salt)``."""
+
+    parents: U64
+    """The edge of each row's parent."""
+    ordinals: U64
+    salt: int
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Births:
+        """The births of some rows."""
+        return Births(self.parents[rows], self.ordinals[rows], self.salt)
+
+
+@dataclass
 class Anchoring:
     """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
 
@@ -65,11 +80,14 @@ class Anchoring:
     roots: U64
     edges: U64
     offsets: npt.NDArray[np.int64] | None = None
+    births: Births | None = None
+    """Known to the sender where there is one pair a row: the receiver makes the edges again from fewer bytes."""
 
     def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
         """The anchoring of some rows."""
         if self.offsets is None:
-            return Anchoring(self.roots[rows], self.edges[rows])
+            births = self.births.take(rows) if self.births is not None else None
+            return Anchoring(self.roots[rows], self.edges[rows], None, births)
         pairs, offsets = pairs_of_rows(self.offsets, rows)
         return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
 
@@ -199,7 +217,7 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
         codes = column.indices.to_numpy(zero_copy_only=False)[rows]
         used = np.zeros(len(column.dictionary), dtype=bool)
         used[codes] = True
-        renumbered = (np.cumsum(used) - 1).astype(np.int32)
+        renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
         return pa.DictionaryArray.from_arrays(renumbered[codes], column.dictionary.filter(pa.array(used)))
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
@@ -223,10 +241,7 @@ def unpicklable(column: Column, row: int) -> str | None:
 
 
 def encode(frame: Frame, moment: Moment) -> bytes:
-    """The frame as bytes: a fixed head, a pickled header, ids as raw ``uint64``, then an Arrow stream.
-
-    Roots that repeat from row to row, as the words of a line do, stand once, with the lengths of their runs.
-    """
+    """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, then an Arrow stream."""
     arrow: list[pa.Array] = []
     plain: dict[int, bytes] = {}
     for index, column in enumerate(frame.columns):
@@ -234,32 +249,12 @@ def encode(frame: Frame, moment: Moment) -> bytes:
             arrow.append(column)
         else:
             plain[index] = pickle.dumps(list(column), protocol=5)
-    anchoring = frame.anchoring
-    raw: list[npt.NDArray[Any]] = []
-    runs = -1
-    if anchoring is not None:
-        roots, lengths = _as_runs(anchoring.roots)
-        runs = len(lengths) if lengths is not None else -1
-        raw += [roots, anchoring.edges] if lengths is None else [roots, lengths, anchoring.edges]
-        if anchoring.offsets is not None:
-            raw.append(anchoring.offsets)
-    header = pickle.dumps(
-        (
-            (frame.source, frame.stream, frame.lane, frame.sequence, frame.rows),
-            plain,
-            len(anchoring.roots) if anchoring is not None else -1,
-            runs,
-            anchoring is not None and anchoring.offsets is not None,
-            frame.attempts,
-        ),
-        protocol=5,
-    )
+    form, salt, arrays = _packed(frame.anchoring) if frame.anchoring is not None else (_UNTRACKED, 0, [])
+    ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows
+    header = pickle.dumps((ident, plain, form, salt, frame.attempts), protocol=5)
     header += bytes(-len(header) % 8)
-    pieces: list[Any] = [
-        _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms),
-        header,
-        *(array.tobytes() for array in raw),
-    ]
+    head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
+    pieces: list[Any] = [head, header, *pack(arrays)]
     if arrow:
         sink = pa.BufferOutputStream()
         batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
@@ -269,12 +264,37 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     return b"".join(pieces)
 
 
-def _as_runs(roots: U64) -> tuple[U64, npt.NDArray[np.int64] | None]:
-    """The first root of each run and the lengths of the runs; the roots and None where that is not shorter."""
-    starts = run_starts(roots)
-    if 2 * len(starts) >= len(roots):
-        return roots, None
-    return roots[starts], np.diff(np.append(starts, len(roots))).astype(np.int64)
+_UNTRACKED, _PAIRS, _BORN = 0, 1, 2
+"""How trees stand in a frame: not at all, as roots and edges, or as what the edges were made of."""
+
+
+def _packed(anchoring: Anchoring) -> tuple[int, int, list[npt.NDArray[Any]]]:
+    """The trees of a frame as (form, salt, arrays).
+
+    The children of one tuple are neighbours: their root and their parent's edge stand once, with how many they are.
+    Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
+    """
+    births = anchoring.births
+    if births is not None and len(births.parents):
+        starts = run_starts(births.parents)  # equal edges are of one tree
+        if 2 * len(starts) <= len(births.parents):
+            lengths = np.diff(np.append(starts, len(births.parents)))
+            keys = pack_keys(unmix64_array(anchoring.roots[starts]))
+            return _BORN, births.salt, [*keys, births.parents[starts], narrow(lengths), narrow(births.ordinals)]
+    arrays = [*pack_keys(unmix64_array(anchoring.roots)), anchoring.edges]
+    return _PAIRS, 0, arrays if anchoring.offsets is None else [*arrays, narrow(anchoring.offsets)]
+
+
+def _unpacked(form: int, salt: int, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | None:
+    """The inverse of ``_packed``."""
+    if form == _UNTRACKED:
+        return None
+    roots = mix64_array(unpack_keys(arrays[0], arrays[1]))
+    if form == _BORN:
+        _, _, parents, lengths, ordinals = arrays
+        edges = edges_of(np.repeat(parents, lengths), ordinals.astype(np.uint64), salt)
+        return Anchoring(np.repeat(roots, lengths), edges)
+    return Anchoring(roots, arrays[2], arrays[3].astype(np.int64) if len(arrays) > 3 else None)
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
@@ -294,23 +314,10 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     kind, header_bytes, _, _ = _HEAD.unpack_from(view)
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
-    ident, plain, pairs, runs, has_offsets, attempts = pickle.loads(view[place : place + header_bytes])
-    place += header_bytes
+    ident, plain, form, salt, attempts = pickle.loads(view[place : place + header_bytes])
     source, stream, lane, sequence, rows = ident
-    anchoring = None
-    if pairs >= 0:
-        roots = np.frombuffer(view, np.uint64, pairs if runs < 0 else runs, place)
-        place += 8 * len(roots)
-        if runs >= 0:
-            roots = np.repeat(roots, np.frombuffer(view, np.int64, runs, place))
-            place += 8 * runs
-        edges = np.frombuffer(view, np.uint64, pairs, place)
-        place += 8 * pairs
-        offsets = None
-        if has_offsets:
-            offsets = np.frombuffer(view, np.int64, rows + 1, place)
-            place += 8 * (rows + 1)
-        anchoring = Anchoring(roots, edges, offsets)
+    arrays, place = unpack(view, place + header_bytes)
+    anchoring = _unpacked(form, salt, arrays)
     columns: list[Column] = []
     if place < len(view):
         with pa.ipc.open_stream(pa.py_buffer(view[place:])) as reader:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.frames import Anchoring, Column, column_of, pairs_of_rows, take
+from sparkbolt.core.frames import Anchoring, Births, Column, column_of, pairs_of_rows, take
 from sparkbolt.core.groupings import (
     Delivery,
     DirectGrouping,
@@ -220,11 +220,14 @@ def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, acco
     if rows is None:
         edges = edges_of(parents.edges, parents.ordinals, salt)
         account ^= edges
+        if parents.offsets is None:
+            return Anchoring(parents.roots, edges, None, Births(parents.edges, parents.ordinals, salt))
         return merge_roots(Anchoring(parents.roots, edges, parents.offsets))
     if parents.offsets is None:
-        edges = edges_of(parents.edges[rows], parents.ordinals[rows], salt)
+        births = Births(parents.edges[rows], parents.ordinals[rows], salt)
+        edges = edges_of(births.parents, births.ordinals, salt)
         account[rows] ^= edges
-        return Anchoring(parents.roots[rows], edges)
+        return Anchoring(parents.roots[rows], edges, None, births)
     pairs, offsets = pairs_of_rows(parents.offsets, rows)
     edges = edges_of(parents.edges[pairs], parents.ordinals[pairs], salt)
     account[pairs] ^= edges

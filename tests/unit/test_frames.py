@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.frames import (
     Anchoring,
+    Births,
     Frame,
     Inbox,
     Moment,
@@ -24,6 +25,7 @@ from sparkbolt.core.frames import (
     python_values,
     take,
 )
+from sparkbolt.core.ids import edges_of, mix64_array
 
 MOMENT = Moment(12, 1_700_000_000_000)
 PLAIN = st.one_of(
@@ -99,11 +101,32 @@ def test_anchors_come_out_as_they_went_in(counts: list[int], roots: int, single:
         assert back.roots_of(row) == anchoring.roots[offsets[row] : offsets[row + 1]].tolist()
 
 
-def test_roots_that_repeat_travel_once() -> None:
-    edges = np.arange(10_000, dtype=np.uint64)
-    repeated = Frame(1, 0, 0, 0, 10_000, [list(range(10_000))], Anchoring(np.repeat(edges[:1000], 10), edges))
-    different = Frame(1, 0, 0, 0, 10_000, [list(range(10_000))], Anchoring(edges, edges))
-    assert len(encode(different, MOMENT)) - len(encode(repeated, MOMENT)) > 60_000
+@given(
+    counts=st.lists(st.integers(1, 4), min_size=1, max_size=40),
+    rows=st.data(),
+    ordinal=st.sampled_from([0, 255, 1 << 31]),
+)
+def test_edges_are_made_again_from_what_they_were_made_of(counts: list[int], rows: st.DataObject, ordinal: int) -> None:
+    parents = np.repeat(mix64_array(np.arange(len(counts), dtype=np.uint64)), counts)
+    roots = np.repeat(mix64_array(np.arange(len(counts), dtype=np.uint64) // np.uint64(2)), counts)
+    births = Births(parents, np.arange(len(parents), dtype=np.uint64) + np.uint64(ordinal), salt=0xFEDCBA9876543210)
+    anchoring = Anchoring(roots, edges_of(parents, births.ordinals, births.salt), None, births)
+    chosen = np.flatnonzero(rows.draw(st.lists(st.booleans(), min_size=len(parents), max_size=len(parents))))
+    frame = Frame(1, 2, 3, 4, len(parents), [list(range(len(parents)))], anchoring).take(chosen)
+    back = decode(encode(frame, MOMENT))
+    assert back.anchoring is not None
+    assert back.anchoring.roots.tolist() == roots[chosen].tolist()
+    assert back.anchoring.edges.tolist() == anchoring.edges[chosen].tolist()
+
+
+def test_the_trees_of_ten_words_a_line_cost_three_bytes_a_word() -> None:
+    lines = mix64_array(np.arange(1000, dtype=np.uint64))
+    births = Births(np.repeat(mix64_array(lines), 10), np.tile(np.arange(10, dtype=np.uint64), 1000), salt=7)
+    edges = edges_of(births.parents, births.ordinals, births.salt)
+    words = column_of(["word"] * 10_000, dictionary=True)
+    tracked = Frame(1, 0, 0, 0, 10_000, [words], Anchoring(np.repeat(lines, 10), edges, None, births))
+    untracked = Frame(1, 0, 0, 0, 10_000, [words])
+    assert len(encode(tracked, MOMENT)) - len(encode(untracked, MOMENT)) < 30_000
 
 
 def test_every_row_says_when_it_was() -> None:
