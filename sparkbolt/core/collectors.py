@@ -39,15 +39,19 @@ class StreamOut:
         "extra_attempts",
         "extras",
         "first",
+        "heard",
         "parents",
         "routes",
+        "unheard",
         "values",
         "width",
     )
 
-    def __init__(self, routes: StreamRoutes) -> None:
-        """Buffers for one stream."""
+    def __init__(self, routes: StreamRoutes, heard: bool) -> None:
+        """Buffers for one stream; what is emitted on one that is not ``heard`` is only counted."""
         self.routes = routes
+        self.heard = heard
+        self.unheard = 0
         self.width = len(routes.fields)
         self.first = 0
         self.values: list[Any] = []
@@ -85,12 +89,13 @@ class StreamOut:
     def count(self) -> int:
         """How many rows were emitted."""
         if self.ends is not None and self.width:
-            return len(self.values) // self.width
+            return self.unheard + len(self.values) // self.width
         return len(self.parents) + sum(len(rows) for _, rows in self.columns)
 
     def clear(self) -> None:
         """Forget what was routed."""
         self.first += self.count
+        self.unheard = 0
         self.ends = None
         self.values.clear()
         del self.parents[:]
@@ -103,10 +108,10 @@ class StreamOut:
 class Output:
     """All streams of one task."""
 
-    def __init__(self, component: str, streams: Sequence[StreamRoutes]) -> None:
-        """Buffers for each stream of a component."""
+    def __init__(self, component: str, streams: Sequence[StreamRoutes], *, overheard: bool = False) -> None:
+        """Buffers for each stream of a component; ``overheard``: somebody hears streams without consumers too."""
         self.component = component
-        self.streams = {stream.name: StreamOut(stream) for stream in streams}
+        self.streams = {stream.name: StreamOut(stream, overheard or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[BaseException | str] = []
 
@@ -160,8 +165,8 @@ class BasicCollector:
         if out is None or out.routes.direct or out.width == 0:
             return None
         out.ends = []
-        self.emit = _emitter(out, self.emit)  # type: ignore[method-assign]
-        return out.ends if out.routes.routes else None
+        self.emit = _emitter(out, self.emit) if out.heard else _counter(out, self.emit)  # type: ignore[method-assign]
+        return out.ends if out.heard else None
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple anchored to the input.
@@ -196,6 +201,19 @@ def _emitter(out: StreamOut, otherwise: Callable[..., None]) -> Callable[..., No
     def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         if stream is DEFAULT_STREAM and len(values) == width and values.__class__ is not str:
             extend(values)
+        else:
+            otherwise(values, stream)
+
+    return emit
+
+
+def _counter(out: StreamOut, otherwise: Callable[..., None]) -> Callable[..., None]:
+    """As ``_emitter``, where nobody hears the stream: values that nobody will see are not kept for a micro-batch."""
+    width = out.width
+
+    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        if stream is DEFAULT_STREAM and len(values) == width and values.__class__ is not str:
+            out.unheard += 1
         else:
             otherwise(values, stream)
 

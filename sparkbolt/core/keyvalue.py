@@ -344,7 +344,9 @@ class KeyValueState:
         delta, data = self._encode_dirty()
         stamp = stamps()
         self._put(_DELTA_NAME, stamp, data)
-        fresh = len(self._dirty) - len(self._dirty.keys() & self._values.keys())
+        known = len(self._values)
+        delta.apply_to(self._values)
+        fresh = max(0, len(self._values) - known)
         table = self._table
         table = replace(
             table,
@@ -361,7 +363,6 @@ class KeyValueState:
             self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
         self._table = table
         self._window[stamp] = delta
-        delta.apply_to(self._values)
         self._as_of = stamp
         written = len(data) + self._rewrite_oldest(size // len(self._dirty) * 2, stamps)
         self._drop_included()

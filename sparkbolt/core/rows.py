@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.collectors import UNANCHORED, StreamOut
+from sparkbolt.core.collectors import StreamOut
 from sparkbolt.core.frames import Anchoring, Column, python_values
 from sparkbolt.core.ids import U64, mix64_array
 from sparkbolt.core.routing import Block, Parents, ordinals_within
@@ -79,9 +79,7 @@ def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
     """What a task emitted on one stream while it worked on ``rows``."""
     ordinal_base = 0
     parents = np.array(out.parents, dtype=np.int64)
-    if out.ends is not None and not out.ends:  # nobody listens, so nobody noted which row emitted what
-        parents = np.full(out.count, UNANCHORED, dtype=np.int64)
-    elif out.ends is not None:
+    if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
         parents = np.repeat(np.arange(rows.count, dtype=np.int64), per_row)

@@ -162,7 +162,7 @@ class StageRun:
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
         for out in task.output.streams.values():
-            if not out.routes.routes and self.worker.materials.capture is None:
+            if not out.heard:
                 self.counts(task.context.component).emitted += out.count
             elif out.count:
                 for block in blocks_of(out, rows, self.lane.tracked):

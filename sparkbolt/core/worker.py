@@ -100,7 +100,8 @@ class Worker:
         if task is None:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
-            output = Output(component, self.routes(number))
+            overheard = self.materials.capture is not None or spec.config.debug
+            output = Output(component, self.routes(number), overheard=overheard)
             instance = self.materials.unpickle(self.materials.components[component])
             task = BoltTask(instance, self.context(number), output, spec.config.on_error)
             task.prepare()

@@ -57,6 +57,9 @@ _CORE_SETTINGS = {
     "spark.driver.maxResultSize": "0",
 }
 _LOCAL_SETTINGS = {
+    # The hot path is Python's. On the cores that it needs, Java's second compiler would burn as much as the first minute
+    # of a topology, for code that mostly copies bytes; and a row of a megabyte is a burden to the default collector.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
