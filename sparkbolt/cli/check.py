@@ -15,7 +15,8 @@ from typing import Any
 from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout
 from sparkbolt.core.config import COMPONENT_KEYS
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.core.lane import Lane, keeps_state, lay_out
+from sparkbolt.core.keeping import keeps_state, storing_methods
+from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM
 
@@ -178,21 +179,6 @@ def state_reason(component: Component) -> str:
         return f"keeps state: {_listed(storing)} may store attributes"
     own = sorted(vars(component))
     return f"keeps state: it was built with {_listed(own)}" if own else "keeps state: its class may store attributes"
-
-
-def storing_methods(cls: type) -> list[str]:
-    """The methods that may store an attribute, without ``__init__``: each is asked of ``keeps_state`` alone."""
-    found = []
-    for base in cls.__mro__:
-        if base.__module__.startswith("sparkbolt.core.") or base is object:
-            continue
-        for name, member in vars(base).items():
-            if name == "__init__" or not (callable(member) or hasattr(member, "fget")):
-                continue
-            probe = type("Probe", (BoltBase,), {name: member, "__module__": __name__})
-            if keeps_state(object.__new__(probe)) and name not in found:
-                found.append(name)
-    return found
 
 
 def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:

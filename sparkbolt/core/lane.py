@@ -13,61 +13,16 @@ Read before: ``topology``.
 
 from __future__ import annotations
 
-import dis
-import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sparkbolt.core.components import BoltBase, Component, FunctionBolt
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.topology import ComponentSpec, Topology
 
 _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
-_STORES = {"STORE_ATTR", "DELETE_ATTR"}
-_ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object"}
-
-
-def keeps_state(component: Component) -> bool:
-    """Whether a bolt has anything to keep from one micro-batch to the next.
-
-    A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without
-    attributes whose class never stores one: there is nothing that could be kept.
-    """
-    if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
-        return False
-    if component.stateless:
-        return False
-    if vars(component) or hasattr(component, "init_state"):
-        return True
-    return any(_may_store_attributes(code) for code in _code_of(type(component)))
-
-
-def _code_of(cls: type) -> Iterator[types.CodeType]:
-    """The code of all methods that a class has from below Sparkbolt's own base classes."""
-    for base in cls.__mro__:
-        if base.__module__.startswith("sparkbolt.core.") or base is object:
-            continue
-        for member in vars(base).values():
-            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            code = getattr(function, "__code__", None)
-            if code is not None:
-                yield from _nested(code)
-
-
-def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _nested(constant)
-
-
-def _may_store_attributes(code: types.CodeType) -> bool:
-    """Whether the code stores an attribute of anything, or passes ``self`` where that might happen unseen."""
-    if _ATTRIBUTE_WRITERS.intersection(code.co_names):
-        return True
-    return any(step.opname in _STORES for step in dis.get_instructions(code))
 
 
 def spark_hash(value: int) -> int:

@@ -46,7 +46,7 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
-from sparkbolt.core.lane import keeps_state
+from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of

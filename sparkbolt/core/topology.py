@@ -34,6 +34,7 @@ from sparkbolt.core.groupings import (
     PartialKeyGrouping,
     ShuffleGrouping,
 )
+from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import InvalidTopology
@@ -45,13 +46,7 @@ __all__ = [
     "Topology",
     "TopologyBuilder",
     "changes",
-    "is_stateful",
 ]
-
-
-def is_stateful(component: Component) -> bool:
-    """Whether a bolt's attributes outlive a micro-batch: all but function bolts and ``stateless`` ones."""
-    return isinstance(component, BoltBase) and not component.stateless
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ class ComponentSpec:
             return "partitioned spout"
         if self.is_spout:
             return "spout"
-        return "stateful bolt" if is_stateful(self.component) else "stateless bolt"
+        return "stateful bolt" if keeps_state(self.component) else "stateless bolt"
 
     def stream(self, name: str) -> StreamDef:
         """The declared stream of that name; KeyError if there is none."""

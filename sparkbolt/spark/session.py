@@ -57,8 +57,8 @@ _CORE_SETTINGS = {
     "spark.driver.maxResultSize": "0",
 }
 _LOCAL_SETTINGS = {
-    # The hot path is Python's. On the cores that it needs, Java's second compiler would burn as much as the first minute
-    # of a topology, for code that mostly copies bytes; and a row of a megabyte is a burden to the default collector.
+    # The hot path is Python's. Java's second compiler would take a third of two cores from it in the first minute, for
+    # code that mostly copies bytes; and rows of a megabyte are a burden to the default collector.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -14,7 +14,8 @@ import pytest
 from sparkbolt.core.components import BasicBolt, Bolt, PartitionedSpout, Spout, bolt
 from sparkbolt.core.config import Config
 from sparkbolt.core.groupings import FieldsGrouping, Grouping, ShuffleGrouping
-from sparkbolt.core.topology import Topology, TopologyBuilder, changes, is_stateful
+from sparkbolt.core.keeping import keeps_state
+from sparkbolt.core.topology import Topology, TopologyBuilder, changes
 from sparkbolt.core.tuples import Direct, StreamDef
 from sparkbolt.errors import InvalidTopology
 
@@ -37,6 +38,15 @@ class Split(BasicBolt):
     outputs = ["word"]
 
     def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class Storing(BasicBolt):
+    """Stores an attribute, so there is something to keep."""
+
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.last = tup
 
 
 class Count(Bolt):
@@ -370,14 +380,19 @@ def test_a_grouping_class_instead_of_an_instance_is_a_mistake() -> None:
     assert "expected an instance of a Grouping class" in the_mistake(builder)
 
 
-def test_function_bolts_and_stateless_ones_keep_nothing() -> None:
-    assert [is_stateful(c) for c in (upper, Stateless(), Split(), Count(), Lines())] == [
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]
+def test_function_bolts_stateless_ones_and_those_that_store_nothing_keep_nothing() -> None:
+    keeping = [keeps_state(c) for c in (upper, Stateless(), Split(), Storing(), Lines())]
+    assert keeping == [False, False, False, True, False]
+
+
+def test_a_bolt_that_begins_to_keep_state_is_another_bolt() -> None:
+    def fingerprint(bolt: BasicBolt) -> Any:
+        builder = TopologyBuilder("t")
+        builder.set_spout("lines", Lines())
+        builder.set_bolt("b", bolt).shuffle_grouping("lines")
+        return builder.build().fingerprint()
+
+    assert changes(fingerprint(Split()), fingerprint(Storing())) != []
 
 
 def test_a_builder_may_go_on_after_build() -> None:
