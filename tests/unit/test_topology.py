@@ -444,7 +444,7 @@ def test_a_fingerprint_and_a_description_are_json() -> None:
     assert json.loads(json.dumps(topology.describe())) == topology.describe()
     kinds = {entry["id"]: entry["kind"] for entry in topology.describe()["components"]}
     assert kinds == {
-        "lines": "spout", "split": "stateful bolt", "log": "partitioned spout", "upper": "stateless bolt",
+        "lines": "spout", "split": "stateless bolt", "log": "partitioned spout", "upper": "stateless bolt",
     }  # fmt: skip
 
 
@@ -466,7 +466,6 @@ def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_
         "stream 'extra' of 'lines' is new",
         "stream 'default' of 'lines' was {'fields': ['line'], 'direct': False} and is now "
         "{'fields': ['line', 'path'], 'direct': False}",
-        "kind of 'split' was 'stateful bolt' and is now 'stateless bolt'",
         "subscription 'lines/extra' of 'split' is new",
         "subscription 'lines/default' of 'split' was shuffle and is now fields(line)",
     ]
