@@ -5,7 +5,7 @@ Rule: a user's mistake is one sentence on standard error and no traceback; ``--d
 the traceback.
 
 Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
-Read before: ``program`` for what a run is, then ``check`` and ``graph``.
+Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
 from __future__ import annotations
@@ -60,6 +60,12 @@ def _cores(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     top = argparse.ArgumentParser(
@@ -92,6 +98,26 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--cores", type=_cores, metavar="N", help="lay out for N cores (default: this machine's)")
     check.add_argument("--json", action="store_true", help="as one JSON object")
     check.set_defaults(act=_check)
+
+    debug = argparse.ArgumentParser(add_help=False)
+    debug.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    errors = commands.add_parser("errors", parents=[debug], help="list the trees that failed, also after the end")
+    errors.add_argument("checkpoint", metavar="CHECKPOINT", help="the directory that run was given as --checkpoint")
+    states = ["failed", "open", "acked"]
+    errors.add_argument(
+        "--state", choices=states, default="failed", help="failed trees, open ones, or traced ones that were acked"
+    )
+    errors.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
+    errors.add_argument("--json", action="store_true", help="as one JSON object a line")
+    errors.set_defaults(act=_errors)
+
+    explain = commands.add_parser("explain", parents=[debug], help="tell the way of one tree, and why it failed")
+    explain.add_argument(
+        "root", metavar="ROOT", help="16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION"
+    )
+    explain.add_argument("--checkpoint", metavar="DIR", required=True, help="the directory that run was given")
+    explain.add_argument("--json", action="store_true", help="as one JSON object a line")
+    explain.set_defaults(act=_explain)
 
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
@@ -170,6 +196,20 @@ def _check(options: argparse.Namespace) -> int:
         print(json.dumps(examination.to_json(), indent=2))
     else:
         print("\n".join(report_lines(examination)))
+    return EXIT_FINISHED
+
+
+def _errors(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.stories import list_trees
+
+    print("\n".join(list_trees(options.checkpoint, options.state, options.last, as_json=options.json)))
+    return EXIT_FINISHED
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.stories import explain_tree
+
+    print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
     return EXIT_FINISHED
 
 

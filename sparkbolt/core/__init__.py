@@ -1,9 +1,10 @@
 """The rules of Sparkbolt: no Spark, no I/O, no threads, no clock of its own.
 
-Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``packing``, ``tuples``,
-``metrics``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``, ``components``, ``keeping``,
-``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``, ``routing``, ``collectors``, ``rows``,
-``tasks``, ``forgetting``, ``snapshots``, ``segments``, ``keyvalue``, ``state``, ``worker``, ``stages``,
-``reading``, ``feedback``, ``messages``, ``ledger_log``, ``tally``, ``ledger``, ``pacing``, ``throttle``,
-``host``, ``shipping``.
+Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``packing``,
+``tuples``, ``metrics``, ``story``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``,
+``components``, ``keeping``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``,
+``routing``, ``collectors``, ``rows``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``,
+``segments``, ``keyvalue``, ``state``, ``worker``, ``stages``, ``reading``, ``feedback``, ``messages``,
+``stories``, ``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``pacing``,
+``throttle``, ``host``, ``ledger_reader``, ``shipping``.
 """

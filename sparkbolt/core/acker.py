@@ -9,7 +9,7 @@ Rule 3: any other root with a non-zero XOR travels as (key, xor, holder); a zero
 and is dropped.
 
 Prior art: Storm's ``Acker`` (``org.apache.storm.daemon.Acker``), which sees one message at a time.
-Read before: ``ids``.
+Read before: ``ids``, ``story``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from sparkbolt.core import packing
 from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64_array, run_starts, xor_by_key
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.story import Hop
 from sparkbolt.errors import check
 
 I32 = npt.NDArray[np.int32]
@@ -132,6 +133,10 @@ class Feedback:
     reports: list[Report] = field(default_factory=list)
     partials: int = 0
     """How many (key, xor) pairs the acker combined: where the next one runs is decided by it."""
+    hops: list[Hop] = field(default_factory=list)
+    """Of failed trees, of those that are given again, and of those that ``trace`` chose."""
+    message_ids: dict[int, str] = field(default_factory=dict)
+    """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
 
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

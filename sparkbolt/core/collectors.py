@@ -290,7 +290,7 @@ class BoltCollector:
             ordinal = OBJECT_ORDINAL + anchor.next_ordinal(self._micro_batch_id)
             pairs.extend((root, edge, ordinal, slot) for root, edge in anchor.anchors)
         out.extras.append(pairs)
-        out.extra_attempts.append(max((anchor.attempt for anchor in several), default=1))
+        out.extra_attempts.append(max((anchor.mark for anchor in several), default=1))
         return -1 - len(out.extras)
 
     def ack(self, tup: Tuple) -> None:

@@ -34,6 +34,7 @@ class ComponentSettings(TypedDict, total=False):
     debug: bool
     max_attempts: int
     on_error: Literal["fail", "stop"]
+    trace: float | Callable[[Any], Any]
 
 
 class Settings(ComponentSettings, total=False):
@@ -48,6 +49,7 @@ class Settings(ComponentSettings, total=False):
     plan_bytes_max: int
     state_warn_bytes: int
     compact_every: int
+    stories_max: int
     max_error_report_per_interval: int
     error_throttle_interval_secs: float
 
@@ -90,6 +92,16 @@ def _secs_or_none() -> Any:
     return _setting(None, expected, lambda value: value is None or _is_positive_number(value))
 
 
+def _is_share_or_function(value: object) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0 <= value <= 1
+    return callable(value)
+
+
+def _share_or_function() -> Any:
+    return _setting(0.0, "a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
+
+
 def _one_of(*choices: str) -> Any:
     expected = " or ".join(repr(choice) for choice in choices)
     return _setting(choices[0], expected, lambda value: isinstance(value, str) and value in choices)
@@ -123,6 +135,9 @@ class Config:
     """How often a spout that can read again gives a tuple in all, the first time included."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
+    trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes
+    """Which trees of a spout are traced besides those that are given again: a share of all, or a function of the
+    spout's tuple that says True."""
     frame_bytes_max: int = _whole(4 * MIB, KIB)
     """How many bytes of values a frame holds, about, before it is cut."""
     micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
@@ -133,6 +148,8 @@ class Config:
     """From which size, in bytes, a task's durable attributes cause a warning, once."""
     compact_every: int = _whole(20, 1)
     """How many entries of the ledger are compacted into one."""
+    stories_max: int = _whole(1000, 1)
+    """Of how many failed trees the ledger keeps the story, and of how many traced ones that were acked; the newest."""
     fuse: bool = _flag(True)
     """Whether a stateless bolt may run in its producer's stage, where its groupings allow that."""
     max_error_report_per_interval: int = _whole(5, 1)

@@ -32,6 +32,7 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.metrics import ComponentMetrics, unpack
+from sparkbolt.core.story import merged
 from sparkbolt.errors import InvariantError
 
 
@@ -71,14 +72,16 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FEEDBACK:
-            metrics, reports = decode_control(data, FEEDBACK)
+            metrics, reports, hops = decode_control(data, FEEDBACK)
             for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)
+            feedback.hops.extend(hops)
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
         feedback.partials += count_pairs(partials)
         verdicts.append(judge(partials))
     feedback.verdicts = merge(verdicts)
+    feedback.hops = merged(feedback.hops)
     return feedback

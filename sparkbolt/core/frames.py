@@ -28,6 +28,8 @@ from sparkbolt.errors import check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
 """The values of one field: an Arrow array, or a Python sequence whose types are kept exactly."""
+Path: TypeAlias = tuple[tuple[int, int], ...]
+"""(task number, stream index) of each sender on the way."""
 
 DATA = 1
 CLOCK = 2
@@ -121,14 +123,19 @@ class Frame:
     anchoring: Anchoring | None = None
     """None: nothing in the frame is tracked."""
     attempts: npt.NDArray[np.uint8] | None = None
-    """None: every row belongs to a first attempt."""
+    """None: every row belongs to a first attempt, and none is traced."""
+    path: Path = ()
+    """By whom the tuples came, within this micro-batch: the last is who sent the frame, the one before sent what they
+    were emitted for. It begins at the spout, or at a task that emitted them for tuples that it had kept."""
 
     def take(self, rows: npt.NDArray[np.intp]) -> Frame:
         """The frame with some of its rows."""
         anchoring = self.anchoring.take(rows) if self.anchoring is not None else None
         attempts = self.attempts[rows] if self.attempts is not None else None
         columns = [take(column, rows) for column in self.columns]
-        return Frame(self.source, self.stream, self.lane, self.sequence, len(rows), columns, anchoring, attempts)
+        return Frame(
+            self.source, self.stream, self.lane, self.sequence, len(rows), columns, anchoring, attempts, self.path
+        )
 
     def roots_of(self, row: int) -> list[int]:
         """The roots of the trees that a row belongs to."""
@@ -153,6 +160,8 @@ class Clock:
     """Whether a tick tuple is due."""
     void: tuple[tuple[int, int], ...] = ()
     """As of ``MicroBatchPlan.void``: what the task is to forget."""
+    wanted: tuple[int, ...] = ()
+    """Roots of trees that time out now: the task tells which of their tuples it holds."""
 
 
 @dataclass
@@ -250,7 +259,7 @@ def encode(frame: Frame, moment: Moment) -> bytes:
         else:
             plain[index] = pickle.dumps(list(column), protocol=5)
     form, salt, arrays = _packed(frame.anchoring) if frame.anchoring is not None else (_UNTRACKED, 0, [])
-    ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows
+    ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows, frame.path
     header = pickle.dumps((ident, plain, form, salt, frame.attempts), protocol=5)
     header += bytes(-len(header) % 8)
     head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
@@ -315,7 +324,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
     ident, plain, form, salt, attempts = pickle.loads(view[place : place + header_bytes])
-    source, stream, lane, sequence, rows = ident
+    source, stream, lane, sequence, rows, path = ident
     arrays, place = unpack(view, place + header_bytes)
     anchoring = _unpacked(form, salt, arrays)
     columns: list[Column] = []
@@ -325,7 +334,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     for index, pickled in sorted(plain.items()):
         columns.insert(index, pickle.loads(pickled))
     check(all(len(column) == rows for column in columns), f"a frame of {rows} rows has columns of other lengths")
-    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts)
+    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path)
 
 
 def encode_control(kind: int, value: Any, moment: Moment) -> bytes:

@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion, SpoutInfo
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import Record
+from sparkbolt.core.reading import ASKED_FOR_MAX, Record
+from sparkbolt.core.story import short
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
@@ -154,9 +156,17 @@ class Host:
         if not (entries or ticks or expired):
             return None
         number = self.ledger.last_promoted + 1
-        self.in_force = MicroBatchPlan(number, self.life, now_ms, tuple(entries), ticks, expired, self.ledger.void)
+        asked = self._holders(expired[:ASKED_FOR_MAX])
+        plan = MicroBatchPlan(number, self.life, now_ms, tuple(entries), ticks, expired, self.ledger.void, asked)
+        self.in_force = plan
         self._planned_at = mono_s
         return self.in_force
+
+    def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """The tasks that hold some of these trees and can be asked what it is that they hold."""
+        clocked = set(self.lane.clocked()) if keys else ()
+        holders = self.ledger.holders_of(keys) if keys else ()
+        return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
 
     def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
         """The engine runs this plan, be it ours or that of an earlier life."""
@@ -259,7 +269,21 @@ class Host:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
+        feedback.message_ids = self._message_ids(plan, feedback)
         return self.ledger.stage(plan, feedback)
+
+    def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
+        """How the ids print that a ``Spout`` gave to the trees of which there is something to tell."""
+        if not self.desks:
+            return {}
+        named = chain((fail.key for fail in feedback.verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
+        found: dict[int, str] = {}
+        for key in named:
+            task, sequence = split_key(key)
+            desk = self.desks.get(task)
+            if desk is not None and sequence in desk.message_ids and len(found) < self.config.stories_max:
+                found[key] = short(desk.message_ids[sequence])
+        return dict(sorted(found.items()))
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
@@ -373,3 +397,13 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
         )
         for spec in lane.topology.spouts
     ]
+
+
+def ledger_settings(lane: Lane) -> dict[str, Any]:
+    """The arguments of ``Ledger`` and ``Ledger.restore`` for a topology."""
+    return {
+        "spouts": spout_infos(lane),
+        "rotations": ROTATIONS,
+        "task_owner": lane.topology.task_owner,
+        "stories_max": lane.topology.config.stories_max,
+    }

@@ -82,6 +82,26 @@ class Lane:
         return found
 
     @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """The longest distance of each component, fused or not, from the spouts."""
+        found: dict[str, int] = {}
+
+        def depth(name: str) -> int:
+            if name not in found:
+                sources = {subscription.source for subscription in self.topology.components[name].subscriptions}
+                found[name] = 1 + max(map(depth, sources)) if sources else 0
+            return found[name]
+
+        for name in self.topology.components:
+            depth(name)
+        return found
+
+    @cached_property
+    def traces(self) -> bool:
+        """Whether some spout's ``trace`` may choose a tree."""
+        return any(spec.config.trace != 0 for spec in self.topology.spouts)
+
+    @cached_property
     def task_at(self) -> Mapping[int, int]:
         """Dest to task number."""
         return {dest: task for task, dest in self.dests.items()}

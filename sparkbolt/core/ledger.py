@@ -13,52 +13,33 @@ Rule 4: a tree that failed is not acked any more; acks and fails for trees that 
 counted as ``late`` of their spout.
 
 Nothing is done per tree in Python but for trees that fail. What message a tree stands for, and how far the sources
-have come, is known to ``messages``; ``tally`` counts.
+have come, is known to ``messages``; ``stories`` keeps what is told of the ways of trees; ``tally`` counts.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
-Read before: ``plan``, ``acker``, ``rotating_map``, ``messages``, ``ledger_log``, ``tally``.
+Read before: ``plan``, ``acker``, ``rotating_map``, ``messages``, ``stories``, ``promotion``, ``ledger_log``, ``tally``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
 from sparkbolt.core import ledger_log
-from sparkbolt.core.acker import I64, NO_HOLDER, Fail, Feedback, Report, Verdicts, empty_u64, locate
+from sparkbolt.core.acker import I32, NO_HOLDER, Fail, Feedback, Verdicts, empty_u64, locate
 from sparkbolt.core.ids import MAX_SEQUENCE, U64, split_key, tree_key
 from sparkbolt.core.messages import FailedTree, Messages, Retry, SpoutInfo
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.rotating_map import RotatingMap
+from sparkbolt.core.stories import STORIES_MAX, Ranges, Stories, hold_words, holder_of, holds_of, story_of
+from sparkbolt.core.story import NOTHING_TOLD, Story, Told
 from sparkbolt.core.tally import Tally
 from sparkbolt.errors import CheckpointError, InvariantError, check
 
-__all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo"]
-
-
-@dataclass
-class Promotion:
-    """What became known with the promotion of one micro-batch."""
-
-    micro_batch_id: int
-    acked_first: U64 = field(default_factory=empty_u64)
-    acked_last: U64 = field(default_factory=empty_u64)
-    acked_counts: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Complete trees as (first key, last key, how many); of a range, all trees that the micro-batch started
-    in it."""
-    failed: list[FailedTree] = field(default_factory=list)
-    progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Component -> source -> the position below which all is finished now; only what moved."""
-    reports: list[Report] = field(default_factory=list)
-
-    @property
-    def acked(self) -> list[tuple[int, int, int]]:
-        """(first key, last key, how many), single trees too; made anew on each call."""
-        columns = (self.acked_first.tolist(), self.acked_last.tolist(), self.acked_counts.tolist())
-        return list(zip(*columns, strict=True))
+__all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo", "Story"]
 
 
 class Ledger:
@@ -82,6 +63,7 @@ class Ledger:
         *,
         rotations: int = 31,
         task_owner: Callable[[int], tuple[str, int]],
+        stories_max: int = STORIES_MAX,
     ) -> None:
         """Make an empty ledger, before micro-batch 0.
 
@@ -90,6 +72,7 @@ class Ledger:
                 tasks are their spouts.
             rotations: on which ``expire`` after its start (or ``touch``) a tree has run out of time.
             task_owner: (component, index) of a task number; for words and metrics.
+            stories_max: how many stories are kept, as of ``Stories``.
         """
         self.life = -1
         """The run of the driver that is going on; -1 before the first ``begin_life``."""
@@ -101,6 +84,7 @@ class Ledger:
         promoted."""
         self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
         self._messages = Messages(spouts, task_owner=task_owner)
+        self._stories = Stories(stories_max)
         self._task_owner = task_owner
         self._trees = RotatingMap(rotations)
         self._expiring: U64 = empty_u64()
@@ -137,6 +121,44 @@ class Ledger:
     def set_aside(self) -> list[FailedTree]:
         """The newest trees that were given up after their last attempt, oldest first."""
         return list(self._messages.set_aside)
+
+    @property
+    def failed(self) -> list[FailedTree]:
+        """The newest trees that failed, with their stories, oldest first; they outlive the process."""
+        return self._stories.failed
+
+    @property
+    def traced(self) -> list[Story]:
+        """The stories of the newest trees that were traced and acked, oldest first; they outlive the process."""
+        return self._stories.acked
+
+    def story(self, key: int) -> Story:
+        """What is known of a tree: all of it while the story is kept, and who holds an open one."""
+        found = self._stories.find(key)
+        if found is not None:
+            return found
+        one = np.array([key], dtype=np.uint64)
+        live = self._messages.lives_of(one)[0]
+        told = self._stories.told.get(key, NOTHING_TOLD)
+        if not self._trees.find(one)[1][0]:
+            return story_of(key, "unknown", None, NOTHING_TOLD, self._task_owner)
+        age = f"; open for {(self.last_now_ms - live.born_ms) / 1000:.1f} s" if live else ""
+        why = hold_words(int(self._trees.holders_of(one)[0]), self.last_promoted, self._task_owner) + age
+        return replace(story_of(key, "open", live, told, self._task_owner), why=why)
+
+    def holders_of(self, keys: Sequence[int]) -> list[int]:
+        """The numbers of the tasks that were seen last with some of these trees, each once, rising."""
+        holds = self._trees.holders_of(np.array(sorted(keys), dtype=np.uint64))
+        return sorted({holder_of(hold) for hold in holds.tolist()} - {NO_HOLDER})
+
+    def told_keys(self) -> list[int]:
+        """The keys of open trees of which some hops are known."""
+        return list(self._stories.told)
+
+    def open_keys(self, limit: int) -> list[int]:
+        """The keys of up to ``limit`` open trees, those of the first tasks and sequences."""
+        keys: list[int] = self._trees.arrays()[0][:limit].tolist()
+        return keys
 
     @property
     def staged(self) -> int | None:
@@ -195,14 +217,18 @@ class Ledger:
 
         new_keys = verdicts.open_keys[verdicts.open_new]
         self._messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
+        ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
+        self._stories.hear(feedback.hops, feedback.message_ids, ending)
         self._time_out(plan, promotion)
-        acked = self._apply_old(verdicts)
+        holds = holds_of(verdicts.open_holders, micro_batch_id)
+        acked = self._apply_old(verdicts, holds)
         new = verdicts.open_new
-        self._trees.put(new_keys, verdicts.open_xors[new], verdicts.open_holders[new])
+        self._trees.put(new_keys, verdicts.open_xors[new], holds[new])
         self._tally.opened(new_keys)
         self._fail_named(plan, verdicts, promotion)
         self.touch(verdicts.touched)
         self._collect_acked(verdicts, acked, promotion)
+        self._settle_stories(plan, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
         promotion.progress_moved = self._messages.advance(self._trees)
@@ -290,6 +316,7 @@ class Ledger:
                 metrics=self.metrics,
                 void=self.void,
                 messages=self._messages.state(),
+                stories=self._stories.state(),
                 trees=self._trees.arrays(),
             )
         )
@@ -302,6 +329,7 @@ class Ledger:
         *,
         rotations: int = 31,
         task_owner: Callable[[int], tuple[str, int]],
+        stories_max: int = STORIES_MAX,
         name: str = "a ledger snapshot",
     ) -> Ledger:
         """The ledger of which ``snapshot`` was taken; every open tree has its full time again.
@@ -318,6 +346,7 @@ class Ledger:
         ledger._tally = Tally(state.metrics, (spout.component for spout in spouts), task_owner=task_owner)
         ledger.void = state.void
         ledger._messages = Messages(spouts, task_owner=task_owner, state=state.messages)
+        ledger._stories = Stories(stories_max, state.stories)
         ledger._trees = RotatingMap.restore(rotations, *state.trees)
         ledger._tally.opened(state.trees[0])
         ledger._tally.show_pending()
@@ -352,10 +381,10 @@ class Ledger:
         )
         self._staged = (plan, feedback)
 
-    def _apply_old(self, verdicts: Verdicts) -> U64:
+    def _apply_old(self, verdicts: Verdicts, holds: I32) -> U64:
         """Add to trees of earlier micro-batches; the keys that are complete now."""
         old = ~verdicts.open_new
-        acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], verdicts.open_holders[old])
+        acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], holds[old])
         self._tally.late(unknown)
         self._tally.closed(acked)
         self._messages.finish(acked)
@@ -366,18 +395,17 @@ class Ledger:
         keys = keys[self._trees.find(keys)[1]]
         if len(keys) == 0:
             return
-        fails = []
+        fails, number = [], plan.micro_batch_id
         births = self._messages.lives_of(keys)
-        for key, holder, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
-            component, task = self._task_owner(holder if holder != NO_HOLDER else split_key(key)[0])
+        for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
+            component, task = self._task_owner(holder_of(hold) or split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
-            why = (
-                f"held by {component}[{task}]" if holder != NO_HOLDER else "never acked; nobody says that they hold it"
-            )
-            fails.append(Fail(key, component, task, "timeout", f"{age}; {why}", plan.micro_batch_id))
+            told = self._stories.told.get(key, NOTHING_TOLD)
+            who, what = hold_words(hold, number, self._task_owner), told.held_words(number)
+            fails.append(Fail(key, component, task, "timeout", f"{age}; {who}{what}", number))
         self._trees.remove(keys)
         self._tally.closed(keys)
-        self._fail(keys, fails, promotion)
+        self._fail(keys, fails, plan, promotion)
 
     def _fail_named(self, plan: MicroBatchPlan, verdicts: Verdicts, promotion: Promotion) -> None:
         """Fail the trees that somebody failed, if they began now or are open."""
@@ -390,11 +418,12 @@ class Ledger:
         self._tally.closed(keys[was_open])
         self._tally.late(keys[~new & ~was_open])
         keys = keys[new | was_open]
-        self._fail(keys, [fails[key] for key in keys.tolist()], promotion)
+        self._fail(keys, [fails[key] for key in keys.tolist()], plan, promotion)
 
-    def _fail(self, keys: U64, fails: Sequence[Fail], promotion: Promotion) -> None:
+    def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
-        failed = self._messages.fail(keys, fails)
+        failed = self._messages.fail(keys, fails, self._stories.told, plan.now_ms)
+        self._stories.fail(failed)
         promotion.failed += failed
         for tree in failed:
             if tree.fate == "set_aside":
@@ -408,3 +437,14 @@ class Ledger:
         promotion.acked_first = np.concatenate((acked, verdicts.done_first))
         promotion.acked_last = np.concatenate((acked, verdicts.done_last))
         promotion.acked_counts = np.concatenate((np.ones(len(acked), dtype=np.int64), verdicts.done_counts))
+
+    def _settle_stories(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
+        """Trees of which something is told, and which were acked now, have their stories."""
+
+        def end(key: int, told: Told) -> Story:
+            live = self._messages.lives_of(np.array([key], dtype=np.uint64))[0]
+            story = story_of(key, "acked", live, told, self._task_owner)
+            return replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
+
+        acked = Ranges(promotion.acked_first, promotion.acked_last)
+        self._stories.settle(acked.contain, lambda keys: self._trees.find(keys)[1], end)

@@ -6,7 +6,7 @@ Rule 1: the format is ours: a head (kind, version, checksum), then sections behi
 what is small, packed columns for trees. Never a pickle.
 Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
 
-Read before: ``plan``, ``acker``, ``messages``.
+Read before: ``plan``, ``acker``, ``messages``, ``stories``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,9 +35,11 @@ from sparkbolt.core.ids import U64
 from sparkbolt.core.messages import FailedTree, Live, MessagesState, Retry
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.stories import StoriesState
+from sparkbolt.core.story import Hop, Story, Told
 from sparkbolt.errors import CheckpointError, InvariantError
 
-LOG_FORMAT = 1
+LOG_FORMAT = 2
 _HEAD = struct.Struct("<4sII")
 _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
@@ -53,6 +55,7 @@ class State:
     metrics: TopologyMetrics
     void: tuple[tuple[int, int], ...]
     messages: MessagesState
+    stories: StoriesState
     trees: tuple[U64, U64, I32]
     """(keys, xors, holders) of the open trees."""
 
@@ -65,6 +68,8 @@ def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
         "metrics": _metrics_to_json(feedback.metrics),
         "partials": feedback.partials,
     }
+    if feedback.hops or feedback.message_ids:
+        body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
     return _seal(_ENTRY, [_to_bytes(body), encode_verdicts(feedback.verdicts)])
 
 
@@ -78,6 +83,9 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback]:
     body = json.loads(head)
     metrics = _metrics_from_json(body["metrics"])
     feedback = Feedback(decode_verdicts(verdicts), metrics, partials=body["partials"])
+    hops, message_ids = body.get("told", ([], []))
+    feedback.hops = [Hop.from_json(hop) for hop in hops]
+    feedback.message_ids = dict(message_ids)
     return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback
 
 
@@ -96,7 +104,10 @@ def dump_snapshot(state: State) -> bytes:
         "next_sequence": list(messages.next_sequence.items()),
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
         "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in messages.retries],
-        "set_aside": [asdict(tree) for tree in messages.set_aside],
+        "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
+        "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
+        "failed": [_failed_to_json(tree) for tree in state.stories.failed],
+        "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
     }
     columns = [
         pack_keys(keys),
@@ -127,7 +138,12 @@ def load_snapshot(data: bytes, name: str) -> State:
             next_sequence=dict(body["next_sequence"]),
             live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
             retries=[(component, Retry(*rest)) for component, *rest in body["retries"]],
-            set_aside=[FailedTree(**{**tree, "fail": Fail(**tree["fail"])}) for tree in body["set_aside"]],
+            set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
+        ),
+        stories=StoriesState(
+            told={key: Told(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
+            failed=[_failed_from_json(tree) for tree in body["failed"]],
+            acked=[Story(**{**story, "hops": _hops_from_json(story["hops"])}) for story in body["acked"]],
         ),
         trees=(
             unpack_keys(keys),
@@ -135,6 +151,22 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
     )
+
+
+def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
+    return {**vars(tree), "fail": asdict(tree.fail), "hops": _hops_to_json(tree.hops)}
+
+
+def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
+    return FailedTree(**{**body, "fail": Fail(**body["fail"]), "hops": _hops_from_json(body["hops"])})
+
+
+def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:
+    return [hop.to_json() for hop in hops]
+
+
+def _hops_from_json(body: Iterable[list[Any]]) -> tuple[Hop, ...]:
+    return tuple(map(Hop.from_json, body))
 
 
 def _seal(kind: bytes, sections: list[bytes]) -> bytes:

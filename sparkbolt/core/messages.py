@@ -11,13 +11,13 @@ unfinished; which of them are open is asked of the map of open trees.
 Rule 4: only a promotion of the ledger and the beginning of a life change anything here.
 
 Prior art: the offset manager of Storm's Kafka spout.
-Read before: ``plan``, ``acker``, ``rotating_map``.
+Read before: ``plan``, ``acker``, ``rotating_map``, ``story``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64, split_key
+from sparkbolt.core.ids import SEQUENCE_BITS, U64, split_key
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.rotating_map import RotatingMap
+from sparkbolt.core.story import NOTHING_TOLD, Hop, Story, Told, message_text, on_the_way, root_text
 from sparkbolt.errors import InvariantError, check
 
 SET_ASIDE_MAX = 1000
@@ -76,6 +77,43 @@ class FailedTree:
     """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
     story: str
     """One line in words."""
+    message_id: str | None = None
+    """How the id prints that a ``Spout`` gave."""
+    started_in: int | None = None
+    """The micro-batch that started the tree; None where that is not known, as of what a window began."""
+    started_ms: int | None = None
+    ended_in: int | None = None
+    ended_ms: int | None = None
+    hops: tuple[Hop, ...] = ()
+
+    def to_story(self) -> Story:
+        """All that is known of it."""
+        return Story(
+            key=self.key,
+            component=self.component,
+            task=self.task,
+            state="failed",
+            source=self.source,
+            position=self.position,
+            message_id=self.message_id,
+            attempt=self.attempt,
+            started_in=self.started_in,
+            started_ms=self.started_ms,
+            ended_in=self.ended_in,
+            ended_ms=self.ended_ms,
+            why=why(self.fail),
+            cause=self.fail.cause,
+            fate=self.fate,
+            traceback=self.fail.traceback,
+            hops=self.hops,
+        )
+
+
+def why(fail: Fail) -> str:
+    """Who failed a tree and why, as the end of a sentence that begins with the tree."""
+    if fail.cause == "timeout":
+        return fail.reason
+    return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
 
 
 @dataclass
@@ -208,9 +246,22 @@ class Messages:
         """These trees are complete, or ``fail`` has decided on them."""
         self._count(keys, -1)
 
-    def fail(self, keys: U64, fails: Sequence[Fail]) -> list[FailedTree]:
-        """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``."""
-        failed = [self._decide(fail, live) for fail, live in zip(fails, self.lives_of(keys), strict=True)]
+    def fail(
+        self, keys: U64, fails: Sequence[Fail], told: Mapping[int, Told] | None = None, ended_ms: int | None = None
+    ) -> list[FailedTree]:
+        """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``.
+
+        Args:
+            keys: the trees.
+            fails: who failed them.
+            told: what is known of the ways of some of them.
+            ended_ms: the time of the micro-batch that ends them.
+        """
+        known = told or {}
+        failed = [
+            self._decide(fail, live, known.get(fail.key, NOTHING_TOLD), ended_ms)
+            for fail, live in zip(fails, self.lives_of(keys), strict=True)
+        ]
         self.finish(keys)
         return failed
 
@@ -272,7 +323,7 @@ class Messages:
             if live.entry.source is not None:
                 self._moved.add((self._spouts[live.entry.task].component, live.entry.source))
 
-    def _decide(self, fail: Fail, live: Live | None) -> FailedTree:
+    def _decide(self, fail: Fail, live: Live | None, told: Told, ended_ms: int | None) -> FailedTree:
         """The fate of one failed tree; its message is put into the queue of retries or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
@@ -283,11 +334,27 @@ class Messages:
         fate = "spout"
         if source is not None and position is not None:
             fate = "retry" if attempt < self._spouts[number].max_attempts else "set_aside"
-        where = f" {source}@{position}" if source is not None else ""
-        who = f"failed by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: "
-        why = fail.reason if fail.cause == "timeout" else who + fail.reason
-        story = f"root {mix64(fail.key):016x}; {component}[{task}]{where}, attempt {attempt}; {why}"
-        tree = FailedTree(fail.key, component, task, source, position, attempt, fail, fate, story)
+        hops = tuple(told.hops)
+        tree = FailedTree(
+            key=fail.key,
+            component=component,
+            task=task,
+            source=source,
+            position=position,
+            attempt=attempt,
+            fail=fail,
+            fate=fate,
+            story=(
+                f"root {root_text(fail.key)}; {message_text(component, task, source, position, told.message_id)}, "
+                f"attempt {attempt}; {on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
+            ),
+            message_id=told.message_id,
+            started_in=live.micro_batch_id if live else None,
+            started_ms=live.born_ms if live else None,
+            ended_in=fail.micro_batch_id,
+            ended_ms=ended_ms,
+            hops=hops,
+        )
         if source is not None and position is not None and fate == "retry":
             self._retries[component, source, position] = Retry(number, source, position, attempt + 1)
         elif fate == "set_aside":

@@ -82,6 +82,8 @@ class MicroBatchPlan:
     """Keys of open trees that have timed out: failed by this micro-batch's promotion."""
     void: tuple[tuple[int, int], ...] = ()
     """(task number, sequence): trees of the task below the sequence belong to a dead life; nobody waits for them."""
+    asked: tuple[int, ...] = ()
+    """Numbers of tasks that hold tuples of the first of the expired trees, and are asked which."""
 
     def alive_entries(self, life: int) -> tuple[Entry, ...]:
         """The entries that can still be read in ``life``: all but ``Spout`` records of another life."""
@@ -100,6 +102,8 @@ class MicroBatchPlan:
             body["expired"] = list(self.expired)
         if self.void:
             body["void"] = [list(pair) for pair in self.void]
+        if self.asked:
+            body["asked"] = list(self.asked)
         return body
 
     @classmethod
@@ -122,6 +126,7 @@ class MicroBatchPlan:
             ticks=tuple(body.get("ticks", ())),
             expired=tuple(body.get("expired", ())),
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
+            asked=tuple(body.get("asked", ())),
         )
 
     def dumps(self) -> str:

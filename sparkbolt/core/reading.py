@@ -20,14 +20,18 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
-from sparkbolt.core.ids import U64, mix64_array, run_starts, tree_key, xor_by_key
+from sparkbolt.core.ids import U64, mix64, mix64_array, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
 from sparkbolt.core.stages import Row, StageRun
-from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.tracing import Chooser
+from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EmitError
+
+ASKED_FOR_MAX = 100
+"""About how many of the trees that time out with a micro-batch their holders are asked."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class EntryReader:
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
         self._tracked = stage.lane.tracked
+        self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
 
     def read(self, records: Sequence[Record] = ()) -> None:
@@ -147,23 +152,45 @@ class EntryReader:
         if self._tracked and tracked:
             roots = mix64_array(keys)
             parents = Parents(roots, roots, ordinals)
-        attempt = self._entry.attempt
-        attempts = np.full(len(keys), min(attempt, 255), dtype=np.uint8) if attempt > 1 else None
+        attempts = self._attempts(stream, columns, parents, len(keys))
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
         if parents is not None:
             starts = run_starts(keys)
             self._stage.start_trees(*xor_by_key(keys[starts], np.zeros(len(starts), dtype=np.uint64)))
-        self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to), self._entry.task)
+        path = ((self._entry.task, stream.index),)
+        self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task)
+
+    def _attempts(
+        self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
+    ) -> npt.NDArray[np.uint8] | None:
+        """The attempt of each row, with ``TRACED`` where ``trace`` chooses it; None: all first and not traced."""
+        attempt, marks = min(self._entry.attempt, ATTEMPT_MAX), None
+        if self._trace != 0 and parents is not None:
+            origin = self._stage.worker.origin(self._entry.task, stream.index)
+            chooser = Chooser(self._trace, origin)
+            marks = chooser.marks(columns, parents.roots)
+            if chooser.error is not None:
+                text = f"trace raised {type(chooser.error).__name__}: {chooser.error}; such tuples are not traced"
+                self._stage.report(Report(self._component, self._index, text))
+                self._stage.counts(self._component).errors += 1
+        if attempt == 1 and marks is None:
+            return None
+        attempts = np.full(count, attempt, dtype=np.uint8)
+        return attempts if marks is None else attempts | marks
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task to which a tick tuple is due, or which may hold tuples of a dead life."""
+    """One row for each task to which a tick tuple is due, or which holds tuples of a dead life or of expired trees."""
     moment = Moment(plan.micro_batch_id, plan.now_ms)
+    everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
+    tasks = {*(task for component in everybody for task in lane.topology.tasks(component)), *plan.asked}
+    wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
     rows: list[Row] = []
-    for component in sorted({*plan.ticks, *(lane.clocked() if plan.void else ())}):
-        data = encode_control(CLOCK, Clock(component in plan.ticks, plan.void), moment)
-        rows.extend((lane.dests[task], data) for task in lane.topology.tasks(component))
+    for task in sorted(tasks, key=lambda task: (lane.topology.task_owner(task)[0], task)):
+        ticks = lane.topology.task_owner(task)[0] in plan.ticks
+        clock = Clock(ticks, plan.void, wanted if task in plan.asked else ())
+        rows.append((lane.dests[task], encode_control(CLOCK, clock, moment)))
     return rows
 
 

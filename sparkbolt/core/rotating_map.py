@@ -35,7 +35,7 @@ _SLACK = 8
 
 
 class RotatingMap:
-    """Open trees: key -> (what is left of the XOR, the task that holds it).
+    """Open trees: key -> (what is left of the XOR, who holds it); of holders only ``NO_HOLDER`` means something here.
 
     All arrays of keys that are given must be strictly rising; arrays that belong together have equal lengths.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.frames import Anchoring, Births, Column, column_of, pairs_of_rows, take
+from sparkbolt.core.frames import Anchoring, Births, Column, Path, column_of, pairs_of_rows, take
 from sparkbolt.core.groupings import (
     Delivery,
     DirectGrouping,
@@ -87,6 +87,8 @@ class Block:
     attempts: npt.NDArray[np.uint8] | None = None
     direct_to: npt.NDArray[np.int64] | None = None
     """The task number that each row is for, on a direct stream."""
+    path: Path = ()
+    """As in ``Frame``."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.collectors import StreamOut
-from sparkbolt.core.frames import Anchoring, Column, python_values
+from sparkbolt.core.frames import Anchoring, Column, Path, python_values
 from sparkbolt.core.ids import U64, mix64_array
 from sparkbolt.core.routing import Block, Parents, ordinals_within
 from sparkbolt.core.tuples import AnchorPairs, Origin
@@ -32,6 +32,7 @@ class Rows:
         columns: Sequence[Column],
         anchoring: Anchoring | None,
         attempts: npt.NDArray[np.uint8] | None,
+        path: Path = (),
     ) -> None:
         """Keep what came with the frame."""
         self.origin = origin
@@ -39,6 +40,7 @@ class Rows:
         self.columns = columns
         self.anchoring = anchoring
         self.attempts = attempts
+        self.path = path
 
     def values(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
@@ -61,7 +63,7 @@ class Rows:
         return tuple((int(anchoring.roots[i]), int(anchoring.edges[i])) for i in pairs)
 
     def attempt_of(self, row: int) -> int:
-        """The attempt of a row, from 1."""
+        """The attempt of a row, from 1; with ``TRACED`` if it is traced."""
         return 1 if self.attempts is None else int(self.attempts[row])
 
     def pairs_where(self, chosen: npt.NDArray[np.bool_]) -> tuple[U64, U64]:

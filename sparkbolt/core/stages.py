@@ -4,7 +4,7 @@ Which question it answers: rows in, rows out; what happens between them?
 Rule 1: frames are put in order before user code sees them.
 Rule 2: ack partials are combined here, once a stage, and split by acker task.
 
-Read before: ``tasks``, ``worker``.
+Read before: ``tasks``, ``worker``, ``tracing``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from sparkbolt.core.frames import (
     Frame,
     Inbox,
     Moment,
+    Path,
     collect,
     decode_control,
     encode,
@@ -45,6 +46,7 @@ from sparkbolt.core.frames import (
     unwrap,
     wrap,
 )
+from sparkbolt.core.holding import held_tuples
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
@@ -52,7 +54,9 @@ from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.stable_hash import UnroutableError
+from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
+from sparkbolt.core.tracing import Tracer
 from sparkbolt.core.tuples import tick
 from sparkbolt.core.worker import Worker
 
@@ -84,6 +88,9 @@ class StageRun:
         self._tracebacks = 0
         self._reported: dict[tuple[str, int], int] = {}
         self._parts: list[Partials] = []
+        self._tracer: Tracer | None = None
+        self._hops: list[Hop] = []
+        """Of earlier stages."""
 
     # What tasks say of trees.
 
@@ -118,6 +125,13 @@ class StageRun:
         """A spout task has started these trees."""
         self._parts.append(Partials(init_keys=keys, init_xors=xors))
 
+    @property
+    def tracer(self) -> Tracer:
+        """What gathers hops; made when there is one to tell."""
+        if self._tracer is None:
+            self._tracer = Tracer(self.lane, self.moment)
+        return self._tracer
+
     def counts(self, component: str) -> ComponentMetrics:
         """The counters of a component in this micro-batch."""
         return self._metrics.setdefault(component, ComponentMetrics())
@@ -135,13 +149,17 @@ class StageRun:
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
             forget(vars(task.bolt), dict(inbox.clock.void))
+        if inbox.clock is not None and inbox.clock.wanted:
+            wanted = frozenset(inbox.clock.wanted)
+            self.tracer.holds(task.context, held_tuples(vars(task.bolt), wanted), wanted)
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
             seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None)))
         for frame in inbox.in_order():
             origin = self.worker.origin(frame.source, frame.stream)
-            seen.append(self._work(task, Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts)))
+            rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
+            seen.append(self._work(task, rows))
         self._add(component, task.flush(seen, self))
         if stateful:
             warning = self.worker.save(number)
@@ -161,14 +179,24 @@ class StageRun:
         counts = task.run(rows, self)
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
+        self._trace(task, rows, counts)
         for out in task.output.streams.values():
             if not out.heard:
                 self.counts(task.context.component).emitted += out.count
             elif out.count:
+                path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
                 for block in blocks_of(out, rows, self.lane.tracked):
+                    block.path = path
                     self.send(block, task.context.task)
             out.clear()
         return rows
+
+    def _trace(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
+        """Note the hops that are worth it: a frame of unmarked first attempts that do not fail costs three looks."""
+        if rows.attempts is not None or counts.failures:
+            self.tracer.worked(task.context, rows, counts.failures, counts.held)
+        if counts.late_fails or (counts.late_acks and self.lane.traces):
+            self.tracer.settled(task.context, counts.late_acks if self.lane.traces else (), counts.late_fails)
 
     def _add(self, component: str, counts: Counts) -> None:
         metrics = self.counts(component)
@@ -191,10 +219,10 @@ class StageRun:
         if not block.stream.routes:
             return
         account = None
-        stream = block.stream.index
+        stream, path = block.stream.index, block.path
 
         def deliver(parcel: Parcel) -> None:
-            self._deliver(sender, stream, parcel)
+            self._deliver(sender, stream, parcel, path)
 
         while True:
             try:
@@ -206,32 +234,36 @@ class StageRun:
                 )
                 break
             except UnroutableError as error:
-                self._refuse(sender, roots_of_row(block, error.row), str(error))
+                self._refuse(sender, roots_of_row(block, error.row), str(error), path)
                 block = without(block, error.row)
+        if block.attempts is not None:
+            self.tracer.emitted(block, sender)
         if block.parents is not None and account is not None:
             self.ack(block.parents.roots, account)
 
-    def _refuse(self, sender: int, roots: Sequence[int], reason: str) -> None:
+    def _refuse(self, sender: int, roots: Sequence[int], reason: str, path: Path) -> None:
         """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""
         component, index = self.lane.topology.task_owner(sender)
         self.counts(component).errors += 1
         self.report(Report(component, index, reason))
+        self.tracer.refused(roots, path)
         for root in roots:
             self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
 
-    def _deliver(self, sender: int, stream: int, parcel: Parcel) -> None:
+    def _deliver(self, sender: int, stream: int, parcel: Parcel, path: Path) -> None:
         if parcel.route.fused:
             self.worker.enter(parcel.target)
             task = self.worker.bolt(parcel.target)
             self._begin(task)
             origin = self.worker.origin(sender, stream)
-            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts)
+            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
             self._add(task.context.component, task.flush([self._work(task, rows)], self))
             self.worker.leave(parcel.target)
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
             frame = self._frame(sender, stream, parcel, start, stop)
+            frame.path = path
             try:
                 data = encode(frame, self.moment)
             except PICKLING_ERRORS:
@@ -247,7 +279,7 @@ class StageRun:
                 reason = unpicklable(column, row)
                 if reason is not None:
                     text = f"field {field_!r} holds a value that cannot be sent to another task ({reason})"
-                    self._refuse(sender, frame.roots_of(row), text)
+                    self._refuse(sender, frame.roots_of(row), text, frame.path)
                     break
             else:
                 kept.append(row)
@@ -279,10 +311,11 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports = decode_control(data, FEEDBACK)
+            metrics, reports, hops = decode_control(data, FEEDBACK)
             for component, counts in unpack(metrics).items():
                 self.counts(component).add(counts)
             self._reports.extend(reports)
+            self._hops.extend(hops)
         else:
             return False
         return True
@@ -295,10 +328,10 @@ class StageRun:
                 if partials is not None:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
-        if self._metrics or self._reports:
-            rows.append(
-                (self.lane.feedback_dest, encode_control(FEEDBACK, (pack(self._metrics), self._reports), self.moment))
-            )
+        hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
+        if self._metrics or self._reports or hops:
+            told = pack(self._metrics), self._reports, hops
+            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 
     def _combined(self) -> Partials:

@@ -72,6 +72,11 @@ class Counts:
     failed: int = 0
     errors: int = 0
     failures: dict[int, Failure] = field(default_factory=dict)
+    held: npt.NDArray[np.bool_] | None = None
+    """Rows that it neither acked nor failed; None if there are none."""
+    late_acks: list[Tuple] = field(default_factory=list)
+    late_fails: list[Tuple] = field(default_factory=list)
+    """Tuples from earlier that it had kept and now settled."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -127,7 +132,7 @@ class BoltTask:
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""
         counts = Counts(executed=rows.count)
-        held = self._work(rows, counts)
+        held = counts.held = self._work(rows, counts)
         failed = np.zeros(rows.count, dtype=bool)
         for row, failure in counts.failures.items():
             failed[row] = True
@@ -183,6 +188,8 @@ class BoltTask:
                 np.array([root for root, _ in pairs], dtype=np.uint64), np.array([e for _, e in pairs], dtype=np.uint64)
             )
         counts.acked += len(self._late)
+        counts.late_acks = self._late
+        counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
             self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)

@@ -19,6 +19,9 @@ DEFAULT_STREAM = "default"
 SYSTEM_COMPONENT = "__system"
 TICK_STREAM = "__tick"
 TICK_FIELDS = ("rate_secs",)
+ATTEMPT_MAX = 127
+TRACED = 128
+"""Added to the attempt of a tuple whose tree's hops are written down."""
 
 AnchorPairs: TypeAlias = tuple[tuple[int, int], ...]
 """(root, edge) for each tree that a tuple belongs to."""
@@ -98,7 +101,7 @@ class Chunk(Protocol):
         """The row's (root, edge) pairs; empty if it is not tracked."""
 
     def attempt_of(self, row: int) -> int:
-        """Which attempt of its spout tuple the row belongs to, from 1."""
+        """Which attempt of its spout tuple the row belongs to, from 1; with ``TRACED`` if it is traced."""
 
 
 class Tuple(dict[str | int, Any]):
@@ -193,6 +196,11 @@ class Tuple(dict[str | int, Any]):
     @property
     def attempt(self) -> int:
         """Which attempt of the spout tuple this belongs to: 1, then 2 when it is given again."""
+        return self.mark & ATTEMPT_MAX
+
+    @property
+    def mark(self) -> int:
+        """The attempt, with ``TRACED`` added if the tuple's tree is traced."""
         return self._attempt if self._chunk is None else self._chunk.attempt_of(self._row)
 
     @property

@@ -16,7 +16,7 @@ from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import ROTATIONS, Host, spout_infos
+from sparkbolt.core.host import Host, ledger_settings
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.plan import MicroBatchPlan
@@ -71,7 +71,7 @@ class LocalEngine:
         self.failure: str | None = None
         """Why the topology stopped; None while it did not."""
         self.worker = Worker(self._materials)
-        self.ledger = Ledger(spout_infos(self.lane), rotations=ROTATIONS, task_owner=self.topology.task_owner)
+        self.ledger = Ledger(**ledger_settings(self.lane))
         for entry in self.log:
             self.ledger.replay(entry)
         self.ledger.begin_life(self.ledger.life + 1)

@@ -6,6 +6,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/ledger       n.entry for each micro-batch that was staged, n.snapshot for what compaction made of them
     DIR/plans        plans that are too large for an offset
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
+    DIR/tasks        which task number is whose, for those who read the ledger without the topology
     DIR/life         the number of the last life; raised before anything else of a life happens
     DIR/lock         held by the JVM: it dies with it
 
@@ -13,45 +14,29 @@ Rule 1: a file is written under another name and renamed, so it is there whole o
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
 Rule 3: a life number is durable before the life plans anything, so no two lives have one number.
 
-Read before: ``core.ledger``.
+Read before: ``core.ledger_files``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import ledger_files
 from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
-_NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
-
-
-class Files(Protocol):
-    """The few things that a checkpoint does with files; names are relative to it."""
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file whole, replacing it atomically."""
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
 
 
 class LocalFiles:
@@ -95,15 +80,15 @@ class LocalFiles:
 class HadoopFiles:
     """A checkpoint on any file system that Hadoop knows."""
 
-    def __init__(self, spark: SparkSession, directory: str) -> None:
-        """Make the directory if it is missing."""
+    def __init__(self, spark: SparkSession, directory: str, *, make: bool = True) -> None:
+        """Make the directory if it is missing, unless it is only read."""
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
         configuration = spark._jsc.hadoopConfiguration()
         self._fs = self._path(directory).getFileSystem(configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
-        for folder in ("ledger", "plans"):
+        for folder in ("ledger", "plans") if make else ():
             self._fs.mkdirs(self._at(folder))
 
     def _at(self, name: str) -> Any:
@@ -173,10 +158,7 @@ class Checkpoint:
 
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before."""
-        before = self.files.read("life")
-        life = int(before) + 1 if before else 0
-        self.files.write("life", str(life).encode())
-        return life
+        return ledger_files.begin_life(self.files)
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -223,43 +205,16 @@ class Checkpoint:
         Raises:
             CheckpointError: an entry that counts is missing or damaged.
         """
-        last = self.last_commit()
-        numbered = [
-            (int(match[1]), match[2]) for name in self.files.names("ledger") if (match := _NUMBERED.match(name))
-        ]
-        snapshots = sorted(number for number, kind in numbered if kind == ".snapshot" and number <= last)
-        ledger = make()
-        if snapshots:
-            name = f"ledger/{snapshots[-1]}.snapshot"
-            ledger = restore(self._must_read(name), name)
-        for number in range(ledger.last_promoted + 1, last + 1):
-            name = f"ledger/{number}.entry"
-            ledger.replay(self._must_read(name), name)
-        return ledger
-
-    def _must_read(self, name: str) -> bytes:
-        data = self.files.read(name)
-        if data is None:
-            raise CheckpointError(
-                f"checkpoint {self.directory}: {name} is missing, though Spark has committed its micro-batch: files "
-                "were removed by hand, or only a part was copied; restore them, or start with a new checkpoint"
-            )
-        return data
+        where = f"checkpoint {self.directory}"
+        return ledger_files.load_ledger(self.files, self.last_commit(), make, restore, where=where)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make an entry durable, replacing an earlier one of the same micro-batch."""
-        self.files.write(f"ledger/{micro_batch_id}.entry", entry)
+        ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger."""
-        self.files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
-        for name in self.files.names("ledger"):
-            match = _NUMBERED.match(name)
-            if match and int(match[1]) < micro_batch_id + (match[2] == ".entry"):
-                self.files.remove(f"ledger/{name}")
-        for name in self.files.names("plans"):
-            if name.split("-")[0].isdigit() and int(name.split("-")[0]) < micro_batch_id:
-                self.files.remove(f"plans/{name}")
+        ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 
 def _lock(spark: SparkSession, directory: str) -> Any:

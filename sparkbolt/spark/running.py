@@ -19,7 +19,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -30,11 +29,13 @@ from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import ROTATIONS, Host, spout_infos
+from sparkbolt.core.host import Host, ledger_settings
 from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.ledger import FailedTree, Ledger, Promotion
+from sparkbolt.core.ledger import FailedTree, Ledger, Promotion, Story
+from sparkbolt.core.ledger_reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.promotion import MicroBatchReport
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.throttle import Throttle
@@ -55,15 +56,6 @@ POLL_WAIT_SECS = 0.25
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
 """From how many (key, xor) pairs in the previous micro-batch on the ackers run on the executors."""
 log = logging.getLogger("sparkbolt")
-
-
-@dataclass(frozen=True)
-class MicroBatchReport:
-    """What listeners are told after each promotion."""
-
-    promotion: Promotion
-    metrics: TopologyMetrics
-    elapsed_ms: float
 
 
 class RunningTopology:
@@ -90,20 +82,15 @@ class RunningTopology:
         self._failure: str | None = None
         self._query: StreamingQuery | None = None
         self._started = time.monotonic()
-        ledger = checkpoint.load_ledger(self._new_ledger, self._restored_ledger)
+        settings = ledger_settings(lane)
+        ledger = checkpoint.load_ledger(
+            lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
+        )
         ledger.begin_life(checkpoint.begin_life())
         self._shipment = Shipment.of(lane, self.run_id)
         self._host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
         self._threads = self._make_threads()
         self._bridge = Bridge(self._answer)
-
-    def _new_ledger(self) -> Ledger:
-        return Ledger(spout_infos(self.lane), rotations=ROTATIONS, task_owner=self.topology.task_owner)
-
-    def _restored_ledger(self, snapshot: bytes, name: str) -> Ledger:
-        return Ledger.restore(
-            snapshot, spout_infos(self.lane), rotations=ROTATIONS, task_owner=self.topology.task_owner, name=name
-        )
 
     def _open_spouts(self) -> dict[str, PartitionedSpout]:
         spouts = {}
@@ -266,6 +253,18 @@ class RunningTopology:
         """The newest trees that were given up, with their stories."""
         with self._changed:
             return self._host.ledger.set_aside
+
+    @property
+    def failed(self) -> list[FailedTree]:
+        """The newest trees that failed, with their stories, also those that were given again."""
+        with self._changed:
+            return self._host.ledger.failed
+
+    @property
+    def traced(self) -> list[Story]:
+        """The stories of the newest trees that were traced and acked."""
+        with self._changed:
+            return self._host.ledger.traced
 
     # Control.
 
@@ -434,6 +433,7 @@ def start(
         lane = lay_out(topology, cores_of(session), placement)
         if placement is None:
             held.keep_placement(topology, lane.placement())
+        held.files.write(TASKS_FILE, dump_tasks(lane))
         running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except BaseException:
         held.close()

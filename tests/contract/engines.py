@@ -9,13 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.ledger import FailedTree, Promotion
+from sparkbolt.core.ledger import FailedTree, Promotion, Story
+from sparkbolt.core.ledger_reader import dump_tasks
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.topologies import notes
 
 WAIT_SECS = 120.0
+
+
+def write_checkpoint(engine: LocalEngine, directory: Path) -> Path:
+    """What Spark's engine would have in the directory, as far as a reader of the ledger looks at it."""
+    for folder in ("ledger", "spark/commits"):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    (directory / "tasks").write_bytes(dump_tasks(engine.lane))
+    for number, entry in enumerate(engine.log):
+        (directory / "ledger" / f"{number}.entry").write_bytes(entry)
+        (directory / "spark" / "commits" / str(number)).touch()
+    return directory
 
 
 class Engine(ABC):
@@ -53,6 +65,14 @@ class Engine(ABC):
     def until_finished(self) -> None: ...
 
     @abstractmethod
+    def stories(self) -> tuple[list[FailedTree], list[Story]]:
+        """The failed trees and the traced ones that were acked, as the ledger keeps them."""
+
+    @abstractmethod
+    def checkpoint(self) -> Path:
+        """A directory with what is durable of the ledger."""
+
+    @abstractmethod
     def restart(self) -> None:
         """Stop without draining and start again with the same checkpoint."""
 
@@ -83,6 +103,12 @@ class Sim(Engine):
 
     def until_finished(self) -> None:
         self.until(lambda: self.engine.host.finished)
+
+    def stories(self) -> tuple[list[FailedTree], list[Story]]:
+        return self.engine.ledger.failed, self.engine.ledger.traced
+
+    def checkpoint(self) -> Path:
+        return write_checkpoint(self.engine, self.directory / "checkpoint")
 
     def restart(self) -> None:
         self.engine.restart()
@@ -123,6 +149,12 @@ class OnSpark(Engine):
 
     def until_finished(self) -> None:
         assert self.running.await_finished(WAIT_SECS), (self.metrics(), self.failed)
+
+    def stories(self) -> tuple[list[FailedTree], list[Story]]:
+        return self.running.failed, self.running.traced
+
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint"
 
     def restart(self) -> None:
         self.running.stop(drain=False)

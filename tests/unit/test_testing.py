@@ -93,10 +93,10 @@ def test_a_failure_names_the_message_its_cause_and_its_story(driver: TopologyTes
     found = {failure.message_id: failure for failure in driver.failed("lines")}
     assert [(i, found[i].cause, found[i].component, found[i].reason) for i in sorted(found)] == [
         (0, "exception", "split", "ValueError: worse"),
-        (1, "timeout", "split", f"timed out after 31.0 s; held by split[{found[1].task}]"),
+        (1, "timeout", "split", f"timed out after 31.0 s; held by split[{found[1].task}] since micro-batch 0"),
         (2, "fail", "split", "a bad line"),
     ]
-    assert "lines[0], attempt 1; failed by split[" in found[0].story
+    assert "lines[0] message 0, attempt 1; failed by split[" in found[0].story
     assert "ValueError: worse" in (found[0].traceback or "")
     assert found[0] == found[0]
     assert found[0] != found[2]

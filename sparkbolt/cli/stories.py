@@ -1,0 +1,138 @@
+"""``sparkbolt errors`` and ``sparkbolt explain``: what the ledger's log says of trees.
+
+Which question it answers: which trees failed, and what was the way of this one?
+Rule: it only reads, and for a local directory starts neither Spark nor Java; the topology may be running or not.
+
+Read before: ``core.ledger_reader``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlparse
+
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.ledger_files import Files
+from sparkbolt.core.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
+from sparkbolt.core.story import FATES, Story, time_text
+from sparkbolt.errors import CheckpointError, InvariantError
+
+READS_MAX = 5
+"""How often a log that changes while it is read is read again."""
+
+
+class _LocalDirectory:
+    """A local checkpoint, to be read only; obeys the ``Files`` protocol."""
+
+    def __init__(self, directory: str) -> None:
+        self._root = Path(directory)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(self._root / folder)
+        except FileNotFoundError:
+            return []
+
+    def write(self, name: str, data: bytes) -> None:
+        raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
+
+    def remove(self, name: str) -> None:
+        raise InvariantError(f"{name} is removed from a checkpoint that is only read")
+
+
+def open_ledger(directory: str) -> LedgerReader:
+    """The ledger of a checkpoint.
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: it is no checkpoint, or it is damaged.
+    """
+    where = f"checkpoint {directory}"
+    files = _files(directory)
+    for attempt in range(READS_MAX):
+        try:
+            return LedgerReader(files, _last_commit(files), where)
+        except CheckpointError:
+            # A topology that runs may have compacted its log between our looking and our reading.
+            if attempt == READS_MAX - 1 or files.read("tasks") is None:
+                raise
+    raise InvariantError("the last attempt at reading a ledger returns or raises")
+
+
+def _files(directory: str) -> Files:
+    url = urlparse(directory)
+    if url.scheme in ("", "file"):
+        path = url.path if url.scheme else directory
+        if not os.path.isdir(path):
+            raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
+        return _LocalDirectory(path)
+    from sparkbolt.spark.checkpoint import HadoopFiles
+    from sparkbolt.spark.session import make_session
+
+    return HadoopFiles(make_session("sparkbolt", "local[1]", None), directory, make=False)
+
+
+def _last_commit(files: Files) -> int:
+    return max((int(name) for name in files.names("spark/commits") if name.isdigit()), default=-1)
+
+
+def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:
+    """The trees of a state, the newest last, as lines; a list of open trees begins with the oldest."""
+    reader = open_ledger(directory)
+    kinds: dict[str, Callable[[], list[Story]]] = {
+        "failed": lambda: reader.failed()[-limit:],
+        "acked": lambda: reader.traced()[-limit:],
+        "open": lambda: reader.open(limit),
+    }
+    stories = kinds[state]()
+    if as_json:
+        return [json.dumps(story.to_json()) for story in stories]
+    return [line for story in stories for line in _two_lines(story)] + [_closing(reader, state, len(stories))]
+
+
+def _two_lines(story: Story) -> list[str]:
+    when = story.ended_ms if story.ended_ms is not None else story.started_ms
+    attempt = f", attempt {story.attempt}" if story.attempt is not None else ""
+    then = f"; {FATES[story.fate]}" if story.fate in FATES else ""
+    why = f" {story.why}" if story.why else f" in micro-batch {story.ended_in}"
+    return [f"{time_text(when)}  root {story.root}  {story.message}{attempt}", f"    {story.state}{why}{then}"]
+
+
+def _closing(reader: LedgerReader, state: str, shown: int) -> str:
+    """How many there are beside those that are shown."""
+    name = f"topology {reader.topology!r}"
+    if state == "acked":
+        return f"{name}: {shown} traced tree(s) that were acked are shown"
+    return f"{name}: {reader.counts[state]} tree(s) {'failed' if state == 'failed' else 'are open'}, {shown} shown"
+
+
+def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:
+    """The stories of the trees that ``text`` names, as lines.
+
+    Raises:
+        WrongUseError: the text names no tree.
+        CheckpointError: as of ``open_ledger``.
+    """
+    reader = open_ledger(directory)
+    try:
+        stories = reader.find(text)
+    except UnknownTreeError as error:
+        raise WrongUseError(str(error)) from error
+    lines: list[str] = []
+    for story in stories:
+        others = [] if len(stories) > 1 else reader.other_attempts(story)
+        if as_json:
+            attempts = [{"root": one.root, "attempt": one.attempt, "state": one.state} for one in others]
+            lines.append(json.dumps({**story.to_json(), "other_attempts": attempts}))
+        else:
+            lines += [*([""] if lines else []), *story.lines(), *attempt_lines(others)]
+    return lines

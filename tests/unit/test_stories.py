@@ -1,0 +1,388 @@
+"""Stories: what stages see, what the ledger keeps, and that trees which succeed pay nothing for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
+from sparkbolt.core.holding import held_tuples
+from sparkbolt.core.host import spout_infos
+from sparkbolt.core.ids import mix64, tree_key
+from sparkbolt.core.lane import lay_out
+from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.stages import StageRun
+from sparkbolt.core.stories import Stories, hold_words, holds_of
+from sparkbolt.core.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
+from sparkbolt.core.tracing import FAILED_MAX, TRACED_MAX, Tracer
+from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.testing import TopologyTestDriver
+
+
+class Lines(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+class Split(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        for word in tup["line"].split():
+            collector.emit([word])
+
+
+class Join(Bolt):
+    """Keeps words; "ack" acks and "fail" fails what was kept, "pair" emits it anchored to all."""
+
+    outputs = ["words"]
+
+    def prepare(self, context: Any) -> None:
+        self.kept: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        word = tup["word"]
+        if word == "raise":
+            raise ValueError("asked to")
+        if word not in ("ack", "fail", "pair"):
+            self.kept.append(tup)
+            return
+        if word == "pair":
+            collector.emit([len(self.kept)], anchors=self.kept)
+        for kept in self.kept:
+            if word == "fail":
+                collector.fail(kept, "asked to")
+            else:
+                collector.ack(kept)
+        self.kept.clear()
+        collector.ack(tup)
+
+
+class Last(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["words"] == 3:
+            raise ValueError("three")
+
+
+def topology(trace: Any = 0.0, **config: Any) -> Topology:
+    builder = TopologyBuilder("t", Config(**config))
+    builder.set_spout("lines", Lines(), trace=trace)
+    builder.set_bolt("split", Split()).shuffle_grouping("lines")
+    builder.set_bolt("join", Join()).global_grouping("split")
+    builder.set_bolt("last", Last(), fuse=False).global_grouping("join")
+    return builder.build()
+
+
+def fed(driver: TopologyTestDriver, *lines: str) -> None:
+    """Feed each line in a micro-batch of its own; the line is its message's id, too."""
+    for line in lines:
+        driver.feed("lines", {"line": line}, message_id=line)
+        driver.run_until_idle()
+
+
+def hops_of(stories: Sequence[Any]) -> list[list[str]]:
+    return [[hop.words() for hop in story.hops] for story in stories]
+
+
+def ledger_of(driver: TopologyTestDriver) -> Ledger:
+    return driver._engine.ledger
+
+
+# What stages see.
+
+
+def test_a_traced_message_tells_what_was_kept_and_what_became_of_it_later() -> None:
+    with TopologyTestDriver(topology(lambda tup: tup["line"] == "a b")) as driver:
+        fed(driver, "a b", "ack")
+        assert hops_of(ledger_of(driver).traced) == [
+            [
+                "started by lines[0] in micro-batch 0, emitted 1 (line)",
+                "acked by split[0] in micro-batch 0, emitted 2 (word)",
+                "held 2 by join[0] in micro-batch 0",
+                "acked 2 by join[0] in micro-batch 1",
+            ]
+        ]
+        [story] = ledger_of(driver).traced
+        assert (story.message_id, story.ended_in, story.why) == ("'a b'", 1, "")
+
+
+def test_a_share_of_one_traces_every_tree_and_a_share_of_nothing_none() -> None:
+    for share, expected in ((1, 2), (0, 0)):
+        with TopologyTestDriver(topology(share)) as driver:
+            fed(driver, "a", "ack")
+            assert len(ledger_of(driver).traced) == expected
+
+
+def test_a_share_chooses_about_so_many_trees() -> None:
+    with TopologyTestDriver(topology(0.25)) as driver:
+        for _ in range(400):
+            driver.feed("lines", {"line": "ack"}, message_id=1)
+        driver.run_until_idle()
+        assert 70 < len(ledger_of(driver).traced) < 130
+
+
+def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_batch() -> None:
+    with TopologyTestDriver(topology(lambda tup: tup["nothing"])) as driver:
+        fed(driver, "ack")
+        assert driver.acked("lines") == ["ack"]
+        [error] = driver.errors()
+        assert error.text.startswith("trace raised KeyError: ")
+        assert error.text.endswith("; such tuples are not traced")
+        assert ledger_of(driver).traced == []
+
+
+def test_a_tuple_that_was_kept_and_fails_later_is_shown() -> None:
+    with TopologyTestDriver(topology()) as driver:
+        fed(driver, "a", "fail")
+        [failure] = driver.failed("lines")
+        [tree] = ledger_of(driver).failed
+        assert hops_of([tree]) == [["failed by join[0] in micro-batch 1"]]
+        assert (tree.hops[0].values, tree.hops[0].source) == ("{'word': 'a'}", "split[0]")
+        assert failure.story.endswith("lines[0] message 'a', attempt 1; failed by join[0] in micro-batch 1: asked to")
+
+
+def test_the_way_of_what_was_emitted_for_kept_tuples_begins_where_they_were_kept() -> None:
+    with TopologyTestDriver(topology()) as driver:
+        fed(driver, "a", "b", "c", "pair")
+        assert len(driver.failed("lines")) == 3
+        for words in hops_of(ledger_of(driver).failed):
+            assert words == ["sent on by join[0] in micro-batch 3", "failed by last[0] in micro-batch 3"]
+
+
+def test_trees_that_succeed_make_no_tracer_and_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a frame of first attempts that do not fail made a tracer")
+
+    monkeypatch.setattr(Tracer, "__init__", refuse)
+    with TopologyTestDriver(topology()) as driver:
+        fed(driver, "a b c d", "e", "pair", "f", "ack")
+        assert len(driver.acked("lines")) == 5
+
+
+def test_a_frame_carries_its_way_and_a_fused_bolt_passes_it_on() -> None:
+    paths: list[Any] = []
+    original = StageRun._work
+
+    def spy(run: StageRun, task: Any, rows: Any) -> Any:
+        paths.append((task.context.component, [number for number, _ in rows.path]))
+        return original(run, task, rows)
+
+    made = topology()
+    numbers = {name: made.tasks(name)[0] for name in made.components}
+    with pytest.MonkeyPatch.context() as patch, TopologyTestDriver(made) as driver:
+        patch.setattr(StageRun, "_work", spy)
+        fed(driver, "a", "pair")
+    assert paths[:2] == [("split", [numbers["lines"]]), ("join", [numbers["lines"], numbers["split"]])]
+    assert paths[-1] == ("last", [numbers["join"]])
+
+
+@pytest.mark.parametrize("trace", [0.0, 1])
+def test_what_one_stage_tells_is_bounded(trace: float) -> None:
+    with TopologyTestDriver(topology(trace, stories_max=10_000)) as driver:
+        for n in range(TRACED_MAX + 300):
+            driver.feed("lines", {"line": "raise"}, message_id=n)
+        driver.run_until_idle()
+        failed = ledger_of(driver).failed
+        told = [tree for tree in failed if tree.hops]
+        assert len(failed) == TRACED_MAX + 300
+        whole = [tree for tree in told if len(tree.hops) == 3]
+        assert len(whole) >= (TRACED_MAX if trace else FAILED_MAX)
+        assert len(told) <= TRACED_MAX + FAILED_MAX + 1
+
+
+def test_a_failed_tree_is_told_of_however_many_traced_ones_succeed() -> None:
+    with TopologyTestDriver(topology(1, stories_max=10_000)) as driver:
+        for n in range(TRACED_MAX + 300):
+            driver.feed("lines", {"line": "raise" if n % 100 == 0 else "ack"}, message_id=n)
+        driver.run_until_idle()
+        failed = ledger_of(driver).failed
+        assert len(failed) == 8
+        for tree in failed:
+            assert tree.hops[-1].words() == "failed by join[0] in micro-batch 0"
+
+
+# What the ledger keeps.
+
+
+def hop(key: int, micro_batch_id: int = 0, **more: Any) -> Hop:
+    return Hop(key, micro_batch_id, 0, 1, "split", 0, **more)
+
+
+def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_stay() -> None:
+    with TopologyTestDriver(topology(1, stories_max=3)) as driver:
+        fed(driver, *(f"open{n}" for n in range(5)))
+        ledger = ledger_of(driver)
+        assert [ledger.story(key).message_id for key in ledger.told_keys()] == ["'open2'", "'open3'", "'open4'"]
+        fed(driver, "ack", *("raise" for _ in range(5)))
+        assert [story.message_id for story in ledger.traced] == ["'open3'", "'open4'", "'ack'"]
+        assert [tree.started_in for tree in ledger.failed] == [8, 9, 10]
+        assert ledger.told_keys() == []
+
+
+def test_one_story_has_a_bounded_number_of_hops() -> None:
+    stories = Stories(limit=1)
+    stories.hear([Hop(5, 0, 0, 0, "lines", 0)], {})
+    for n in range(1, HOPS_MAX + 50):
+        stories.hear([hop(5, n, tuples=1, held=1)], {})
+    assert [one.micro_batch_id for one in stories.told[5].hops] == list(range(HOPS_MAX))
+
+
+def test_a_snapshot_and_the_log_give_the_same_stories_again() -> None:
+    made = topology(lambda tup: tup["line"] != "plain", message_timeout_secs=5)
+    with TopologyTestDriver(made) as driver:
+        fed(driver, "a", "ack", "plain", "b", "raise", "fail", "still here")
+        ledger = ledger_of(driver)
+        known = ledger.failed, ledger.traced, [ledger.story(key) for key in ledger.told_keys()]
+        assert all(known)
+        infos, owner = spout_infos(driver._engine.lane), driver._topology.task_owner
+        restored = Ledger.restore(ledger.snapshot(), infos, task_owner=owner)
+        replayed = Ledger(infos, task_owner=owner)
+        for entry in driver._engine.log:
+            replayed.replay(entry)
+        for again in (restored, replayed):
+            assert (again.failed, again.traced, [again.story(key) for key in again.told_keys()]) == known
+        driver.advance(timedelta(seconds=10))
+        assert ledger.told_keys() == []
+
+
+def test_an_open_tree_tells_who_holds_it_and_how_long_it_is_open() -> None:
+    with TopologyTestDriver(topology()) as driver:
+        fed(driver, "a")
+        driver.advance(timedelta(seconds=7))
+        fed(driver, "b")
+        ledger = ledger_of(driver)
+        [first, second] = [ledger.story(key) for key in ledger.open_keys(10)]
+        assert (first.state, first.why) == ("open", "held by join[0] since micro-batch 0; open for 7.0 s")
+        assert second.why == "held by join[0] since micro-batch 1; open for 0.0 s"
+
+
+def test_a_holder_is_packed_with_its_micro_batch() -> None:
+    for since in (0, 5, 65_535, 65_536, 3_000_000_000):
+        holds = holds_of(np.array([0, 1, 65535], dtype=np.int32), since)
+        for later in (0, 1, 65_535):
+            assert [hold_words(hold, since + later, lambda task: ("join", task)) for hold in holds.tolist()] == [
+                "never acked; nobody says that they hold it",
+                f"held by join[1] since micro-batch {since}",
+                f"held by join[65535] since micro-batch {since}",
+            ]
+
+
+def test_holders_are_asked_for_the_first_of_many_trees_that_time_out() -> None:
+    with TopologyTestDriver(topology(message_timeout_secs=5)) as driver:
+        for n in range(FAILED_MAX + 20):
+            driver.feed("lines", {"line": f"word{n}"}, message_id=n)
+        driver.advance(timedelta(seconds=10))
+        shown = [failure for failure in driver.failed("lines") if "{'word': 'word" in failure.story]
+        assert len(driver.failed("lines")) == FAILED_MAX + 20
+        assert len(shown) == FAILED_MAX
+        assert ": {'word': 'word0'} from split[0]" in shown[0].story
+
+
+# Words.
+
+hops = st.builds(
+    hop,
+    st.just(1),
+    st.integers(0, 2),
+    tuples=st.integers(0, 2),
+    acked=st.integers(0, 2),
+    failed=st.integers(0, 1),
+    values=st.sampled_from(["", "{'a': 1}", "{'b': 2}"]),
+    emitted=st.sampled_from([(), (("word", 0),), (("word", 3),), (("line", 1), ("word", 1))]),
+)
+
+
+@given(st.lists(hops, max_size=5))
+def test_merging_hops_does_not_depend_on_their_order_and_loses_no_count(told: list[Hop]) -> None:
+    expected = merged(told)
+    for order in itertools.islice(itertools.permutations(told), 24):
+        assert merged(order) == expected
+    assert merged(expected) == expected
+    for word in ("tuples", "acked", "failed"):
+        assert sum(getattr(one, word) for one in expected) == sum(getattr(one, word) for one in told)
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_values_are_shortened_and_a_repr_that_raises_is_named() -> None:
+    assert short(Rude()) == "<Rude instance>"
+    assert short(object()) == "<object object>"
+    assert len(short_values([f"f{n}" for n in range(100)], ["x" * 1000] * 100)) <= VALUES_CHARACTERS_MAX
+    assert len(short(b"x" * 10**6)) < 100
+
+
+@pytest.mark.parametrize("trace", [-0.1, 1.5, True, "all", None])
+def test_trace_is_a_share_or_a_function(trace: Any) -> None:
+    with pytest.raises(ConfigError, match="setting 'trace': expected a share from 0 to 1, or a function"):
+        Config(trace=trace)
+
+
+def test_a_root_is_the_mixed_key_of_task_and_sequence() -> None:
+    with TopologyTestDriver(topology()) as driver:
+        fed(driver, "raise")
+        [tree] = ledger_of(driver).failed
+        number = driver._topology.tasks("lines")[0]
+        assert tree.to_story().root == f"{mix64(tree_key(number, 0)):016x}"
+        assert lay_out(driver._topology, 2).depths == {"lines": 0, "split": 1, "join": 2, "last": 3}
+
+
+class SeesAttempts(BasicBolt):
+    outputs = ["attempt", "mark"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup.attempt, tup.mark])
+
+
+def test_a_bolt_sees_the_attempt_without_the_mark() -> None:
+    builder = TopologyBuilder("t", Config(trace=1))
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("sees", SeesAttempts()).shuffle_grouping("lines")
+    with TopologyTestDriver(builder.build()) as driver:
+        fed(driver, "a")
+        assert driver.emitted("sees") == [[1, 129]]
+
+
+class Box:
+    def __init__(self, content: Any) -> None:
+        self.content = content
+        self.myself = self
+
+
+def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None:
+    origin = Origin("split", 0, "default", ("word",))
+    made = [Tuple.of(origin, [str(n)], ((n, 1),)) for n in range(8)]
+    attributes = {
+        "alone": made[0],
+        "list": [made[1], [made[2], made[1]]],
+        "dict": {"x": made[3], made[4]: 1},
+        "object": Box((made[5], {made[6]})),
+        "other": made[7],
+        "text": "word",
+    }
+    found = held_tuples(attributes, frozenset(range(7)))
+    assert sorted(tup["word"] for tup in found) == [str(n) for n in range(7)]
+
+
+def test_looking_for_held_tuples_ends_after_so_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = Origin("split", 0, "default", ("word",))
+    monkeypatch.setattr("sparkbolt.core.holding.LOOKS_MAX", 11)
+    attributes = {"many": [Tuple.of(origin, [n], ((n, 1),)) for n in range(1000)]}
+    assert len(held_tuples(attributes, frozenset(range(1000)))) == 10
+
+
+def test_whom_a_plan_asks_is_in_the_plan() -> None:
+    plan = MicroBatchPlan(3, 0, 5, expired=(7,), asked=(2, 4))
+    assert MicroBatchPlan.from_json(plan.to_json()) == plan
+    assert "asked" not in MicroBatchPlan(3, 0, 5).to_json()
