@@ -184,9 +184,9 @@ def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
         dictionary: encode strings as a dictionary, which makes routing by the field and reading cheaper.
     """
     if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
+        values = values.combine_chunks()
     if isinstance(values, pa.Array):
-        return values
+        return values.dictionary_encode() if dictionary and pa.types.is_string(values.type) else values
     types = set(map(type, values))
     types.discard(_NONE_TYPE)
     if len(types) != 1:
