@@ -10,7 +10,7 @@ import sys
 from benchmarks.figures import Printer
 from benchmarks.runs import Options
 
-NAMES = ("words", "columns", "floor", "ledger", "driver", "state", "peers")
+NAMES = ("words", "columns", "floor", "ledger", "driver", "state", "memory", "peers")
 
 
 def count(text: str) -> int:
@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 30M)")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="turns of each contender (default 3)")
+    parser.add_argument("--secs", type=int, default=Options.secs, help="how long a slow bolt runs (default 240)")
     options = parser.parse_args(arguments)
     if options.name is None:
         parser.print_help()
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     printer.machine()
     for name in NAMES if options.name == "all" else (options.name,):
         module = importlib.import_module(f"benchmarks.{name}")
-        for figure in module.figures(Options(options.words, options.rounds)):
+        for figure in module.figures(Options(options.words, options.rounds, options.secs)):
             printer.figure(figure)
     return 0
 

@@ -36,6 +36,7 @@ class Options:
 
     words: int = 30_000_000
     rounds: int = 3
+    secs: int = 240
 
 
 @dataclass(frozen=True)

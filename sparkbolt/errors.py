@@ -44,6 +44,10 @@ class ReportedFailedException(FailedException):
     """Raised in a ``BasicBolt`` to fail the input tuple and to report the error too (Storm's name)."""
 
 
+class KilledWorkerError(SparkboltError):
+    """A tuple, a flush or a read is not tried again, because it killed its worker process."""
+
+
 class StateError(SparkboltError):
     """A task's durable state cannot be written or read."""
 

@@ -3,8 +3,8 @@
 Time, seeds and random stamps are arguments. Read in this order: ``config``, ``ids``, ``packing``,
 ``tuples``, ``metrics``, ``story``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``,
 ``components``, ``keeping``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``,
-``routing``, ``collectors``, ``rows``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``,
+``routing``, ``collectors``, ``rows``, ``deaths``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``,
 ``segments``, ``keyvalue``, ``state``, ``worker``, ``stages``, ``reading``, ``feedback``, ``messages``,
 ``stories``, ``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``pacing``,
-``throttle``, ``host``, ``ledger_reader``, ``shipping``.
+``throttle``, ``host``, ``restarts``, ``ledger_reader``, ``shipping``.
 """

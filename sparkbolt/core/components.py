@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
-from sparkbolt.core.tuples import Outputs, Tuple
+from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import (
@@ -184,6 +184,10 @@ class PartitionedSpout(Component):
         The values go to stream ``default``. A position may come several times in a row: one message that
         becomes several tuples of one tree. The same range gives the same records, always. A range of one
         position reads one record again.
+
+        An exception breaks the range off: the record that was given last, and all positions behind it, are given
+        again as a range, up to ``max_attempts`` times without any progress, and are then set aside as one. So wait
+        for a source that is away here, and give a ``BadRecord`` for what will never be readable.
         """
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
@@ -192,17 +196,32 @@ class PartitionedSpout(Component):
         Each item is (positions as int64 array, one Arrow array or list a field). The default collects
         ``read`` into columns.
         """
+        fields = next((stream.fields for stream in parse_outputs(self.outputs) if stream.name == DEFAULT_STREAM), ())
+        width = len(fields)
         positions: list[int] = []
         rows: list[Sequence[Any]] = []
-        for record in self.read(range_):
-            if isinstance(record, BadRecord):
-                yield record
-                continue
-            positions.append(record[0])
-            rows.append(record[1])
-            if len(rows) >= 4096:
+        try:
+            for record in self.read(range_):
+                bad: BadRecord | None = None
+                if isinstance(record, BadRecord):
+                    bad = record
+                else:
+                    position, values = record
+                    if hasattr(values, "__len__") and len(values) == width and values.__class__ is not str:
+                        positions.append(position)
+                        rows.append(values)
+                    else:
+                        reason = f"the spout read {values!r:.60} as values, expected a list of {width}, for {fields}"
+                        bad = BadRecord(position, reason)
+                if rows and (bad is not None or len(rows) >= 4096):
+                    yield positions, list(zip(*rows, strict=True))
+                    positions, rows = [], []
+                if bad is not None:
+                    yield bad
+        except Exception:
+            if rows:  # what was read before it raised counts
                 yield positions, list(zip(*rows, strict=True))
-                positions, rows = [], []
+            raise
         if rows:
             yield positions, list(zip(*rows, strict=True))
 

@@ -52,6 +52,9 @@ class Settings(ComponentSettings, total=False):
     stories_max: int
     max_error_report_per_interval: int
     error_throttle_interval_secs: float
+    restarts_max: int
+    restart_backoff_secs: float
+    restart_window_secs: float
 
 
 COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
@@ -156,6 +159,12 @@ class Config:
     """How many errors of one task are reported in an interval."""
     error_throttle_interval_secs: float = _secs(10)
     """The length of that interval, in seconds."""
+    restarts_max: int = _whole(5, 0)
+    """How often a query that failed is started again in the same driver within ``restart_window_secs``."""
+    restart_backoff_secs: float = _secs(2)
+    """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
+    restart_window_secs: float = _secs(600)
+    """The time, in seconds, within which restarts are counted."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         """Check the settings and keep them; what is not given has its default.

@@ -39,6 +39,8 @@ DESK_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
+STOPPING = frozenset({"exception", "killed", "read"})
+"""The causes of failure that stop the topology where ``on_error`` is ``stop``."""
 ROTATIONS = 31
 """Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
 
@@ -72,6 +74,19 @@ class Desk:
     def idle(self) -> bool:
         """Whether nothing waits here, neither records nor verdicts that the spout has not heard."""
         return not (self.waiting or self.planned or self.acks or self.fails)
+
+    def take_over(self, old: Desk) -> None:
+        """Begin as the desk of the same task in an earlier life of the same driver, whose spout is still open.
+
+        What was planned and not committed is planned again. What was committed and is open belongs to a life that is
+        dead: the spout hears that it failed, and gives it again or does not.
+        """
+        planned = range(old.planned_base, old.planned_base + len(old.planned))
+        self.waiting.extend([*old.planned, *old.waiting])
+        self.acks.extend(old.acks)
+        self.fails.extend(old.fails)
+        self.fails.extend(message_id for sequence, message_id in old.message_ids.items() if sequence not in planned)
+        self.exhausted = old.exhausted
 
     def plan(self, base: int, bytes_max: int) -> Entry | None:
         """Put what waits into a plan, as long as it is small enough."""
@@ -140,6 +155,12 @@ class Host:
         limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
         return {number: Desk(number, limit) for number in self.topology.tasks(spec.id)}
 
+    def take_over(self, old: Host) -> None:
+        """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
+        self.active = old.active
+        for number, desk in self.desks.items():
+            desk.take_over(old.desks[number])
+
     # Plans.
 
     def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
@@ -198,9 +219,14 @@ class Host:
 
     def _retries(self, bases: dict[int, int]) -> list[Entry]:
         grouped: dict[tuple[int, str, int], list[int]] = {}
+        ranges = []
         for retry in self.ledger.take_retries(RETRIES_PER_PLAN_MAX):
-            grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
-        return [
+            if retry.end is None:
+                grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
+            else:
+                base = self._base(bases, retry.task, retry.end - retry.position)
+                ranges.append(Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt))
+        return ranges + [
             Entry(
                 task,
                 self._base(bases, task, len(positions)),
@@ -359,7 +385,7 @@ class Host:
         """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
         for tree in promotion.failed:
             spec = self.topology.components.get(tree.fail.component)
-            if spec is not None and spec.config.on_error == "stop" and tree.fail.cause == "exception":
+            if spec is not None and spec.config.on_error == "stop" and tree.fail.cause in STOPPING:
                 return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}"
         return None
 

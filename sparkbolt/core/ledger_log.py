@@ -103,7 +103,7 @@ def dump_snapshot(state: State) -> bytes:
         "void": state.void,
         "next_sequence": list(messages.next_sequence.items()),
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
-        "retries": [[component, r.task, r.source, r.position, r.attempt] for component, r in messages.retries],
+        "retries": [[component, r.task, r.source, r.position, r.attempt, r.end] for component, r in messages.retries],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],

@@ -58,6 +58,8 @@ class Retry:
     position: int
     attempt: int
     """The attempt to come: 2 after the first failure."""
+    end: int | None = None
+    """Where a range is to be read again: its end. None: one record."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class FailedTree:
     ended_in: int | None = None
     ended_ms: int | None = None
     hops: tuple[Hop, ...] = ()
+    end: int | None = None
+    """Where the tree stands for a range of which nothing more could be read: its end."""
 
     def to_story(self) -> Story:
         """All that is known of it."""
@@ -233,8 +237,7 @@ class Messages:
                 ends = self.progress.setdefault(component, {})
                 ends[entry.source] = max(ends.get(entry.source, 0), entry.end)
                 self.finished.setdefault(component, {}).setdefault(entry.source, entry.start)
-                continue
-            for position in entry.positions:
+            for position in entry.positions or (entry.start,):
                 queued = self._retries.get((component, entry.source, position))
                 if queued is not None and queued.attempt == entry.attempt:
                     del self._retries[component, entry.source, position]
@@ -331,7 +334,11 @@ class Messages:
         source = entry.source if entry else None
         position = entry.position_of(sequence) if entry and source is not None else None
         attempt = entry.attempt if entry else 1
-        fate = "spout"
+        fate, end = "spout", None
+        if entry is not None and entry.positions is None:
+            end = entry.end if fail.cause == "read" else None
+            if end is None or position != entry.start:
+                attempt = 1  # a range is read again from where nothing could be read: its records are new
         if source is not None and position is not None:
             fate = "retry" if attempt < self._spouts[number].max_attempts else "set_aside"
         hops = tuple(told.hops)
@@ -354,9 +361,10 @@ class Messages:
             ended_in=fail.micro_batch_id,
             ended_ms=ended_ms,
             hops=hops,
+            end=end,
         )
         if source is not None and position is not None and fate == "retry":
-            self._retries[component, source, position] = Retry(number, source, position, attempt + 1)
+            self._retries[component, source, position] = Retry(number, source, position, attempt + 1, end)
         elif fate == "set_aside":
             self.set_aside.append(tree)
         return tree

@@ -37,6 +37,7 @@ class Entry:
     start: int
     end: int
     attempt: int = 1
+    """Of a range: how often reading was tried from its start on; its records are given for the first time."""
     positions: tuple[int, ...] | None = None
 
     @property

@@ -2,7 +2,8 @@
 
 Which question it answers: how does an entry of a plan become rows with roots and init edges?
 Rule 1: ``sequence = base + (position - start)``; one root a message, with as many init edges as it has deliveries.
-Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed.
+Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed. So is a range whose
+reading breaks off: a tree fails with cause ``read``, which stands for all positions of the range from its own on.
 Rule 3: the same entry gives the same rows with the same ids.
 
 Read before: ``plan``, ``stages``.
@@ -19,12 +20,14 @@ import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.deaths import Deed
 from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
 from sparkbolt.core.ids import U64, mix64, mix64_array, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
 from sparkbolt.core.stages import Row, StageRun
+from sparkbolt.core.tasks import Failure, failure_of
 from sparkbolt.core.tracing import Chooser
 from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.worker import Worker
@@ -56,6 +59,15 @@ class EntryReader:
         self._tracked = stage.lane.tracked
         self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
+        self._reads = 0
+        self._broken: Exception | None = None
+        """Why reading the range ended too early."""
+        self._bad = False
+        """Whether the range had a record that is none."""
+        self._seen = 0
+        """The last position of the range that was read; the one before its start, if none was."""
+        self._cut: int | None = None
+        """The last position, if tuples of it were given: there may have been more of them."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, some positions again, or the records that came along."""
@@ -72,46 +84,116 @@ class EntryReader:
         shift = self._entry.base - range_.start
         last, ordinal = -1, 0
         for positions, columns in self._chunks(range_, shift):
-            if len(positions) == 0:
-                continue
             ordinals = ordinals_within(positions)
             if int(positions[0]) == last:  # the message's tuples began in the chunk before
                 ordinals[positions == last] += np.uint64(ordinal)
             last = int(positions[-1])
             ordinal = int(ordinals[-1]) + 1
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
+        if self._broken is not None:
+            self._break_off(range_, shift, self._broken)
 
     def _again(self, source: str, position: int, sequence: int) -> None:
+        range_, shift = Range(self._index, source, position, position + 1), sequence - position
         found = False
-        for positions, columns in self._chunks(Range(self._index, source, position, position + 1), sequence - position):
-            if len(positions):
-                found = True
-                self._start(self._stream(DEFAULT_STREAM), columns, positions * 0 + sequence, ordinals_within(positions))
-        if not found and not self._bad:
+        for positions, columns in self._chunks(range_, shift):
+            found = True
+            self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals_within(positions))
+        if self._broken is not None:
+            self._break_off(range_, shift, self._broken)
+        elif not found and not self._bad:
             text = f"the record at {source}@{position} is gone: it could not be given again"
             self._stage.report(Report(self._component, self._index, text))
             self._stage.counts(self._component).errors += 1
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
-        spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
-        self._bad = False
-        for chunk in spout.read_columns(range_):
-            if isinstance(chunk, BadRecord):
+        """What the spout reads, chunk by chunk, none of them empty; ``_broken`` says why it ended too early."""
+        worker = self._stage.worker
+        spout: PartitionedSpout = worker.spout(self._entry.task)
+        self._bad, self._broken = False, None
+        self._seen, self._cut = range_.start - 1, None
+        chunks: Iterator[Any] | None = None
+        while True:
+            self._reads += 1
+            try:
+                with worker.doing(Deed.READ, self._entry.task, self._reads):
+                    chunks = iter(spout.read_columns(range_)) if chunks is None else chunks
+                    chunk = next(chunks, None)
+                checked = None if chunk is None else self._checked(chunk, range_)
+            except Exception as error:  # noqa: BLE001  user code may raise anything
+                self._broken = error
+                return
+            if checked is None:
+                return
+            if isinstance(checked, BadRecord):
                 self._bad = True
-                self._unreadable(chunk, chunk.position + shift)
-            else:
-                positions, columns = chunk
-                yield np.asarray(positions, dtype=np.int64), columns
+                self._seen, self._cut = checked.position, None
+                self._fail_record(checked.position + shift, Failure("unreadable", checked.reason))
+            elif len(checked[0]):
+                self._seen = self._cut = int(checked[0][-1])
+                yield checked
 
-    def _unreadable(self, record: BadRecord, sequence: int) -> None:
-        key = tree_key(self._entry.task, sequence)
-        self._stage.counts(self._component).errors += 1
-        self._stage.report(Report(self._component, self._index, record.reason))
-        if self._tracked:
-            self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
-            self._stage.fail(
-                Fail(key, self._component, self._index, "unreadable", record.reason, self._stage.moment.micro_batch_id)
+    def _checked(self, chunk: Any, range_: Range) -> BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]:
+        """A chunk as it has to be: positions rise and are in the range, and there are as many columns as fields."""
+        if isinstance(chunk, BadRecord):
+            self._check_positions(np.array([chunk.position], dtype=np.int64), range_)
+            return chunk
+        given, columns = chunk
+        positions = np.asarray(given, dtype=np.int64)
+        self._check_positions(positions, range_)
+        fields = self._stream(DEFAULT_STREAM).fields
+        if len(columns) != len(fields):
+            raise EmitError(
+                f"spout {self._component!r} read {len(columns)} columns on stream {DEFAULT_STREAM!r}, "
+                f"which declares {len(fields)} field(s) {fields}"
             )
+        lengths = {len(positions), *map(len, columns)}
+        if len(lengths) > 1:
+            raise EmitError(f"spout {self._component!r} read positions and columns of lengths {sorted(lengths)}")
+        return positions, columns
+
+    def _check_positions(self, positions: npt.NDArray[np.int64], range_: Range) -> None:
+        if len(positions) == 0:
+            return
+        first, last = int(positions[0]), int(positions[-1])
+        least = max(self._seen, range_.start)
+        if first < least or last >= range_.end or bool(np.any(positions[1:] < positions[:-1])):
+            raise EmitError(
+                f"spout {self._component!r} read positions {first} to {last} of {range_.source!r}: expected them to "
+                f"rise from {least} on and to stay below {range_.end}"
+            )
+
+    def _break_off(self, range_: Range, shift: int, error: Exception) -> None:
+        """Reading ended too early: nobody knows what would have come.
+
+        Two trees fail. That of the record that was given last, which may be the first tuple of several; and, for all
+        positions behind it, that of the first of them, to which no tuple belongs, so that nothing else can fail it.
+        """
+        failure = failure_of(error)
+        rest = self._seen + 1
+        if self._cut is not None:
+            text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
+            self._fail_record(self._cut + shift, Failure("cut", text, reported=rest >= range_.end))
+        if rest < range_.end:
+            more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
+            text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
+            self._fail_record(rest + shift, Failure("read", text, failure.traceback))
+
+    def _fail_record(self, sequence: int, failure: Failure) -> None:
+        """The tree of a record that could not be read: it is started, unless it was, and fails."""
+        if failure.reported:
+            self._report(failure)
+        if self._tracked:
+            key = tree_key(self._entry.task, sequence)
+            self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
+            number = self._stage.moment.micro_batch_id
+            self._stage.fail(
+                Fail(key, self._component, self._index, failure.cause, failure.reason, number, failure.traceback)
+            )
+
+    def _report(self, failure: Failure) -> None:
+        self._stage.counts(self._component).errors += 1
+        self._stage.report(Report(self._component, self._index, failure.reason, failure.traceback))
 
     def _records(self, records: Sequence[Record]) -> None:
         by_stream: dict[tuple[str, bool], list[int]] = {}
@@ -142,11 +224,6 @@ class EntryReader:
         direct_to: npt.NDArray[Any] | None = None,
     ) -> None:
         """Start a tree for each sequence and send its first tuples off."""
-        if len(columns) != len(stream.fields):
-            raise EmitError(
-                f"spout {self._component!r} read {len(columns)} values a record on stream {stream.name!r}, "
-                f"which declares {len(stream.fields)} field(s) {stream.fields}"
-            )
         keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
         parents = None
         if self._tracked and tracked:
@@ -165,7 +242,8 @@ class EntryReader:
         self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
     ) -> npt.NDArray[np.uint8] | None:
         """The attempt of each row, with ``TRACED`` where ``trace`` chooses it; None: all first and not traced."""
-        attempt, marks = min(self._entry.attempt, ATTEMPT_MAX), None
+        given_again = self._entry.positions is not None  # the records of a range are new, whichever attempt it is
+        attempt, marks = min(self._entry.attempt, ATTEMPT_MAX) if given_again else 1, None
         if self._trace != 0 and parents is not None:
             origin = self._stage.worker.origin(self._entry.task, stream.index)
             chooser = Chooser(self._trace, origin)

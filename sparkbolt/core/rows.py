@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.collectors import StreamOut
-from sparkbolt.core.frames import Anchoring, Column, Path, python_values
+from sparkbolt.core.frames import Anchoring, Column, Path, part, python_values
 from sparkbolt.core.ids import U64, mix64_array
 from sparkbolt.core.routing import Block, Parents, ordinals_within
 from sparkbolt.core.tuples import AnchorPairs, Origin
@@ -47,6 +47,15 @@ class Rows:
         if not self.columns:
             return iter([()] * self.count)
         return zip(*map(python_values, self.columns), strict=True)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Rows ``start`` to ``stop`` (exclusive); these rows themselves if that is all of them."""
+        if (start, stop) == (0, self.count):
+            return self
+        columns = [part(column, start, stop) for column in self.columns]
+        anchoring = self.anchoring.take(np.arange(start, stop)) if self.anchoring is not None else None
+        attempts = self.attempts[start:stop] if self.attempts is not None else None
+        return Rows(self.origin, stop - start, columns, anchoring, attempts, self.path)
 
     def single(self) -> Sequence[Any]:
         """The Python values of the only column."""

@@ -24,6 +24,7 @@ from sparkbolt.core.acker import (
     encode_partials,
     shard_of,
 )
+from sparkbolt.core.deaths import Deed
 from sparkbolt.core.forgetting import forget
 from sparkbolt.core.frames import (
     FEEDBACK,
@@ -144,7 +145,11 @@ class StageRun:
         spec = self.lane.topology.components[component]
         self.worker.enter(number)
         stateful = store is not None and keeps_state(spec.component)
-        task = self.worker.load(number, store) if stateful and store is not None else self.worker.bolt(number)
+        if stateful and store is not None:
+            with self.worker.doing(Deed.STATE, number):
+                task = self.worker.load(number, store)
+        else:
+            task = self.worker.bolt(number)
         self._begin(task)
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
@@ -162,7 +167,8 @@ class StageRun:
             seen.append(self._work(task, rows))
         self._add(component, task.flush(seen, self))
         if stateful:
-            warning = self.worker.save(number)
+            with self.worker.doing(Deed.STATE, number):
+                warning = self.worker.save(number)
             if warning is not None:
                 self.report(Report(component, task.context.index, warning))
         self.worker.leave(number)
@@ -173,10 +179,20 @@ class StageRun:
         task.output.begin()
 
     def _work(self, task: BoltTask, rows: Rows) -> Rows:
-        """User code on some rows, then everything it emitted on its way."""
+        """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
+        if task.watch is None:
+            self._work_on(task, rows)
+        else:
+            for start, stop in task.watch.spans(rows.count):
+                self._work_on(task, rows.part(start, stop))
+        return rows
+
+    def _work_on(self, task: BoltTask, rows: Rows) -> None:
         clock = self.worker.materials.clock
         started = clock()
         counts = task.run(rows, self)
+        if task.watch is not None:
+            task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
         self._trace(task, rows, counts)
@@ -189,7 +205,6 @@ class StageRun:
                     block.path = path
                     self.send(block, task.context.task)
             out.clear()
-        return rows
 
     def _trace(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
         """Note the hops that are worth it: a frame of unmarked first attempts that do not fail costs three looks."""

@@ -15,6 +15,7 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,11 +26,12 @@ import pyarrow as pa
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
+from sparkbolt.core.deaths import TaskWatch
 from sparkbolt.core.frames import column_of
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
-from sparkbolt.errors import EmitError, FailedException, ReportedFailedException, SparkboltError
+from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
 
 TRACEBACK_CHARACTERS_MAX = 4000
 
@@ -85,6 +87,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("fail", _line(error), _text(error))
     if isinstance(error, FailedException):
         return Failure("fail", _line(error), reported=False)
+    if isinstance(error, KilledWorkerError):
+        return Failure("killed", str(error))
     return Failure("emit" if isinstance(error, EmitError) else "exception", _line(error), _text(error))
 
 
@@ -109,6 +113,8 @@ class BoltTask:
         self.context = context
         self.output = output
         self.on_error = on_error
+        self.watch: TaskWatch | None = None
+        """Set in a process that may die (``deaths``)."""
         self._by_hand = BoltCollector(output)
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
@@ -153,7 +159,8 @@ class BoltTask:
         """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
         counts = Counts()
         try:
-            self.bolt.flush()
+            with self.watch.flushing() if self.watch is not None else nullcontext():
+                self.bolt.flush()
         except Exception as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
@@ -221,13 +228,13 @@ class BoltTask:
 
     def _run_rows(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, BasicBolt)
-        self._each(rows, counts, self.bolt.execute, None)
+        self._each(rows, counts, self._watched(self.bolt.execute), None)
 
     def _run_by_hand(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
         assert isinstance(self.bolt, Bolt)
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
-        kept = self._each(rows, counts, self.bolt.execute, collector)
+        kept = self._each(rows, counts, self._watched(self.bolt.execute), collector)
         self._late_failures: list[tuple[Tuple, str]] = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
@@ -243,6 +250,18 @@ class BoltTask:
             tup.detach()
         held = settled == 0
         return held if bool(held.any()) else None
+
+    def _watched(self, execute: Callable[[Tuple, Any], Any]) -> Callable[[Tuple, Any], Any]:
+        """``execute``, or one that tells the watch of each row first, where there is a watch."""
+        watch = self.watch
+        if watch is None:
+            return execute
+
+        def watched(tup: Tuple, collector: Any) -> Any:
+            watch.row(tup._row)
+            return execute(tup, collector)
+
+        return watched
 
     def _each(
         self,
@@ -300,12 +319,14 @@ class BoltTask:
             for values in function(tup) or ():
                 collector.emit(values)
 
-        self._each(rows, counts, execute, None)
+        self._each(rows, counts, self._watched(execute), None)
 
     def _run_columns(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, ColumnBolt)
         self._columns.begin(rows.count)
         try:
+            if self.watch is not None:
+                self.watch.piece()
             arrays = [_array(name, column) for name, column in zip(rows.origin.fields, rows.columns, strict=True)]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
         except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -325,10 +346,14 @@ class BoltTask:
     async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
         bolt = self.bolt
         assert isinstance(bolt, AsyncBolt)
-        free = asyncio.Semaphore(max(1, bolt.concurrency))
+        watch = self.watch
+        # Where a coroutine may kill the process, they run one by one, so that it is known which one did.
+        free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
 
         async def one(tup: Tuple) -> None:
             try:
+                if watch is not None:
+                    watch.row(tup._row)
                 await bolt.execute(tup, BasicCollector(self.output, tup))
             except Exception as error:  # noqa: BLE001  user code may raise anything
                 counts.failures[tup._row] = failure_of(error)

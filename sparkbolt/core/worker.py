@@ -11,11 +11,13 @@ Read before: ``lane``, ``tasks``, ``state``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.deaths import Deed, Watch
 from sparkbolt.core.frames import Column
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.routing import StreamRoutes, routes_of
@@ -51,9 +53,10 @@ class Materials:
 class Worker:
     """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
 
-    def __init__(self, materials: Materials) -> None:
-        """Nothing is prepared yet."""
+    def __init__(self, materials: Materials, watch: Watch | None = None) -> None:
+        """Nothing is prepared yet; ``watch`` is for a process that may die (``deaths``)."""
         self.materials = materials
+        self.watch = watch
         self.lane = materials.lane
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
@@ -81,6 +84,10 @@ class Worker:
         """A new context for a task."""
         return context_of(self.lane, number)
 
+    def doing(self, deed: Deed, number: int, block: int = 0) -> AbstractContextManager[None]:
+        """Be at something that may kill the process; noted where somebody watches."""
+        return self.watch.at(deed, number, block) if self.watch is not None else nullcontext()
+
     def enter(self, number: int) -> None:
         """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
         if number in self._busy:
@@ -102,9 +109,11 @@ class Worker:
             spec = self.lane.topology.components[component]
             overheard = self.materials.capture is not None or spec.config.debug
             output = Output(component, self.routes(number), overheard=overheard)
-            instance = self.materials.unpickle(self.materials.components[component])
-            task = BoltTask(instance, self.context(number), output, spec.config.on_error)
-            task.prepare()
+            with self.doing(Deed.PREPARE, number):
+                instance = self.materials.unpickle(self.materials.components[component])
+                task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+                task.prepare()
+            task.watch = self.watch.of(number) if self.watch is not None else None
             self._tasks[number] = task
         return task
 
@@ -112,8 +121,9 @@ class Worker:
         """The task's ``PartitionedSpout``, prepared."""
         if number not in self._spouts:
             component, _ = self.lane.topology.task_owner(number)
-            spout = self.materials.unpickle(self.materials.components[component])
-            spout.prepare(self.context(number))
+            with self.doing(Deed.PREPARE, number):
+                spout = self.materials.unpickle(self.materials.components[component])
+                spout.prepare(self.context(number))
             self._spouts[number] = spout
         return self._spouts[number]
 

@@ -9,6 +9,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
     DIR/life         the number of the last life; raised before anything else of a life happens
     DIR/lock         held by the JVM: it dies with it
+    DIR/owner        who took the lock last, for the message to whoever does not get it
 
 Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
@@ -19,6 +20,7 @@ Read before: ``core.ledger_files``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
@@ -59,11 +62,15 @@ class LocalFiles:
         """Write, flush to the disk, rename."""
         path = self._root / name
         temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:  # a full disk: what was written of it only takes room
+            temporary.unlink(missing_ok=True)
+            raise
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -143,7 +150,16 @@ class Checkpoint:
             self.files = LocalFiles(self.directory)
         else:
             self.files = HadoopFiles(spark, directory)
-        self._lock = _lock(spark, self.directory) if local else None
+        self._lock = None
+        if local:
+            owner = self.files.read("owner")
+            self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
+            pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+            try:
+                self.files.write("owner", f"another driver (process {os.getpid()}, its JVM is {pid})".encode())
+            except OSError:
+                self.close()
+                raise
 
     @property
     def spark_directory(self) -> str:
@@ -154,11 +170,28 @@ class Checkpoint:
         """Let another driver have it."""
         if self._lock is not None:
             channel, self._lock = self._lock, None
-            channel.close()
+            with contextlib.suppress(Py4JError, OSError):  # the JVM is gone, and the lock with it
+                channel.close()
 
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before."""
         return ledger_files.begin_life(self.files)
+
+    def check_life(self, life: int) -> None:
+        """Before a life writes anything that counts: nobody began another one meanwhile.
+
+        The lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was
+        thought dead.
+
+        Raises:
+            CheckpointError: another driver has taken the checkpoint over.
+        """
+        newest = self.files.read("life")
+        if newest is None or int(newest) != life:
+            raise CheckpointError(
+                f"checkpoint {self.directory} was taken over by another driver (life {newest and int(newest)} began, "
+                f"this one is {life}): this one ends without counting what it does"
+            )
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -217,7 +250,7 @@ class Checkpoint:
         ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 
-def _lock(spark: SparkSession, directory: str) -> Any:
+def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
     """Lock the directory from within the JVM, so that the lock lives exactly as long as what could commit."""
     jvm: Any = spark._jvm  # pyspark has no public door to the JVM
     until = time.monotonic() + LOCK_WAIT_SECS
@@ -233,7 +266,7 @@ def _lock(spark: SparkSession, directory: str) -> Any:
         channel.close()
         if time.monotonic() > until:
             raise CheckpointError(
-                f"checkpoint {directory} is in use by another driver: stop that one first, or give this topology "
-                "a checkpoint directory of its own"
+                f"checkpoint {directory} is in use by {owner}: stop that one first, or give this topology a checkpoint "
+                "directory of its own"
             )
         time.sleep(0.25)

@@ -14,6 +14,11 @@ def explain(text: str) -> str:
         marker = f"sparkbolt.errors.{name}: "
         if marker in text:
             return text.split(marker, 1)[1].split("\n", 1)[0].strip()
+    if "No space left on device" in text:
+        return (
+            "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make "
+            "room; nothing that was acked is lost, and the topology goes on from its checkpoint"
+        )
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     python = [
         line

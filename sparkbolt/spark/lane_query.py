@@ -21,6 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.stages import run_level
+from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.source import data_source
 from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off, rows_of
 
@@ -69,7 +70,7 @@ class LevelProcessor(StatefulProcessor):
         store = MapStateStore(self._segments)
         with collector_off():
             came = [(dest, frame) for part in rows for frame in part["frame"]]
-            out = run_level(worker, self._level, came, lambda _: store)
+            out = shielded(worker, lambda own, stores: run_level(own, self._level, came, stores), lambda _: store)
         if out:
             yield pd.DataFrame({"dest": [to for to, _ in out], "frame": [frame for _, frame in out]})
 
@@ -84,7 +85,7 @@ def stateless_level(shipment: Shipment, level: int) -> Callable[[Iterator[pa.Rec
         worker = shipment.worker()
         with collector_off():
             came = [row for batch in batches for row in rows_of(batch)]
-            out = run_level(worker, level, came, lambda _: None)
+            out = shielded(worker, lambda own, stores: run_level(own, level, came, stores))
         if out:
             yield batch_of(out)
 

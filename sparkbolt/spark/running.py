@@ -1,12 +1,11 @@
-"""A running topology: the driver's side of the lane.
+"""A running topology: what a user holds, and who starts a query that failed again.
 
 Which question it answers: what happens between ``start`` and ``stop``?
-Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages n and makes its log entry durable; Spark commits n; the
-next ``latest`` with the end of n promotes it.
-Rule 2: everything that touches the host does so under one lock.
-Rule 3: one Spark action a micro-batch.
+Rule 1: the durable truth is the checkpoint. A query that failed is followed by a new life, whose ledger is loaded
+from the log as after a crash; only the threads of spouts stay, with their connections.
+Rule 2: what users hold (metrics, listeners, ``await_...``) goes on from life to life.
 
-Read before: ``core.host``, ``checkpoint``, ``lane_query``.
+Read before: ``life``, ``core.restarts``.
 """
 
 from __future__ import annotations
@@ -17,44 +16,31 @@ import shutil
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable
-from typing import Any
 
 import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from sparkbolt.core.collectors import Output
-from sparkbolt.core.components import PartitionedSpout, Spout
-from sparkbolt.core.feedback import gather
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import Host, ledger_settings
+from sparkbolt.core.components import Spout
+from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.ledger import FailedTree, Ledger, Promotion, Story
+from sparkbolt.core.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.ledger_reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.promotion import MicroBatchReport
-from sparkbolt.core.reading import clock_rows
+from sparkbolt.core.restarts import Restarts, is_hopeless
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.throttle import Throttle
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
-from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain
-from sparkbolt.spark.lane_query import acker, lane_frame
-from sparkbolt.spark.session import cores_of, for_lane, is_local, make_session
-from sparkbolt.spark.source import BEFORE_THE_FIRST, LanePartition, Piece
+from sparkbolt.spark.life import Life, now_ms
+from sparkbolt.spark.session import cores_of, for_lane, is_local, jvm_lives, make_session
 from sparkbolt.spark.spout_threads import SpoutThread
-from sparkbolt.spark.workers import SCHEMA, Shipment
 
-POLL_WAIT_SECS = 0.25
-"""How long a planner's question waits inside the driver for something to do."""
-EXECUTOR_ACKER_PAIRS_MIN = 50_000
-"""From how many (key, xor) pairs in the previous micro-batch on the ackers run on the executors."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -64,49 +50,34 @@ class RunningTopology:
     def __init__(
         self, topology: Topology, lane: Lane, spark: SparkSession, checkpoint: Checkpoint, temporary: str | None
     ) -> None:
-        """Load the ledger, begin a life, open the spouts; ``start`` begins to process."""
+        """Begin a life and open the spouts; ``start`` begins to process."""
         self.topology = topology
         self.lane = lane
-        self.run_id = uuid.uuid4().hex[:12]
         self._spark = spark
         self._checkpoint = checkpoint
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
         self._listeners: list[Callable[[MicroBatchReport], None]] = []
-        self.collected_bytes = 0
-        """Bytes of the frames that came to the driver at the end of the lane, since ``start``."""
-        self._partials = 0
         config = topology.config
         self._throttle = Throttle(config.max_error_report_per_interval, config.error_throttle_interval_secs)
-        self._stopping = False
+        self._restarts = Restarts(config)
+        self._collected_before = 0
+        self._stopping = threading.Event()
+        self._ended = False
         self._failure: str | None = None
-        self._query: StreamingQuery | None = None
-        self._started = time.monotonic()
-        settings = ledger_settings(lane)
-        ledger = checkpoint.load_ledger(
-            lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
-        )
-        ledger.begin_life(checkpoint.begin_life())
-        self._shipment = Shipment.of(lane, self.run_id)
-        self._host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
+        self._life = self._new_life()
         self._threads = self._make_threads()
-        self._bridge = Bridge(self._answer)
+        self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
 
-    def _open_spouts(self) -> dict[str, PartitionedSpout]:
-        spouts = {}
-        for spec in self.topology.spouts:
-            if isinstance(spec.component, PartitionedSpout):
-                spout = cloudpickle.loads(self._shipment.components[spec.id])
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
-                spouts[spec.id] = spout
-        return spouts
+    def _new_life(self) -> Life:
+        return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
 
     def _make_threads(self) -> list[SpoutThread]:
         threads = []
         for spec in self.topology.spouts:
             if isinstance(spec.component, Spout):
                 for number in self.topology.tasks(spec.id):
-                    spout = cloudpickle.loads(self._shipment.components[spec.id])
+                    spout = cloudpickle.loads(self._life.shipment.components[spec.id])
                     output = Output(spec.id, routes_of(self.topology, spec.id, frozenset(), number))
                     thread = SpoutThread(
                         spout,
@@ -120,102 +91,103 @@ class RunningTopology:
                     threads.append(thread)
         return threads
 
+    @property
+    def _host(self) -> Host:
+        return self._life.host
+
+    @property
+    def run_id(self) -> str:
+        """Names the query of this life; a restart gives a new one."""
+        return self._life.run_id
+
+    @property
+    def collected_bytes(self) -> int:
+        """Bytes of the frames that came to the driver at the end of the lane, since ``start``."""
+        return self._collected_before + self._life.collected_bytes
+
     def start(self) -> None:
         """Begin to process; returns at once."""
         for thread in self._threads:
             thread.start()
-        frame = lane_frame(self._spark, self.lane, self._shipment, self._bridge.directory)
-        writer = frame.writeStream.foreachBatch(self._end_of_lane)
-        writer = writer.option("checkpointLocation", self._checkpoint.spark_directory).queryName(self.run_id)
-        self._query = writer.start()
+        self._life.start()
+        self._supervisor.start()
 
-    # What the planner asks.
+    # The supervisor.
 
-    def _answer(self, verb: str, argument: Any) -> Any:
-        if verb == "latest":
-            return self._latest(argument)
-        if verb == "partitions":
-            return self._partitions(argument)
-        raise ValueError(f"unknown verb {verb!r}")
+    def _supervise(self) -> None:
+        """Wait for the query to end; start it again as long as there is sense in it."""
+        said = self._await_end()
+        while not self._stopping.is_set():
+            reason = self._why_to_give_up(said)
+            restart = self._restarts.next(time.monotonic()) if reason is None else None
+            if restart is None:
+                config = self.topology.config
+                if reason is None and config.restarts_max:
+                    reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
+                self._fail(explain(said) + (f" ({reason})" if reason else ""))
+                return
+            log.error(
+                "query failed: %s; it is started again in %g s (%d of %d)",
+                explain(said),
+                restart.wait_secs,
+                restart.number,
+                self.topology.config.restarts_max,
+            )
+            if self._stopping.wait(restart.wait_secs):
+                return
+            try:
+                self._begin_again()
+            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: one more failure like the others
+                said = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+                continue
+            said = self._await_end()
 
-    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Promote the micro-batch that ends at ``start``, then plan the next; ``start`` itself if there is none."""
+    def _await_end(self) -> str:
+        """Wait for the end of the query; what it said, if it failed."""
+        assert self._life.query is not None
+        try:
+            self._life.query.awaitTermination()
+        except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
+            return str(error)
+        return "the query was stopped by somebody else: was the Spark session stopped?"
+
+    def _why_to_give_up(self, said: str) -> str | None:
+        if self._failure is not None:
+            return self._failure
+        if not jvm_lives(self._spark):
+            return (
+                "Spark's JVM has died, and this process cannot have another one: start the topology again with the "
+                "same checkpoint, in a new process"
+            )
+        if "was stopped by somebody else" in said or is_hopeless(said):
+            return "not started again: it would fail again"
+        return None
+
+    def _fail(self, failure: str) -> None:
         with self._changed:
-            if start != BEFORE_THE_FIRST and self._host.ledger.staged == start["n"]:
-                self._promote(start["n"])
-            until = time.monotonic() + POLL_WAIT_SECS
-            while not self._stopping:
-                plan = self._host.next_plan(now_ms(), time.monotonic())
-                if plan is not None:
-                    return self._offset(plan)
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                self._changed.wait(min(left, 0.05))
-            return start
+            self._failure = self._failure or failure
+            self._ended = True
+            self._changed.notify_all()
 
-    def _offset(self, plan: MicroBatchPlan) -> dict[str, Any]:
-        body = plan.to_json()
-        text = plan.dumps()
-        if len(text) <= self.topology.config.plan_bytes_max:
-            return body
-        name = f"{plan.micro_batch_id}-{self._host.life}"
-        self._checkpoint.files.write(f"plans/{name}", text.encode())
-        return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
-
-    def _plan_of(self, offset: dict[str, Any]) -> MicroBatchPlan:
-        if "file" in offset:
-            import json
-
-            data = self._checkpoint.files.read(f"plans/{offset['file']}")
-            if data is None:
-                raise CheckpointError(f"checkpoint {self._checkpoint.directory}: plans/{offset['file']} is missing")
-            offset = json.loads(data)
-        return MicroBatchPlan.from_json(offset)
-
-    def _partitions(self, end: dict[str, Any]) -> list[LanePartition]:
+    def _begin_again(self) -> None:
+        """A new life from the checkpoint; the spouts' threads go on with its desks."""
+        old = self._life
+        old.promote_what_is_committed()
+        old.end()
         with self._changed:
-            plan = self._plan_of(end)
-            self._host.confirm(plan, time.monotonic())
-            moment = Moment(plan.micro_batch_id, plan.now_ms)
-            alive = plan.alive_entries(self._host.life)
-            pieces: dict[int, list[Piece]] = {}
-            for index, entry in enumerate(plan.entries):
-                if entry in alive:
-                    records = tuple(self._host.records_of(entry)) if entry.source is None else ()
-                    pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
-            groups: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), cores_of(self._spark))))]
-            for own in sorted(pieces.values(), key=lambda own: -sum(piece.entry.reserved for piece in own)):
-                min(groups, key=lambda group: sum(piece.entry.reserved for piece in group)).extend(own)
-            clocks = clock_rows(self.lane, plan)
-            return [LanePartition(moment, group, clocks if i == 0 else ()) for i, group in enumerate(groups)]
-
-    # The end of the lane.
-
-    def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
-        """What ``foreachBatch`` calls: one action, then the ledger's entry."""
-        shards = len(self.lane.acker_dests)
-        if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
-            frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-        frames = [value.as_buffer() for value in frame.select("frame").toArrow().column(0).combine_chunks()]
-        self.collected_bytes += sum(len(frame) for frame in frames)
-        feedback = gather(frames)
-        self._partials = feedback.partials
-        with self._changed:
-            entry = self._host.stage(micro_batch_id, feedback)
-            self._checkpoint.write_entry(micro_batch_id, entry)
-
-    def _promote(self, micro_batch_id: int) -> None:
-        promotion = self._host.promote(micro_batch_id, time.monotonic())
-        every = self.topology.config.compact_every
-        if (micro_batch_id + 1) % every == 0:
-            self._checkpoint.compact(micro_batch_id, self._host.ledger.snapshot())
-        self._tell(promotion)
-        self._changed.notify_all()
+            life = self._new_life()
+            life.host.take_over(old.host)
+            for thread in self._threads:
+                thread.go_on_with(life.host.desks)
+            self._collected_before += old.collected_bytes
+            self._life = life
+        life.start()
+        if self._stopping.is_set():  # close() has looked for a query to stop before there was one
+            life.stop_query()
 
     # What users are told.
 
-    def _tell(self, promotion: Promotion) -> None:
+    def _tell(self, host: Host, promotion: Promotion) -> None:
         for report in promotion.reports:
             withheld = self._throttle.passes(report.component, time.monotonic())
             if withheld is not None:
@@ -224,13 +196,11 @@ class RunningTopology:
         for tree in promotion.failed:
             if tree.fate == "set_aside":
                 log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
-        reason = self._host.reason_to_stop(promotion)
+        reason = host.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
-            self._host.active = False
-        report_ = MicroBatchReport(
-            promotion, self._host.ledger.metrics, self._host.ledger.metrics.micro_batch_ms or 0.0
-        )
+            host.active = False
+        report_ = MicroBatchReport(promotion, host.ledger.metrics, host.ledger.metrics.micro_batch_ms or 0.0)
         for listener in self._listeners:
             listener(report_)
 
@@ -270,16 +240,12 @@ class RunningTopology:
 
     @property
     def is_running(self) -> bool:
-        """Whether Spark's query is alive."""
-        return self._query is not None and self._query.isActive
+        """Whether the query is alive, or is going to be started again."""
+        return self._supervisor.is_alive() and not self._ended
 
     @property
     def failure(self) -> str | None:
-        """Why the topology failed, in a sentence; None if it did not."""
-        if self._failure is None and self._query is not None:
-            exception = self._query.exception()
-            if exception is not None and not self._stopping:
-                self._failure = explain(str(exception))
+        """Why the topology failed, in a sentence; None if it did not, or is going to be started again."""
         return self._failure
 
     def activate(self) -> None:
@@ -358,8 +324,6 @@ class RunningTopology:
         Returns:
             Whether no tree was left open.
         """
-        if self._query is None:
-            return True
         self.deactivate()
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
@@ -373,27 +337,21 @@ class RunningTopology:
 
     def close(self) -> None:
         """End everything that runs for the topology."""
-        if self._stopping:
+        if self._stopping.is_set():
             return
-        self.failure  # noqa: B018  remembered before the query is gone
-        self._stopping = True
+        self._stopping.set()
         with self._changed:
             self._changed.notify_all()
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        self._life.stop_query()
+        while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
+            self._supervisor.join(1.0)
+            self._life.stop_query()
         for thread in self._threads:
             thread.close()
-        for spout in self._host.spouts.values():
-            spout.close()
-        self._bridge.close()
+        self._life.end()
         self._checkpoint.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def now_ms() -> int:
-    """The wall clock, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def start(
@@ -427,7 +385,10 @@ def start(
             f"{session.sparkContext.master}: give a directory that every executor reaches, such as hdfs://... or "
             "file:///a/shared/mount"
         )
-    held = Checkpoint(session, checkpoint)
+    try:
+        held = Checkpoint(session, checkpoint)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
     try:
         placement = held.placement(topology)
         lane = lay_out(topology, cores_of(session), placement)
@@ -435,6 +396,9 @@ def start(
             held.keep_placement(topology, lane.placement())
         held.files.write(TASKS_FILE, dump_tasks(lane))
         running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+    except OSError as error:
+        held.close()
+        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from error
     except BaseException:
         held.close()
         raise

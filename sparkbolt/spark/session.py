@@ -176,6 +176,15 @@ def is_local(session: SparkSession) -> bool:
     return str(session.sparkContext.master).startswith("local")
 
 
+def jvm_lives(session: SparkSession) -> bool:
+    """Whether the driver's JVM answers."""
+    try:
+        session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]
+    except Exception:  # noqa: BLE001  py4j raises what its socket raises
+        return False
+    return True
+
+
 def cores_of(session: SparkSession) -> int:
     """How many spark_tasks run at the same time."""
     return max(1, session.sparkContext.defaultParallelism)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,9 @@ from sparkbolt.core.frames import Moment
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.reading import Record, run_entry
 from sparkbolt.core.stages import Row
+from sparkbolt.core.worker import Worker
 from sparkbolt.spark.bridge import Asker
+from sparkbolt.spark.shield import StoreOf, shielded
 from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off
 
 BEFORE_THE_FIRST = {"v": 0}
@@ -87,9 +90,13 @@ class LaneReader(DataSourceStreamReader):
         worker = self._shipment.worker()
         for piece in partition.pieces:
             with collector_off():
-                rows = run_entry(worker, partition.moment, piece.index, piece.entry, piece.records)
+                rows = shielded(worker, partial(_read, partition.moment, piece))
             if rows:
                 yield batch_of(rows)
+
+
+def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
+    return run_entry(worker, moment, piece.index, piece.entry, piece.records)
 
 
 def data_source(shipment: Shipment) -> type[DataSource]:

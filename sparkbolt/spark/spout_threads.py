@@ -10,7 +10,7 @@ Read before: ``core.host``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkbolt.core.collectors import Output, SpoutCollector
@@ -57,6 +57,10 @@ class SpoutThread:
     def start(self) -> None:
         """Open the task and begin."""
         self._thread.start()
+
+    def go_on_with(self, desks: Mapping[int, Desk]) -> None:
+        """Use the desk of a new life, which has taken over what the old one had; called under the lock."""
+        self._desk = desks[self._desk.number]
 
     def set_active(self, active: bool) -> None:
         """Let the thread activate or deactivate its spout before its next call."""

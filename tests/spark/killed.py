@@ -6,6 +6,10 @@ It counts words durably, writes each count idempotently, and holds every line fo
 where the program kills itself with SIGKILL: ``staged:3`` (the ledger's entry of micro-batch 3 is durable, Spark has not
 committed), ``committed:3`` (Spark has committed, nothing is promoted), ``promoted:3``, ``planned:3`` (the plan was
 given to Spark), ``compacting`` (the snapshot is written, entries are not yet removed), or ``never``.
+
+``outlived:3`` is ``staged:3``, but the JVM outlives the driver: a process that the driver leaves behind keeps the JVM's
+standard input open, and its number is printed with the JVM's. ``refused`` waits for the checkpoint's lock for a moment
+only.
 """
 
 from __future__ import annotations
@@ -76,6 +80,21 @@ def build(text: str, out: str) -> Topology:
     return builder.build()
 
 
+def leave_a_process_behind() -> None:
+    """It has all that the driver has open, but for standard output and error."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    holder = os.fork()
+    if holder == 0:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        signal.alarm(120)  # its end, if nobody ends it before
+        signal.pause()
+    print(f"holder {holder} jvm {gateway.proc.pid}")
+
+
 def die() -> None:
     """As a machine dies: no handler, no cleanup."""
     print("killed", flush=True)
@@ -84,7 +103,7 @@ def die() -> None:
 
 def plant(moment: str) -> None:
     """Put the kill where it is wanted."""
-    from sparkbolt.spark import checkpoint, running
+    from sparkbolt.spark import checkpoint, life
 
     where, _, number = moment.partition(":")
     if where == "compacting":
@@ -99,9 +118,10 @@ def plant(moment: str) -> None:
         return
     owner, name, after = {
         "staged": (checkpoint.Checkpoint, "write_entry", True),
-        "committed": (running.RunningTopology, "_promote", False),
-        "promoted": (running.RunningTopology, "_promote", True),
-        "planned": (running.RunningTopology, "_offset", True),
+        "outlived": (checkpoint.Checkpoint, "write_entry", True),
+        "committed": (life.Life, "_promote", False),
+        "promoted": (life.Life, "_promote", True),
+        "planned": (life.Life, "_offset", True),
     }[where]
     method = getattr(owner, name)
 
@@ -110,6 +130,8 @@ def plant(moment: str) -> None:
         if due and not after:
             die()
         result = method(self, argument, *rest)
+        if due and where == "outlived":
+            leave_a_process_behind()
         if due:
             die()
         return result
@@ -120,7 +142,11 @@ def plant(moment: str) -> None:
 def main() -> None:
     """Run to the end, or to the kill."""
     text, out, checkpoint, moment = sys.argv[1:]
-    if moment != "never":
+    if moment == "refused":
+        from sparkbolt.spark import checkpoint as checkpoint_module
+
+        checkpoint_module.LOCK_WAIT_SECS = 1.0
+    elif moment != "never":
         plant(moment)
     running = build(text, out).start(checkpoint=checkpoint, master="local[2]")
     running.await_finished()

@@ -1,14 +1,17 @@
-"""Kill -9 of the driver at each step of a micro-batch: counts stay exact, every line is acked once."""
+"""Kill -9 of the driver at each step of a micro-batch, also where its JVM lives on: counts stay exact."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -17,33 +20,72 @@ LINES = 12_000
 MOMENTS = ["planned:1", "staged:2", "committed:4", "promoted:5", "compacting", "staged:9"]
 
 
-def run(directory: Path, moment: str) -> str:
-    """Run the program to its end or to its kill; what it printed."""
+def start(directory: Path, moment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, or to its kill."""
     command = [sys.executable, "-m", "tests.spark.killed", "text.txt", "out", "checkpoint", moment]
     root = Path(__file__).parents[2]
     arguments = [str(directory / name) for name in command[3:6]]
-    result = subprocess.run(
+    return subprocess.run(
         [*command[:3], *arguments, moment], cwd=root, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def run(directory: Path, moment: str) -> str:
+    """What the program printed until it ended as it should, or was killed as it should."""
+    result = start(directory, moment)
     died = "killed" in result.stdout
     assert died == (moment != "never"), f"{moment}: {result.stdout[-2000:]}{result.stderr[-4000:]}"
     return result.stdout
 
 
-def test_counts_are_exact_after_kill_9_at_each_step(tmp_path: Path) -> None:
+def write_text(directory: Path, lines: int = LINES) -> list[str]:
     words = random.Random(3)
-    text = [" ".join(f"w{words.randrange(300)}" for _ in range(6)) for _ in range(LINES)]
-    (tmp_path / "text.txt").write_text("\n".join(text) + "\n")
-    for moment in MOMENTS:
-        run(tmp_path, moment)
-    said = run(tmp_path, "never")
+    text = [" ".join(f"w{words.randrange(300)}" for _ in range(6)) for _ in range(lines)]
+    (directory / "text.txt").write_text("\n".join(text) + "\n")
+    return text
 
-    assert f"lines {LINES} acked {LINES} failed 0 open 0" in said
+
+def assert_exact(directory: Path, text: list[str]) -> None:
+    """Each count of each word was written once."""
     found: Counter[tuple[str, int]] = Counter()
-    for file in (tmp_path / "out").glob("*.jsonl"):
+    for file in (directory / "out").glob("*.jsonl"):
         for line in file.read_text().splitlines():
             row = json.loads(line)
             found[row["word"], row["count"]] += 1
     true = Counter(word for line in text for word in line.split())
     expected = {(word, count): 1 for word, total in true.items() for count in range(1, total + 1)}
     assert found == expected
+
+
+def test_counts_are_exact_after_kill_9_at_each_step(tmp_path: Path) -> None:
+    text = write_text(tmp_path)
+    for moment in MOMENTS:
+        run(tmp_path, moment)
+    said = run(tmp_path, "never")
+
+    assert f"lines {LINES} acked {LINES} failed 0 open 0" in said
+    assert_exact(tmp_path, text)
+
+
+def commits(directory: Path) -> list[str]:
+    return sorted(name for name in os.listdir(directory / "checkpoint/spark/commits") if name.isdigit())
+
+
+def test_a_jvm_that_outlives_its_driver_commits_nothing_and_lets_nobody_in(tmp_path: Path) -> None:
+    text = write_text(tmp_path, lines=4000)
+    said = run(tmp_path, "outlived:3")
+    found = re.search(r"holder (\d+) jvm (\d+)", said)
+    assert found is not None, said
+    holder, jvm = psutil.Process(int(found[1])), psutil.Process(int(found[2]))
+    try:
+        assert commits(tmp_path) == ["0", "1", "2"]
+        refused = start(tmp_path, "refused")
+        assert refused.returncode != 0
+        assert "is in use by another driver" in refused.stderr
+        assert jvm.is_running(), "it was there all the time"
+        assert commits(tmp_path) == ["0", "1", "2"]
+    finally:
+        holder.kill()
+    said = run(tmp_path, "never")
+    assert "lines 4000 acked 4000 failed 0 open 0" in said
+    assert_exact(tmp_path, text)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from sparkbolt import Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.feedback import gather
-from sparkbolt.core.host import Host
+from sparkbolt.core.host import Desk, Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
+from sparkbolt.core.reading import Record
 from sparkbolt.sim.engine import LocalEngine
 
 
@@ -117,3 +118,25 @@ def test_a_budget_changes_at_most_twofold_and_never_vanishes(
 
 def test_a_first_budget_keeps_within_the_limit() -> None:
     assert Pacer(1000, 262_144, budget_max=20_000).budget == 20_000
+
+
+def record(number: int) -> tuple[Record, int]:
+    return Record("default", [number], True), number
+
+
+def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_open() -> None:
+    old = Desk(1, 100)
+    old.waiting.extend([record(0), record(1)])
+    assert old.plan(0, 10**6) is not None
+    old.planned = []  # promoted, and the trees stay open
+    old.waiting.append(record(2))
+    assert old.plan(2, 10**6) is not None
+    old.waiting.append(record(3))
+    old.acks.append("heard of soon")
+    old.fails.append("this, too")
+    new = Desk(1, 100)
+    new.take_over(old)
+    assert [message_id for _, message_id in new.waiting] == [2, 3]
+    assert list(new.acks) == ["heard of soon"]
+    assert list(new.fails) == ["this, too", 0, 1]
+    assert (new.planned, new.message_ids) == ([], {})

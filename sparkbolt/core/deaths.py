@@ -1,0 +1,276 @@
+"""Deaths: which tuple killed its worker, and what is done instead of executing it again.
+
+Which question it answers: a process died in the middle of a stage; which tuple was it at, and how does a second
+process do the same work without it?
+
+Rule 1: whoever works notes where it is before it calls user code, so that the note outlives the process.
+Rule 2: what died once is never called again in the same piece of work: its tuple fails as if it had raised.
+Rule 3: where a whole block of rows died at once (a column bolt, or while what the rows emitted was routed), the
+block is cut into pieces until one row is left to blame. What belongs to no tuple and no read (``prepare``, the
+state) is nobody's fault but the component's, and is an error.
+Rule 4: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
+unseen, and there is a limit on cuts, too.
+
+A place names the task, the number of the block of rows within that task's work, and rows of it. Work that is
+repeated with more doomed rows is the same up to the newest of them, so places keep their meaning.
+
+The watching is for a second attempt only (on Spark: ``spark.shield``): it costs a microsecond a tuple.
+Read before: ``components``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from sparkbolt.errors import EngineError, KilledWorkerError
+
+DEATHS_MAX = 100
+"""How many tuples of one task may die in one piece of work, before the rest of its rows fails unseen."""
+CUTS_MAX = 2000
+"""How many blocks may be cut in one piece of work."""
+PIECES = 16
+"""Into how many pieces a block is cut: four deaths find one row among 4,096."""
+
+_PLACE = struct.Struct("<iiqqq")
+PLACE_BYTES = _PLACE.size
+"""How much room a noted place takes."""
+
+
+class Deed(IntEnum):
+    """What somebody is at."""
+
+    OTHER = 0
+    PREPARE = 1
+    READ = 2
+    EXECUTE = 3
+    FLUSH = 4
+    STATE = 5
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where work is.
+
+    >>> Place.unpack(Place(Deed.EXECUTE, 3, 0, 17, 18).pack())
+    Place(deed=<Deed.EXECUTE: 3>, task=3, block=0, start=17, stop=18)
+    """
+
+    deed: Deed = Deed.OTHER
+    task: int = 0
+    """The number of the task in the topology; 0: none."""
+    block: int = 0
+    """Which block of rows of the task, or which chunk of a read, counted from 0."""
+    start: int = 0
+    stop: int = 0
+    """Rows ``start`` to ``stop`` (exclusive) of the block."""
+
+    def pack(self) -> bytes:
+        """The place in ``PLACE_BYTES`` bytes."""
+        return _PLACE.pack(self.deed, self.task, self.block, self.start, self.stop)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Place:
+        """The inverse of ``pack``."""
+        deed, *rest = _PLACE.unpack(data)
+        return cls(Deed(deed), *rest)
+
+
+@dataclass
+class Deaths:
+    """What has died so far in one piece of work.
+
+    >>> deaths = Deaths(lambda task: ("count", task - 1))
+    >>> deaths.add(Place(Deed.EXECUTE, 3, 0, 17, 18), "signal 11")
+    >>> deaths.reason(3, 0, 17)
+    'killed its worker (signal 11)'
+    >>> deaths.reason(3, 0, 18) is None
+    True
+    """
+
+    who: Callable[[int], tuple[str, int]]
+    """(component, index) of a task number."""
+    rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    """(task, block, row) -> how it died."""
+    calls: dict[tuple[Deed, int, int], str] = field(default_factory=dict)
+    """(deed, task, block) -> how it died, of flushes and reads."""
+    cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
+    """(task, block, start, stop): rows that are not worked on together any more."""
+    spent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Task -> (block, row) from which on nothing is executed."""
+    _counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, place: Place, how: str) -> None:
+        """A process died at a place.
+
+        Args:
+            place: what it noted last.
+            how: ``signal 11``, ``exit code 3``.
+
+        Raises:
+            EngineError: no tuple and no read can be blamed for it, or the limit is reached.
+        """
+        if place.deed is Deed.EXECUTE and place.stop - place.start > 1:
+            self.cuts.add((place.task, place.block, place.start, place.stop))
+            if len(self.cuts) > CUTS_MAX:
+                raise self._error(place, how, f"and {CUTS_MAX} blocks of rows died before it")
+            return
+        if place.deed is Deed.EXECUTE:
+            self.rows[place.task, place.block, place.start] = how
+        elif place.deed in (Deed.FLUSH, Deed.READ):
+            self.calls[place.deed, place.task, place.block] = how
+        else:
+            raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
+        self._counts[place.task] += 1
+        if self._counts[place.task] == DEATHS_MAX:
+            self.spent[place.task] = (place.block, place.start)
+        elif self._counts[place.task] > 2 * DEATHS_MAX:
+            raise self._error(place, how, f"and {2 * DEATHS_MAX} times before in the same micro-batch")
+
+    def _error(self, place: Place, how: str, more: str) -> EngineError:
+        if not place.task:
+            return EngineError(f"a worker process died ({how}) between the tuples of a micro-batch, {more}")
+        component, index = self.who(place.task)
+        doing = {
+            Deed.PREPARE: "in prepare",
+            Deed.STATE: "while its state was read or written",
+            Deed.READ: "in read",
+            Deed.FLUSH: "in flush",
+        }
+        what = doing.get(place.deed, "in execute")
+        return EngineError(f"{component}[{index}] killed its worker ({how}) {what}, {more}")
+
+    def reason(self, task: int, block: int, row: int) -> str | None:
+        """Why a row is not executed; None if it is."""
+        how = self.rows.get((task, block, row))
+        if how is not None:
+            return f"killed its worker ({how})"
+        if task in self.spent and (block, row) > self.spent[task]:
+            return f"was not executed: {DEATHS_MAX} tuples of the micro-batch had killed their worker before it"
+        return None
+
+    def reason_of_call(self, deed: Deed, task: int, block: int) -> str | None:
+        """Why a flush or the next chunk of a read is not called; None if it is."""
+        how = self.calls.get((deed, task, block))
+        return None if how is None else f"killed its worker ({how}) in {deed.name.lower()}"
+
+    def spans(self, task: int, block: int, count: int) -> list[tuple[int, int]]:
+        """The pieces, as (start, stop), in which a block of ``count`` rows is worked on."""
+        return list(self._cut(task, block, 0, count))
+
+    def _cut(self, task: int, block: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        if (task, block, start, stop) not in self.cuts:
+            yield start, stop
+            return
+        step = -(-(stop - start) // PIECES)
+        for first in range(start, stop, step):
+            yield from self._cut(task, block, first, min(first + step, stop))
+
+
+class Watch:
+    """In the process that may die: notes where it is, and refuses what is doomed.
+
+    Args:
+        deaths: of the processes before it.
+        note: keeps the bytes of a ``Place`` where they outlive the process.
+
+    >>> noted = []
+    >>> watch = Watch(Deaths(lambda task: ("count", 0)), noted.append)
+    >>> with watch.at(Deed.PREPARE, 3):
+    ...     Place.unpack(noted[-1]).deed.name
+    'PREPARE'
+    >>> Place.unpack(noted[-1]).deed.name
+    'OTHER'
+    """
+
+    def __init__(self, deaths: Deaths, note: Callable[[bytes], None]) -> None:
+        self.deaths = deaths
+        self._note = note
+        self._place = Place()
+        self._tasks: dict[int, TaskWatch] = {}
+
+    def move(self, place: Place) -> None:
+        """The work is at another place now."""
+        self._place = place
+        self._note(place.pack())
+
+    @contextmanager
+    def at(self, deed: Deed, task: int, block: int = 0, start: int = 0, stop: int = 0) -> Iterator[None]:
+        """Be at a place, then again where the work was before.
+
+        Raises:
+            KilledWorkerError: the flush or the read died before.
+        """
+        before = self._place
+        reason = self.deaths.reason_of_call(deed, task, block)
+        if reason is not None:
+            raise KilledWorkerError(reason)
+        self.move(Place(deed, task, block, start, stop))
+        try:
+            yield
+        except Exception:
+            self.move(before)
+            raise
+        self.move(before)  # not in a `finally`: what ends the process (SystemExit) happened here
+
+    def of(self, task: int) -> TaskWatch:
+        """The watch over one task of a bolt."""
+        return self._tasks.setdefault(task, TaskWatch(self, task))
+
+
+class TaskWatch:
+    """Over the rows of one task, block after block."""
+
+    def __init__(self, watch: Watch, task: int) -> None:
+        """No block yet."""
+        self._watch = watch
+        self._task = task
+        self._block = -1
+        self._span = (0, 0)
+
+    def spans(self, count: int) -> Iterator[tuple[int, int]]:
+        """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
+        self._block += 1
+        block = self._block
+        for start, stop in self._watch.deaths.spans(self._task, block, count):
+            self._span = (start, stop)
+            with self._watch.at(Deed.EXECUTE, self._task, block, start, stop):
+                yield start, stop
+
+    def row(self, row: int) -> None:
+        """User code is about to see a row of the piece, counted from the piece's start.
+
+        Raises:
+            KilledWorkerError: it is not to see it.
+        """
+        self._enter(self._span[0] + row, self._span[0] + row + 1)
+
+    def piece(self) -> None:
+        """User code is about to see the piece as a whole, or what it emitted is about to be sent.
+
+        Raises:
+            KilledWorkerError: the piece is one row, and doomed.
+        """
+        self._enter(*self._span)
+
+    def _enter(self, start: int, stop: int) -> None:
+        reason = self._watch.deaths.reason(self._task, self._block, start)
+        if reason is not None:
+            raise KilledWorkerError(reason)
+        self._watch.move(Place(Deed.EXECUTE, self._task, self._block, start, stop))
+
+    def rest(self) -> None:
+        """User code has seen the piece; what it emitted is about to be sent."""
+        self._watch.move(Place(Deed.EXECUTE, self._task, self._block, *self._span))
+
+    def flushing(self) -> AbstractContextManager[None]:
+        """Be in the flush that follows the current block.
+
+        Raises:
+            KilledWorkerError: on entering, where it died before.
+        """
+        return self._watch.at(Deed.FLUSH, self._task, self._block)

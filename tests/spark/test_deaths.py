@@ -1,0 +1,109 @@
+"""Worker processes that die on real Spark: their tuples fail, all others are acked, the query lives."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, TopologyBuilder, bolt
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.ledger import FailedTree
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+COUNT = 400
+SEGFAULTS = frozenset(range(100, 150, 5))
+"""Ten of the first micro-batch."""
+DEATHS = {
+    7: ("fused", "killed its worker (exit code 3)"),
+    8: ("columns", "killed its worker (signal 11)"),
+    9: ("columns", "killed its worker (signal 9)"),
+    350: ("count", "killed its worker (signal 9)"),
+    **dict.fromkeys(SEGFAULTS, ("count", "killed its worker (signal 11)")),
+}
+
+
+class Numbers(PartitionedSpout):
+    outputs = ["n"]
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        start = progress.get("n", 0)
+        return [Range(0, "n", start, start + 200)] if start < COUNT else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("n", 0) >= COUNT
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number]
+
+
+@bolt(outputs=["n"])
+def fused(tup):
+    if tup["n"] == 7:
+        os._exit(3)
+    yield [tup["n"]]
+
+
+class Columns(ColumnBolt):
+    outputs = ["n"]
+    stateless = True
+
+    def execute(self, batch, collector):
+        numbers = batch["n"].to_pylist()
+        if 8 in numbers:
+            ctypes.string_at(0)
+        if 9 in numbers:
+            os.kill(os.getpid(), signal.SIGKILL)  # what the memory killer does
+        collector.emit([batch["n"]], anchors=range(len(numbers)))
+
+
+class Count(BasicBolt):
+    outputs = ["digit", "count"]
+
+    def prepare(self, context):
+        self.counts = Counter()
+
+    def execute(self, tup, collector):
+        if tup["n"] in SEGFAULTS:
+            ctypes.string_at(0)
+        if tup["n"] == 350:
+            os.kill(os.getpid(), signal.SIGKILL)
+        digit = tup["n"] % 10
+        self.counts[digit] += 1
+        collector.emit([digit, self.counts[digit]])
+
+
+def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_path: Path) -> None:
+    builder = TopologyBuilder("deaths", Config(max_attempts=1))
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("fused", fused).shuffle_grouping("numbers")
+    builder.set_bolt("columns", Columns(), parallelism=2, fuse=False).shuffle_grouping("fused")
+    builder.set_bolt("count", Count(), parallelism=2, fuse=False).global_grouping("columns")
+    builder.set_bolt("out", JsonLinesBolt(tmp_path / "out"), parallelism=2).shuffle_grouping("count")
+    running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "state"))
+    failed: list[FailedTree] = []
+    try:
+        running.on_micro_batch(lambda report: failed.extend(report.promotion.failed))
+        assert running.await_finished(200)
+        metrics = running.metrics()
+    finally:
+        running.stop()
+    assert {tree.position: (tree.fail.component, tree.fail.reason) for tree in failed} == DEATHS
+    assert metrics.of("numbers").acked == COUNT - len(DEATHS)
+    assert metrics.micro_batches == 2, "the query was never started again"
+    written = Counter(
+        (row["digit"], row["count"])
+        for file in (tmp_path / "out").glob("*.jsonl")
+        for row in map(json.loads, file.read_text().splitlines())
+    )
+    totals = Counter(number % 10 for number in range(COUNT) if number not in DEATHS)
+    assert written == {(digit, count): 1 for digit, total in totals.items() for count in range(1, total + 1)}

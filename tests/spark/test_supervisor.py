@@ -1,0 +1,240 @@
+"""A query that fails for the engine's sake goes on: in the same driver, or from the same checkpoint."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import subprocess
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, PartitionedSpout, Range, Spout, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.topology import Topology
+from sparkbolt.spark import life as life_module
+from sparkbolt.spark.checkpoint import LocalFiles
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+COUNT = 2000
+QUEUED = 20
+HEARD: list[tuple[str, int]] = []
+OPENED: list[int] = []
+
+
+class Numbers(PartitionedSpout):
+    outputs = ["n"]
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        start = progress.get("n", 0)
+        return [Range(0, "n", start, start + 200)] if start < COUNT else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("n", 0) >= COUNT
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number]
+
+
+class Queue(Spout):
+    """Twenty messages, given again when they fail; told in the driver, so the test hears of them."""
+
+    outputs = ["n"]
+
+    def open(self, context):
+        OPENED.append(1)
+        self.left = deque(range(QUEUED))
+        self.acked = 0
+
+    def next_tuple(self, collector):
+        if self.left:
+            number = self.left.popleft()
+            collector.emit([COUNT + number], message_id=number)
+
+    def ack(self, message_id):
+        HEARD.append(("ack", message_id))
+        self.acked += 1
+
+    def fail(self, message_id):
+        HEARD.append(("fail", message_id))
+        self.left.append(message_id)
+
+    @property
+    def exhausted(self):
+        return self.acked == QUEUED
+
+
+class Count(BasicBolt):
+    outputs = ["digit", "count"]
+
+    def prepare(self, context):
+        self.counts = Counter()
+
+    def execute(self, tup, collector):
+        digit = tup["n"] % 10 if tup["n"] < COUNT else "queued"
+        self.counts[digit] += 1
+        collector.emit([digit, self.counts[digit]])
+
+
+def build(directory: Path, queue: bool = False, **settings: Any) -> Topology:
+    builder = TopologyBuilder("supervised", Config(**settings))
+    builder.set_spout("numbers", Numbers())
+    counts = builder.set_bolt("count", Count()).global_grouping("numbers")
+    if queue:
+        builder.set_spout("queue", Queue())
+        counts.global_grouping("queue")
+    builder.set_bolt("out", JsonLinesBolt(directory / "out"), fuse=False).shuffle_grouping("count")
+    return builder.build()
+
+
+def assert_exact(directory: Path) -> None:
+    """Each count of each digit was written once."""
+    written = Counter(
+        (row["digit"], row["count"])
+        for file in (directory / "out").glob("*.jsonl")
+        for row in map(json.loads, file.read_text().splitlines())
+        if row["digit"] != "queued"
+    )
+    assert written == {(digit, count): 1 for digit in range(10) for count in range(1, COUNT // 10 + 1)}
+
+
+class FullDisk:
+    """Stands in for ``LocalFiles.write``: from the ``first`` entry of the ledger on, so many writes find no room."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: int, times: int) -> None:
+        self.left, self.first = times, first
+        write = LocalFiles.write
+
+        def refuse(files: LocalFiles, name: str, data: bytes) -> None:
+            number = name.removeprefix("ledger/").removesuffix(".entry")
+            if name.startswith("ledger/") and number.isdigit() and int(number) >= self.first and self.left:
+                self.left -= 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+            write(files, name, data)
+
+        monkeypatch.setattr(LocalFiles, "write", refuse)
+
+
+def test_a_query_that_fails_is_started_again_and_says_so(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two failures: one before micro-batch 2 is committed, one when micro-batch 5 is committed and not promoted."""
+    FullDisk(monkeypatch, first=2, times=1)
+    promote = life_module.Life._promote
+    raised = []
+
+    def raise_once(life: life_module.Life, micro_batch_id: int) -> None:
+        if micro_batch_id == 5 and not raised:
+            raised.append(1)
+            raise ConnectionError("the planner was cut off")
+        promote(life, micro_batch_id)
+
+    monkeypatch.setattr(life_module.Life, "_promote", raise_once)
+    HEARD.clear()
+    OPENED.clear()
+    told: list[int] = []
+    running = build(tmp_path, queue=True, restart_backoff_secs=0.2).start(spark=spark, checkpoint=str(tmp_path / "c"))
+    try:
+        running.on_micro_batch(lambda report: told.append(report.promotion.micro_batch_id))
+        with caplog.at_level(logging.ERROR, "sparkbolt"):
+            assert running.await_finished(120)
+        with pytest.raises(CheckpointError, match="is in use by another driver"):
+            build(tmp_path, queue=True).start(spark=spark, checkpoint=str(tmp_path / "c"))
+        metrics = running.metrics()
+    finally:
+        assert running.stop()
+    lines = [record.getMessage() for record in caplog.records if "query failed" in record.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("query failed: a disk is full (No space left on device)")
+    assert lines[0].endswith("it is started again in 0.2 s (1 of 5)")
+    assert "the planner was cut off" in lines[1]
+    assert lines[1].endswith("it is started again in 0.4 s (2 of 5)")
+    assert told == list(range(metrics.micro_batches)), "each promotion is told once, whatever life it is of"
+    assert metrics.of("numbers").acked == COUNT
+    assert_exact(tmp_path)
+    assert OPENED == [1], "a spout's connection outlives the query"
+    assert sorted(number for what, number in HEARD if what == "ack") == list(range(QUEUED))
+
+
+def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_is_room(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        FullDisk(patch, first=3, times=10**9)
+        topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)
+        running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
+        with pytest.raises(EngineError) as raised:
+            running.await_finished(120)
+        acked = running.metrics().of("numbers").acked
+        running.stop()
+    assert str(raised.value).startswith("a disk is full (No space left on device), that of the checkpoint or")
+    assert str(raised.value).endswith("(it failed 1 times within 600 s before)")
+    assert acked == 600, "what was committed before"
+    running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
+    try:
+        assert running.metrics().of("numbers").acked == 600
+        assert running.await_finished(120)
+        assert running.metrics().of("numbers").acked == COUNT
+    finally:
+        running.stop()
+    assert_exact(tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "none", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a file system may not be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(file: Path) -> None:
+    """Leave no room at all."""
+    with file.open("wb", buffering=0) as filler:
+        size = 1 << 20
+        while size:
+            try:
+                filler.write(b"\0" * size)
+            except OSError:
+                size //= 2
+
+
+def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_path: Path, small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)
+    running = topology.start(spark=spark, checkpoint=str(small_disk / "c"))
+
+    def fill_later(report: Any) -> None:
+        if report.promotion.micro_batch_id == 3:
+            fill(filler)
+
+    running.on_micro_batch(fill_later)
+    with pytest.raises(EngineError, match="a disk is full"):
+        running.await_finished(120)
+    acked = running.metrics().of("numbers").acked
+    running.stop()
+    assert 800 <= acked < COUNT
+    filler.unlink()
+    running = topology.start(spark=spark, checkpoint=str(small_disk / "c"))
+    try:
+        assert running.metrics().of("numbers").acked >= acked
+        assert running.await_finished(120)
+        assert running.metrics().of("numbers").acked == COUNT
+    finally:
+        running.stop()
+    assert_exact(tmp_path)

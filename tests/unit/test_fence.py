@@ -1,0 +1,44 @@
+"""A driver that was thought dead writes nothing that counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt.errors import CheckpointError
+from sparkbolt.spark import checkpoint
+from sparkbolt.spark.checkpoint import Checkpoint
+
+
+class NoLock(Checkpoint):
+    """A checkpoint where there is no lock, as on a cluster's file system."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.files = checkpoint.LocalFiles(self.directory)
+        self._lock: Any = None
+
+
+def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> None:
+    old, new = NoLock(tmp_path), NoLock(tmp_path)
+    life = old.begin_life()
+    old.check_life(life)
+    new.check_life(new.begin_life())
+    with pytest.raises(CheckpointError, match=r"was taken over by another driver \(life 1 began, this one is 0\)"):
+        old.check_life(life)
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = checkpoint.LocalFiles(str(tmp_path))
+    files.write("life", b"1")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write("life", b"2")
+    assert files.read("life") == b"1"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["life"]

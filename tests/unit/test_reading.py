@@ -1,0 +1,190 @@
+"""A spout whose reading raises, or reads nonsense: nothing is lost, nothing is tried for ever, the task lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from sparkbolt.core.collectors import BasicCollector
+from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Range
+from sparkbolt.core.config import Config
+from sparkbolt.core.host import ledger_settings
+from sparkbolt.core.ledger import FailedTree, Ledger
+from sparkbolt.core.topology import Topology, TopologyBuilder
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.sim.engine import LocalEngine
+
+SEEN: Counter[int] = Counter()
+COUNT = 100
+
+
+class Numbers(PartitionedSpout):
+    """0 to 99; ``trouble(number, times)`` is called before each, with how often the number was tried."""
+
+    outputs = ["n"]
+    tried: ClassVar[Counter[int]] = Counter()
+
+    def __init__(self, trouble: Callable[[int, int], Any]) -> None:
+        self.trouble = trouble
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        start = progress.get("n", 0)
+        return [Range(0, "n", start, min(COUNT, start + 50))] if start < COUNT else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("n", 0) >= COUNT
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            self.tried[number] += 1
+            given = self.trouble(number, self.tried[number])
+            yield (number, [number]) if given is None else given
+
+
+class Columns(Numbers):
+    """The same in columns of ten."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for start in range(range_.start, range_.end, 10):
+            numbers = range(start, min(start + 10, range_.end))
+            given = None
+            for number in numbers:
+                self.tried[number] += 1
+                given = given or self.trouble(number, self.tried[number])
+            yield (list(numbers), [list(numbers)]) if given is None else given
+
+
+class See(BasicBolt):
+    """Counts what it sees; fails number 20 the first time."""
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        SEEN[tup["n"]] += 1
+        if tup["n"] == 20 and SEEN[20] == 1:
+            raise ValueError("on purpose")
+
+
+def topology(spout: Numbers, **settings: Any) -> Topology:
+    builder = TopologyBuilder("reading", Config(**settings))
+    builder.set_spout("numbers", spout)
+    builder.set_bolt("see", See(), fuse=False).shuffle_grouping("numbers")
+    return builder.build()
+
+
+def run(spout: Numbers, **settings: Any) -> tuple[LocalEngine, list[FailedTree]]:
+    SEEN.clear()
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(spout, **settings))
+    failed: list[FailedTree] = []
+    for _ in range(500):
+        promotion = engine.step()
+        if promotion is None:
+            break
+        failed += promotion.failed
+    assert engine.host.finished
+    assert engine.ledger.finished == {"numbers": {"n": COUNT}}
+    return engine, failed
+
+
+def raising(*numbers: int, times: int = 10**9) -> Callable[[int, int], None]:
+    def trouble(number: int, tried: int) -> None:
+        if number in numbers and tried <= times:
+            raise OSError("the disk is away")
+
+    return trouble
+
+
+@pytest.mark.parametrize("kind", [Numbers, Columns])
+def test_a_read_that_raises_once_loses_nothing(kind: type[Numbers]) -> None:
+    engine, failed = run(kind(raising(30, 71, times=1)))
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+    (first, rest) = sorted(tree.position or 0 for tree in failed if tree.fail.cause in ("read", "cut"))[:2]
+    assert (first, rest) == (29, 30)
+    assert "reading n@30 and what follows it up to 50: OSError: the disk is away" in [
+        tree.fail.reason for tree in failed if tree.position == 30
+    ]
+
+
+def test_a_read_that_always_raises_at_a_record_sets_aside_the_rest_of_its_range_with_a_story() -> None:
+    engine, failed = run(Numbers(raising(30)), max_attempts=3)
+    assert set(SEEN) == set(range(30)) | set(range(50, COUNT))
+    assert Numbers.tried[30] == 3
+    (tree,) = engine.ledger.set_aside
+    assert (tree.position, tree.end, tree.attempt) == (30, 50, 3)
+    assert "n@30, attempt 3; failed by numbers[0] in micro-batch" in tree.story
+    assert "reading n@30 and what follows it up to 50: OSError: the disk is away" in tree.story
+    assert [tree.fate for tree in failed if tree.position == 30] == ["retry", "retry", "set_aside"]
+
+
+def test_a_read_that_comes_further_each_time_is_never_set_aside() -> None:
+    engine, _ = run(Numbers(raising(*range(1, COUNT, 3), times=1)), max_attempts=2)
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_a_tree_that_fails_for_another_reason_too_does_not_lose_the_rest_of_its_range() -> None:
+    engine, failed = run(Numbers(raising(21, times=1)))
+    assert {(tree.position, tree.end) for tree in failed} == {(20, None), (21, 50)}
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+@pytest.mark.parametrize("values", [[1, 2], [], "a", "word", 7])
+def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
+    def trouble(number: int, tried: int) -> Any:
+        return (number, values) if number == 40 else None
+
+    engine, failed = run(Numbers(trouble))
+    assert set(SEEN) == set(range(COUNT)) - {40}
+    (tree,) = engine.ledger.set_aside
+    assert (tree.position, tree.fail.cause) == (40, "unreadable")
+    assert f"the spout read {values!r} as values, expected a list of 1, for ('n',)" in tree.story
+    assert {tree.position for tree in failed} == {20, 40}
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "text"),
+    [
+        (([60], [[1], [2]]), "read 2 columns on stream 'default', which declares 1 field(s)"),
+        (([60, 61], [[1]]), "lengths [1, 2]"),
+        (([100], [[1]]), "expected them to rise from 59 on and to stay below 100"),
+        (([60, 59], [[1, 2]]), "expected them to rise from 59 on"),
+        (([3], [[1]]), "expected them to rise from 59 on"),
+        (BadRecord(3, "bad"), "expected them to rise from 59 on"),
+        ("nonsense", "ValueError"),
+    ],
+)
+def test_a_chunk_that_is_none_breaks_the_range_off(nonsense: Any, text: str) -> None:
+    def trouble(number: int, tried: int) -> Any:
+        return nonsense if number == 60 and tried == 1 else None
+
+    engine, failed = run(Columns(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    assert [tree.position for tree in failed if tree.fail.cause == "read"] == [60]
+    assert any(text in tree.fail.reason for tree in failed)
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_a_range_that_waits_to_be_read_again_outlives_a_restart_and_a_compaction() -> None:
+    SEEN.clear()
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(raising(0, times=1))))
+    engine.step()
+    waiting = engine.ledger.take_retries(9)
+    assert [(retry.position, retry.end) for retry in waiting] == [(0, 50)]
+    again = Ledger.restore(engine.ledger.snapshot(), **ledger_settings(engine.lane))
+    assert again.take_retries(9) == waiting
+    engine.restart()
+    while engine.step() is not None:
+        pass
+    assert set(SEEN) == set(range(COUNT))
+
+
+def test_on_error_stop_stops_where_reading_raises() -> None:
+    engine = LocalEngine(topology(Numbers(raising(0)), on_error="stop"))
+    engine.step()
+    assert engine.failure is not None
+    assert "'numbers' raised, and its on_error is 'stop'" in engine.failure
