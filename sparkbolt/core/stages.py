@@ -78,6 +78,7 @@ class StageRun:
         self.lane = worker.lane
         self.moment = moment
         self.piece = piece
+        self.watch = worker.materials.watch
         self.rows: list[Row] = []
         self._sequences: dict[tuple[int, int], int] = {}
         self._metrics: dict[str, ComponentMetrics] = {}
@@ -97,6 +98,8 @@ class StageRun:
 
     def ack(self, roots: U64, xors: U64) -> None:
         """Add to the accounts of roots."""
+        if self.watch is not None:
+            self.watch.settled(roots, xors)
         self._acks.append(xor_by_root(roots, xors))
 
     def hold(self, roots: U64, task: int) -> None:
@@ -109,6 +112,8 @@ class StageRun:
 
     def fail(self, fail: Fail) -> None:
         """A tree failed."""
+        if self.watch is not None:
+            self.watch.failed(fail)
         if fail.traceback is not None:
             self._tracebacks += 1
             if self._tracebacks > TRACEBACKS_MAX:
@@ -124,6 +129,8 @@ class StageRun:
 
     def start_trees(self, keys: U64, xors: U64) -> None:
         """A spout task has started these trees."""
+        if self.watch is not None:
+            self.watch.started(keys)
         self._parts.append(Partials(init_keys=keys, init_xors=xors))
 
     @property
@@ -189,6 +196,8 @@ class StageRun:
 
     def _work_on(self, task: BoltTask, rows: Rows) -> None:
         clock = self.worker.materials.clock
+        if self.watch is not None:
+            rows = self.watch.starting(task, rows)
         started = clock()
         counts = task.run(rows, self)
         if task.watch is not None:
@@ -254,7 +263,7 @@ class StageRun:
         if block.attempts is not None:
             self.tracer.emitted(block, sender)
         if block.parents is not None and account is not None:
-            self.ack(block.parents.roots, account)
+            self._acks.append(xor_by_root(block.parents.roots, account))
 
     def _refuse(self, sender: int, roots: Sequence[int], reason: str, path: Path) -> None:
         """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""
@@ -266,6 +275,8 @@ class StageRun:
             self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, parcel: Parcel, path: Path) -> None:
+        if self.watch is not None:
+            self.watch.sent(sender, stream, parcel)
         if parcel.route.fused:
             self.worker.enter(parcel.target)
             task = self.worker.bolt(parcel.target)

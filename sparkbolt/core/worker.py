@@ -13,14 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from sparkbolt.core.acker import Fail
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.deaths import Deed, Watch
 from sparkbolt.core.frames import Column
+from sparkbolt.core.ids import U64
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.routing import StreamRoutes, routes_of
+from sparkbolt.core.routing import Parcel, StreamRoutes, routes_of
+from sparkbolt.core.rows import Rows
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.state import TaskState
@@ -29,6 +32,25 @@ from sparkbolt.core.tuples import Origin
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
+
+
+class Watch(Protocol):
+    """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
+
+    def starting(self, task: BoltTask, rows: Rows) -> Rows:
+        """A task is about to run on these rows; what is returned is what it runs on."""
+
+    def started(self, keys: U64) -> None:
+        """Trees of these keys begin."""
+
+    def sent(self, sender: int, stream: int, parcel: Parcel) -> None:
+        """A task has sent rows to another task."""
+
+    def settled(self, roots: U64, edges: U64) -> None:
+        """Deliveries were acked: one pair for each tree that each of them belongs to."""
+
+    def failed(self, fail: Fail) -> None:
+        """Somebody failed a tree."""
 
 
 @dataclass
@@ -46,6 +68,8 @@ class Materials:
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Told each emission of components whose ``debug`` is on."""
+    watch: Watch | None = None
+    """Sees every delivery; None everywhere but in the simulator."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """What the topology's main module defines, for unpickling state."""
 
