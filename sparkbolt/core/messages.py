@@ -194,6 +194,11 @@ class Messages:
         """How many records wait to be read again."""
         return len(self._retries)
 
+    @property
+    def entries(self) -> int:
+        """How many entries have unfinished trees."""
+        return len(self._live)
+
     def state(self) -> MessagesState:
         """All that outlives the process; what is in it changes with the next promotion."""
         return MessagesState(

@@ -12,8 +12,6 @@ from __future__ import annotations
 import random
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
-from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host, ledger_settings
@@ -21,13 +19,12 @@ from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.routing import routes_of
 from sparkbolt.core.shipping import materials_of
 from sparkbolt.core.stages import Row, run_level
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
-from sparkbolt.core.worker import Capture, Worker, context_of
-from sparkbolt.sim.spouts import LocalSpout
+from sparkbolt.core.worker import Capture, Worker
+from sparkbolt.sim.spouts import open_ranged, open_tasks
 
 
 class LocalEngine:
@@ -75,32 +72,13 @@ class LocalEngine:
         for entry in self.log:
             self.ledger.replay(entry)
         self.ledger.begin_life(self.ledger.life + 1)
-        ranged = self._open_spouts()
+        ranged = open_ranged(self.lane, self._materials)
         self.host = Host(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
-        self.spouts = self._make_spouts()
+        self.spouts = open_tasks(self.lane, self._materials, self.host)
 
     @property
     def _mono_s(self) -> float:
         return self.now_ms / 1000
-
-    def _open_spouts(self) -> dict[str, PartitionedSpout]:
-        spouts = {}
-        for spec in self.topology.spouts:
-            if isinstance(spec.component, PartitionedSpout):
-                spout = self._materials.unpickle(self._materials.components[spec.id])
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
-                spouts[spec.id] = spout
-        return spouts
-
-    def _make_spouts(self) -> dict[int, LocalSpout]:
-        """The tasks of each ``Spout``, by their numbers."""
-        spouts = {}
-        for number, desk in self.host.desks.items():
-            component, _ = self.topology.task_owner(number)
-            spout: Spout = self._materials.unpickle(self._materials.components[component])
-            output = Output(component, routes_of(self.topology, component, frozenset(), number))
-            spouts[number] = LocalSpout(spout, context_of(self.lane, number), output, desk, tracked=self.lane.tracked)
-        return spouts
 
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; None if there is nothing to do."""

@@ -15,9 +15,12 @@ from typing import Any
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
-from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.core.host import Desk
+from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.core.host import Desk, Host
+from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
+from sparkbolt.core.routing import routes_of
+from sparkbolt.core.worker import Materials, context_of
 
 CALLS_PER_TURN_MAX = 1000
 """How often ``next_tuple`` is called before other tasks have their turn."""
@@ -95,3 +98,25 @@ class LocalSpout:
         for error in self._output.errors:
             self.reports.append(Report(self._context.component, self._context.index, str(error)))
         self._output.errors.clear()
+
+
+def open_ranged(lane: Lane, materials: Materials) -> dict[str, PartitionedSpout]:
+    """The driver's copy of each ``PartitionedSpout``, opened."""
+    spouts = {}
+    for spec in lane.topology.spouts:
+        if isinstance(spec.component, PartitionedSpout):
+            spout: PartitionedSpout = materials.unpickle(materials.components[spec.id])
+            spout.open(context_of(lane, lane.topology.tasks(spec.id)[0]))
+            spouts[spec.id] = spout
+    return spouts
+
+
+def open_tasks(lane: Lane, materials: Materials, host: Host) -> dict[int, LocalSpout]:
+    """The tasks of each ``Spout``, by their numbers; they open themselves in their first turn."""
+    spouts = {}
+    for number, desk in host.desks.items():
+        component, _ = lane.topology.task_owner(number)
+        spout: Spout = materials.unpickle(materials.components[component])
+        output = Output(component, routes_of(lane.topology, component, frozenset(), number))
+        spouts[number] = LocalSpout(spout, context_of(lane, number), output, desk, tracked=lane.tracked)
+    return spouts

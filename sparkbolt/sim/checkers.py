@@ -1,0 +1,553 @@
+"""Checkers: each watches one promise.
+
+Which question it answers: has anything happened that must never happen?
+Rule 1: a checker only watches. It believes what was committed, and what deliveries and acks it has seen, never what
+the ledger says of itself.
+Rule 2: each promise is one object, so that a failure says which one was broken.
+
+Read before: ``trees``, ``driver``, ``executors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
+from sparkbolt.core.acker import combine, decode_partials
+from sparkbolt.core.ids import split_key
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.stages import Row
+from sparkbolt.sim.canonical import same
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.sources import Queue
+from sparkbolt.sim.subject import Subject
+from sparkbolt.sim.trees import Trees, Verdict, expand
+
+Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
+"""(record, message id) of the entries of ``Spout`` tasks."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A promise that was broken."""
+
+    promise: str
+    words: str
+    key: int | None = None
+    """The tree that it was broken for."""
+    component: str | None = None
+    """Who is to blame, where that is known."""
+
+
+@dataclass
+class Facts:
+    """What all checkers know."""
+
+    subject: Subject
+    queues: Mapping[int, Queue]
+    trees: Trees = field(default_factory=Trees)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    """What has to become of trees, by committed micro-batch that is not promoted."""
+    plans: dict[int, MicroBatchPlan] = field(default_factory=dict)
+    """The plan with which each micro-batch was committed."""
+    alive: dict[int, Records] = field(default_factory=dict)
+    """The records of ``Spout`` tasks with which each micro-batch was committed."""
+    running: Records = field(default_factory=dict)
+    records: int = 0
+    """How many records ``Spout`` tasks have put into plans."""
+    committed: int = -1
+    stopped: str | None = None
+
+    def where(self, key: int) -> str:
+        """A tree in words."""
+        task, sequence = split_key(key)
+        component, index = self.subject.topology.task_owner(task)
+        for number, plan in self.plans.items():
+            for entry in plan.entries:
+                if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
+                    place = f" {entry.source}@{entry.position_of(sequence)}" if entry.source is not None else ""
+                    return f"tree {key:x} of {component}[{index}]{place}, attempt {entry.attempt}, micro-batch {number}"
+        return f"tree {key:x} of {component}[{index}]"
+
+
+class Checker:
+    """Watches one promise; what it finds is in ``violations``."""
+
+    promise = ""
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has happened yet."""
+        self.facts = facts
+        self.violations: list[Violation] = []
+
+    def broken(self, words: str, key: int | None = None, component: str | None = None) -> None:
+        """The promise was broken."""
+        self.violations.append(Violation(self.promise, words, key, component))
+
+    def life_began(self, driver: Driver) -> None:
+        """A driver has loaded what is durable."""
+
+    def told(self, driver: Driver) -> None:
+        """Spouts are about to hear of verdicts."""
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """A micro-batch is about to run, perhaps not for the first time."""
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """All its spark_tasks have run."""
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """It is committed: the verdict is what has to become of trees."""
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """It is promoted, by the driver that has committed it."""
+
+    def ended(self, driver: Driver) -> None:
+        """Everything is finished."""
+
+
+class NoFalseAck(Checker):
+    """A tree is acked if, and only if, each of its deliveries was; it fails if, and only if, somebody failed it."""
+
+    promise = "no false ack"
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """Compare verdicts, tree by tree."""
+        open_keys = np.array(sorted(self.facts.trees.open), dtype=np.uint64)
+        known = np.sort(np.concatenate((verdict.acked, open_keys, np.array(sorted(verdict.failed), dtype=np.uint64))))
+        told, wrong = expand(promotion.acked, known)
+        number = promotion.micro_batch_id
+        for first, last, count in wrong[:1]:
+            self.broken(
+                f"micro-batch {number} acked {count} tree(s) from {self.facts.where(first)} to {last:x}, "
+                "but another number of trees began there",
+                first,
+            )
+        failed = {tree.key for tree in promotion.failed}
+        for key in np.setdiff1d(told, verdict.acked).tolist()[:1]:
+            left = sum(self.facts.trees.open.get(key, {}).values())
+            how = "but somebody failed it" if key in verdict.failed else f"but {left} of its deliveries are not acked"
+            self.broken(f"{self.facts.where(key)} was acked by the promotion of micro-batch {number}, {how}", key)
+        for key in np.setdiff1d(verdict.acked, told).tolist()[:1]:
+            fate = "failed" if key in failed else "left open"
+            self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {fate}", key)
+        for key in sorted(failed - verdict.failed)[:1]:
+            self.broken(f"{self.facts.where(key)} was failed by the promotion of micro-batch {number}; nobody failed it", key)
+        for key in sorted(verdict.failed - failed)[:1]:
+            self.broken(f"{self.facts.where(key)} was failed in micro-batch {number}, but the ledger did not fail it", key)
+        self._compare_open(driver)
+
+    def life_began(self, driver: Driver) -> None:
+        """A ledger that was loaded knows the same open trees."""
+        self._compare_open(driver)
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Deliveries belong to trees that began."""
+        for root in self.facts.trees.strangers[:1]:
+            self.broken(f"micro-batch {plan.micro_batch_id} has deliveries of root {root:016x}, which nobody began")
+
+    def _compare_open(self, driver: Driver) -> None:
+        theirs = set(driver.ledger.open_keys.tolist())
+        ours = set(self.facts.trees.open)
+        if driver.ledger.last_promoted != self.facts.committed or self.violations:
+            return
+        for key in sorted(theirs - ours)[:1]:
+            self.broken(f"{self.facts.where(key)} is open in the ledger, though it is finished", key)
+        for key in sorted(ours - theirs)[:1]:
+            self.broken(f"{self.facts.where(key)} is open, and the ledger does not know it", key)
+
+
+class AcksAreDurable(Checker):
+    """A spout hears of a verdict once, and of an ack only when the work it stands for is committed."""
+
+    promise = "no ack before the commit"
+
+    def __init__(self, facts: Facts) -> None:
+        """No message is known yet."""
+        super().__init__(facts)
+        self._keys: dict[tuple[int, Any], int] = {}
+        self._acked: set[int] = set()
+        self._failed: set[int] = set()
+        self._told: set[int] = set()
+        self._heard: dict[int, tuple[int, int]] = {}
+
+    def life_began(self, driver: Driver) -> None:
+        """Message ids are known to one life only."""
+        self._keys.clear()
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Learn which tree stands for which message id."""
+        for entry, pairs in records.items():
+            for place, (record, message_id) in enumerate(pairs):
+                if record.tracked:
+                    self._keys[entry.task, _hashable(message_id)] = entry.first_key + place
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn what may be told."""
+        if self.facts.queues or self._keys:
+            self._acked.update(verdict.acked.tolist())
+            self._failed.update(verdict.failed)
+
+    def told(self, driver: Driver) -> None:
+        """Look at what spouts are about to hear."""
+        if not driver.host.lane.tracked:
+            return
+        for number, desk in driver.host.desks.items():
+            for message_ids, allowed, word in ((desk.acks, self._acked, "acked"), (desk.fails, self._failed, "failed")):
+                for message_id in message_ids:
+                    self._hear(number, message_id, allowed, word)
+
+    def _hear(self, number: int, message_id: Any, allowed: set[int], word: str) -> None:
+        key = self._keys.get((number, _hashable(message_id)))
+        if key is None:
+            self.broken(f"task {number} hears that message {message_id!r} was {word}, which is not one of this life")
+        elif key not in allowed:
+            self.broken(f"{self.facts.where(key)}: its spout hears that it was {word}, which no commit says", key)
+        elif key in self._told:
+            self.broken(f"{self.facts.where(key)}: its spout hears of it twice", key)
+        else:
+            self._told.add(key)
+
+
+class NothingIsLost(Checker):
+    """Every message is acked or put aside in the end, each once; progress never passes one that is neither."""
+
+    promise = "no tree lost"
+
+    def __init__(self, facts: Facts) -> None:
+        """No message is done."""
+        super().__init__(facts)
+        self._done: dict[tuple[str, str], set[int]] = {}
+        self._ranged = {
+            number: spec
+            for spec in facts.subject.topology.spouts
+            if isinstance(spec.component, PartitionedSpout)
+            for number in facts.subject.topology.tasks(spec.id)
+        }
+        self._entries: list[Entry] = []
+        self._reached: dict[tuple[str, str], int] = {}
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn which messages are done."""
+        self._entries += [entry for entry in plan.entries if entry.source is not None and entry.task in self._ranged]
+        if not self.facts.subject.lane.tracked:
+            return
+        kept = []
+        open_keys = np.array(list(self.facts.trees.open), dtype=np.uint64)
+        for entry in self._entries:
+            assert entry.source is not None
+            spec = self._ranged[entry.task]
+            done = self._done.setdefault((spec.id, entry.source), set())
+            first, last = np.uint64(entry.first_key), np.uint64(entry.first_key + entry.reserved)
+            low, high = np.searchsorted(verdict.acked, (first, last))
+            for key in verdict.acked[low:high].tolist():
+                position = entry.position_of(split_key(key)[1])
+                if position in done:
+                    self.broken(f"{self.facts.where(key)} is acked, though its message was finished before", key)
+                done.add(position)
+            for key in verdict.failed:
+                if first <= key < last and entry.attempt >= spec.config.max_attempts:
+                    done.add(entry.position_of(split_key(key)[1]))
+            if bool(((open_keys >= first) & (open_keys < last)).any()):
+                kept.append(entry)
+        self._entries = kept
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """Progress has reached only what is done."""
+        if not self.facts.subject.lane.tracked:
+            return
+        for component, moved in promotion.progress_moved.items():
+            for source, position in moved.items():
+                _, _, positions = self.facts.subject.surveys[component].get(source, (0, 0, ()))
+                done = self._done.get((component, source), set())
+                before = self._reached.get((component, source), 0)
+                for passed in positions:
+                    if before <= passed < position and passed not in done:
+                        self.broken(f"progress of {component!r} passed {source}@{passed}, which is not finished")
+                        return
+                self._reached[component, source] = position
+
+    def ended(self, driver: Driver) -> None:
+        """All messages are done."""
+        if not self.facts.subject.lane.tracked:
+            return
+        for component, found in self.facts.subject.surveys.items():
+            for source, (_, _, positions) in found.items():
+                missing = sorted(set(positions) - self._done.get((component, source), set()))
+                if missing:
+                    self.broken(
+                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
+                        f"aside, the first of them {source}@{missing[0]}"
+                    )
+        for number, queue in self.facts.queues.items():
+            left = len(queue.messages) - len(queue.done)
+            if left:
+                self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
+
+
+class SequencesAreNew(Checker):
+    """No sequence is used for two messages."""
+
+    promise = "no sequence used twice"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing is reserved."""
+        super().__init__(facts)
+        self._used: dict[int, list[tuple[int, int, Any]]] = {}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Compare with all that ran before."""
+        for entry in plan.entries:
+            if entry.source is None and entry not in records:
+                continue
+            identity = (plan.micro_batch_id, plan.life if entry.source is None else -1, entry)
+            used = self._used.setdefault(entry.task, [])
+            for base, end, before in used:
+                if before != identity and entry.base < end and base < entry.base + entry.reserved:
+                    self.broken(
+                        f"micro-batch {plan.micro_batch_id} reads {entry}, whose sequences micro-batch {before[0]} has "
+                        f"used for {before[2]}",
+                        entry.first_key,
+                    )
+                    return
+            if not any(before == identity for _, _, before in used):
+                used.append((entry.base, entry.base + entry.reserved, identity))
+
+
+class TheSameAgain(Checker):
+    """A micro-batch that runs again does the same again, and so does a spark_task."""
+
+    promise = "the same micro-batch again is the same"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing ran yet."""
+        super().__init__(facts)
+        self._number = -1
+        self._plan: MicroBatchPlan | None = None
+        self._entries: tuple[Entry, ...] = ()
+        self._made: list[tuple[str, Row]] = []
+        self._logged: dict[int, str] = {}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """The plan is the one that ran before."""
+        if self._plan is not None and plan.micro_batch_id == self._plan.micro_batch_id and plan != self._plan:
+            self.broken(
+                f"micro-batch {plan.micro_batch_id} ran with one plan and runs again with another: the offset log's "
+                "plan must be taken"
+            )
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """The rows are those that were made before."""
+        for name, first, second in outcome.repeats:
+            self._compare(plan.micro_batch_id, name, first, second)
+        alive = tuple(entry for entry in plan.entries if entry.source is not None or entry in self.facts.running)
+        if self._plan == plan and alive == self._entries and not self.violations:
+            names = list(dict.fromkeys(name for name, _ in [*self._made, *outcome.made]))
+            for name in names:
+                before = [row for made, row in self._made if made == name]
+                now = [row for made, row in outcome.made if made == name]
+                self._compare(plan.micro_batch_id, name, before, now)
+                if self.violations:
+                    return
+        self._plan, self._entries, self._made = plan, alive, outcome.made
+
+    def _compare(self, number: int, name: str, first: Sequence[Row], second: Sequence[Row]) -> None:
+        if sorted(map(_plain, first)) == sorted(map(_plain, second)):
+            return
+        found = _difference(first, second)
+        if found is not None:
+            task, words = found
+            component, index = self.facts.subject.topology.task_owner(task) if task else ("", 0)
+            who = f"{component}[{index}]" if task else "its tasks"
+            self.broken(f"{name} of micro-batch {number} ran twice, and {who} {words}", component=component or None)
+
+
+def _plain(row: Row) -> tuple[int, bytes]:
+    return row[0], bytes(row[1])
+
+
+def _difference(first: Sequence[Row], second: Sequence[Row]) -> tuple[int, str] | None:
+    """(task number or 0, in words) of the first thing that two runs of a spark_task did differently."""
+    frames = [
+        {(dest, *frame.order): frame for dest, data in rows if kind_of(data) == DATA for frame in [decode(data)]}
+        for rows in (first, second)
+    ]
+    for place in sorted({*frames[0], *frames[1]}):
+        one, other = frames[0].get(place), frames[1].get(place)
+        if one is None or other is None:
+            return place[1], "sent tuples to other tasks"
+        columns = [[list(python_values(column)) for column in frame.columns] for frame in (one, other)]
+        if not same(columns[0], columns[1]):
+            for a, b in zip(zip(*columns[0], strict=True), zip(*columns[1], strict=True), strict=False):
+                if not same(list(a), list(b)):
+                    return place[1], f"emitted {list(a)!r:.80} once and {list(b)!r:.80} the other time"
+            return place[1], f"emitted {one.rows} tuples once and {other.rows} the other time"
+        anchors = [
+            [] if frame.anchoring is None else [frame.anchoring.roots.tolist(), frame.anchoring.edges.tolist()]
+            for frame in (one, other)
+        ]
+        if anchors[0] != anchors[1]:
+            return place[1], "anchored the same tuples otherwise"
+    said = [
+        combine([decode_partials(unwrap(data, PARTIALS)) for _, data in rows if kind_of(data) == PARTIALS])
+        for rows in (first, second)
+    ]
+    for fail in {fail.key: fail for part in said for fail in part.fails}.values():
+        if [fail.key in {f.key for f in part.fails} for part in said] != [True, True]:
+            return 0, f"failed a tuple only one of the times ({fail.component}[{fail.task}]: {fail.reason})"
+    if said[0].ack_keys.tolist() != said[1].ack_keys.tolist() or said[0].ack_xors.tolist() != said[1].ack_xors.tolist():
+        return 0, "acked other tuples"
+    return None
+
+
+class ProgressRises(Checker):
+    """Time, micro-batches, counts and positions never go back."""
+
+    promise = "progress never moves back"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has moved."""
+        super().__init__(facts)
+        self._now_ms = 0
+        self._life = -1
+        self._finished: dict[tuple[str, str], int] = {}
+        self._acked: dict[str, int] = {}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """The plan's time and number."""
+        if plan.now_ms < self._now_ms:
+            self.broken(f"micro-batch {plan.micro_batch_id} is at {plan.now_ms} ms, one before was at {self._now_ms} ms")
+        self._now_ms = plan.now_ms
+
+    def life_began(self, driver: Driver) -> None:
+        """The life's number, and what was promoted before."""
+        if driver.host.life <= self._life:
+            self.broken(f"life {driver.host.life} begins after life {self._life}")
+        self._life = driver.host.life
+        self._look(driver)
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """What has moved."""
+        self._look(driver)
+
+    def _look(self, driver: Driver) -> None:
+        if driver.ledger.last_promoted != self.facts.committed:
+            self.broken(
+                f"the ledger has promoted micro-batch {driver.ledger.last_promoted}, committed is {self.facts.committed}"
+            )
+        for component, ends in driver.ledger.finished.items():
+            for source, position in ends.items():
+                before = self._finished.get((component, source), 0)
+                if position < before:
+                    self.broken(f"progress of {component!r} in {source!r} went from {before} back to {position}")
+                self._finished[component, source] = position
+        for component, counts in driver.ledger.metrics.components.items():
+            if counts.acked < self._acked.get(component, 0):
+                self.broken(f"the acks of {component!r} went from {self._acked[component]} back to {counts.acked}")
+            self._acked[component] = counts.acked
+
+
+class MemoryIsBounded(Checker):
+    """What is kept follows from what is open, not from what was ever read."""
+
+    promise = "memory is bounded"
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """The ledger, its log, desks and state."""
+        topology = self.facts.subject.topology
+        open_trees = len(self.facts.trees.open)
+        entries = driver.ledger.entries
+        if entries > open_trees:
+            self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
+        files = len(driver.files.names("ledger"))
+        if files > topology.config.compact_every + 2:
+            self.broken(f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one")
+        for number, desk in driver.host.desks.items():
+            known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
+            if driver.host.lane.tracked and len(desk.message_ids) > known + len(desk.planned):
+                self.broken(f"the desk of task {number} keeps {len(desk.message_ids)} message ids, {known} trees are open")
+
+
+PROMISES = (NoFalseAck, AcksAreDurable, NothingIsLost, SequencesAreNew, TheSameAgain, ProgressRises, MemoryIsBounded)
+
+
+class Checkers:
+    """All checkers of one world, told of everything once."""
+
+    def __init__(self, facts: Facts) -> None:
+        """One of each."""
+        self.facts = facts
+        self.each: list[Checker] = [promise(facts) for promise in PROMISES]
+        topology = facts.subject.topology
+        self._queued = [
+            number
+            for spec in topology.spouts
+            if not isinstance(spec.component, PartitionedSpout)
+            for number in topology.tasks(spec.id)
+        ]
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found, in the order of the promises."""
+        return [violation for checker in self.each for violation in checker.violations]
+
+    def life_began(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        self.facts.trees.forget(self._queued)
+        self.facts.verdicts.clear()
+        for checker in self.each:
+            checker.life_began(driver)
+
+    def told(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.told(driver)
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """As of ``Checker``."""
+        self.facts.running = records
+        self.facts.records += sum(map(len, records.values()))
+        for checker in self.each:
+            checker.begun(plan, records)
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.ran(plan, outcome)
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """As of ``Checker``."""
+        facts = self.facts
+        facts.committed = plan.micro_batch_id
+        facts.plans[plan.micro_batch_id] = plan
+        facts.alive[plan.micro_batch_id] = facts.running
+        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
+        for checker in self.each:
+            checker.committed(plan, outcome, verdict)
+
+    def promoted(self, driver: Driver, promotion: Promotion) -> None:
+        """As of ``Checker``."""
+        verdict = self.facts.verdicts.pop(promotion.micro_batch_id)
+        self.facts.stopped = self.facts.stopped or driver.host.reason_to_stop(promotion)
+        for checker in self.each:
+            checker.promoted(driver, promotion, verdict)
+
+    def ended(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.ended(driver)
+
+
+def _hashable(message_id: Any) -> Any:
+    try:
+        hash(message_id)
+    except TypeError:
+        return repr(message_id)
+    return message_id

@@ -1,0 +1,144 @@
+"""One life of the driver, and what outlives it.
+
+Which question it answers: which calls does the driver's side make, in which order, and what of it is durable?
+Rule 1: no rules here. What is planned is decided by ``host``, which files count by ``ledger_files``.
+Rule 2: everything that is in a ``Driver`` is gone when it dies; everything that is in ``Durable`` is not.
+
+Read before: ``core.host``, ``core.ledger_files``, ``spouts``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkbolt.core import ledger_files
+from sparkbolt.core.acker import Feedback
+from sparkbolt.core.host import ROTATIONS, Host, spout_infos
+from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.state import DictStore
+from sparkbolt.core.worker import Materials
+from sparkbolt.sim.sources import Queue, QueueSpout
+from sparkbolt.sim.spouts import LocalSpout, open_ranged, open_tasks
+from sparkbolt.sim.subject import Subject
+
+
+class DriverDied(Exception):
+    """The driver process is gone."""
+
+
+class QueryDied(Exception):
+    """Spark's query is gone; it starts again in the same driver."""
+
+
+class MemoryFiles:
+    """A checkpoint's files; the driver may die after so many changes."""
+
+    def __init__(self) -> None:
+        """Nothing is written yet."""
+        self.files: dict[str, bytes] = {}
+        self.changes_left: int | None = None
+        """So many files are still written or removed before the driver dies; None: it does not."""
+
+    def _change(self) -> None:
+        if self.changes_left is not None:
+            self.changes_left -= 1
+            if self.changes_left < 0:
+                self.changes_left = None
+                raise DriverDied
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+        return self.files.get(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole."""
+        self._change()
+        self.files[name] = data
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder."""
+        start = f"{folder}/"
+        return [name.removeprefix(start) for name in self.files if name.startswith(start)]
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may or may not be there."""
+        self._change()
+        self.files.pop(name, None)
+
+
+@dataclass
+class Durable:
+    """What is on disks, or in other people's processes."""
+
+    files: MemoryFiles = field(default_factory=MemoryFiles)
+    offsets: dict[int, str] = field(default_factory=dict)
+    """Spark's offset log: the plan of each micro-batch."""
+    last_commit: int = -1
+    """Spark's commit log."""
+    stores: dict[int, DictStore] = field(default_factory=dict)
+    """The segments of each task by its dest, as of the last commit."""
+    queues: dict[int, Queue] = field(default_factory=dict)
+    """The queue of each task of a fed ``Spout``."""
+
+    def logged(self) -> MicroBatchPlan | None:
+        """The plan that is in the offset log and not committed."""
+        text = self.offsets.get(self.last_commit + 1)
+        return MicroBatchPlan.from_json(json.loads(text)) if text is not None else None
+
+
+class Driver:
+    """A driver process, from its start to its death."""
+
+    def __init__(self, subject: Subject, materials: Materials, durable: Durable, now_ms: int, mono_s: float) -> None:
+        """Load the ledger, begin a life, open the spouts."""
+        self.files = durable.files
+        self._every = subject.topology.config.compact_every
+        lane, topology = subject.lane, subject.topology
+
+        def make() -> Ledger:
+            return Ledger(spout_infos(lane), rotations=ROTATIONS, task_owner=topology.task_owner)
+
+        def restore(snapshot: bytes, name: str) -> Ledger:
+            return Ledger.restore(
+                snapshot, spout_infos(lane), rotations=ROTATIONS, task_owner=topology.task_owner, name=name
+            )
+
+        self.ledger = ledger_files.load_ledger(durable.files, durable.last_commit, make, restore)
+        self.ledger.begin_life(ledger_files.begin_life(durable.files))
+        self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
+        self.spouts: dict[int, LocalSpout] = open_tasks(lane, materials, self.host)
+        for number, task in self.spouts.items():
+            if isinstance(task.spout, QueueSpout):
+                task.spout.queue = durable.queues[number]
+
+    def records_of(self, plan: MicroBatchPlan) -> dict[Entry, list[tuple[Any, Any]]]:
+        """(record, message id) of what rides along with a plan that the host has confirmed."""
+        alive = (entry for entry in plan.alive_entries(self.host.life) if entry.source is None)
+        found = {}
+        for entry in alive:
+            self.host.records_of(entry)  # checks that they are there
+            found[entry] = list(self.host.desks[entry.task].planned)
+        return found
+
+    def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
+        """Stage a micro-batch; the entry is not written yet."""
+        return self.host.stage(micro_batch_id, feedback)
+
+    def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
+        """Make the entry durable."""
+        ledger_files.write_entry(self.files, micro_batch_id, entry)
+
+    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+        """The micro-batch is committed."""
+        return self.host.promote(micro_batch_id, mono_s)
+
+    def compacts(self, micro_batch_id: int) -> bool:
+        """Whether the ledger is compacted once this micro-batch is promoted."""
+        return (micro_batch_id + 1) % self._every == 0
+
+    def compact(self, micro_batch_id: int) -> None:
+        """Write a snapshot in the place of the entries."""
+        ledger_files.compact(self.files, micro_batch_id, self.ledger.snapshot())

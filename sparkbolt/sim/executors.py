@@ -1,0 +1,260 @@
+"""Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
+
+Which question it answers: what comes out of a stage whose spark_tasks run anywhere, in any order, perhaps twice?
+Rule 1: an attempt works on a copy of the committed segments; what it wrote counts only if it is the attempt that counts.
+Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
+Rule 3: rows reach a spark_task in any order.
+
+Read before: ``core.stages``, ``eyes``, ``faults``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkbolt.core.feedback import judge_rows
+from sparkbolt.core.frames import Moment
+from sparkbolt.core.lane import Lane, spark_hash
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.reading import Record, clock_rows, run_entry
+from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.state import DictStore
+from sparkbolt.core.worker import Materials, Worker
+from sparkbolt.sim.eyes import Eyes, Sightings, WorkerDied
+from sparkbolt.sim.faults import (
+    CONNECTION_BREAKS,
+    EXECUTOR_DIES,
+    TASK_BREAKS,
+    TASK_REPEATS,
+    WORKER_DIES,
+    Fault,
+    Pending,
+)
+
+ROWS_UNTIL_DEATH_MAX = 300
+READERS, BOLTS = 0, 1
+"""The two pools of workers: on Spark the source runs in Python processes of its own."""
+
+Work = Callable[[Worker, Sequence[Row], dict[int, DictStore]], list[Row]]
+"""Runs a spark_task: its worker, what came for it, where segments that it touches are put."""
+
+
+@dataclass
+class Attempt:
+    """What one attempt that came to its end has done."""
+
+    rows: list[Row]
+    sightings: Sightings
+    stores: dict[int, DictStore]
+
+
+@dataclass
+class Outcome:
+    """What a micro-batch's spark_tasks have done, taken together."""
+
+    rows: list[Row] = field(default_factory=list)
+    """What reached the end of the lane."""
+    sightings: list[Sightings] = field(default_factory=list)
+    stores: dict[int, DictStore] = field(default_factory=dict)
+    """The segments of each task that ran, by its dest."""
+    made: list[tuple[str, Row]] = field(default_factory=list)
+    """(which spark_task, row) of every row that was made on the way."""
+    repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
+    """Which spark_task ran twice, and what it made each time."""
+
+
+class Executors:
+    """All worker processes of one run of a query."""
+
+    def __init__(self, lane: Lane, materials: Materials, eyes: Eyes, stores: Mapping[int, DictStore]) -> None:
+        """Nothing runs yet; ``stores`` are the committed segments, by dest."""
+        self._lane = lane
+        self._materials = materials
+        self._eyes = eyes
+        self._stores = stores
+        self._size = max(1, lane.spark_partitions)
+        self._pools: list[list[Worker | None]] = [[None] * self._size, [None] * self._size]
+        self._home = {dest: spark_hash(dest) % self._size for dest in self._dests()}
+
+    def _dests(self) -> list[int]:
+        return [*self._lane.dests.values(), *self._lane.acker_dests, self._lane.feedback_dest]
+
+    @property
+    def instances(self) -> int:
+        """How many bolt instances all workers keep."""
+        return sum(len(worker._tasks) for pool in self._pools for worker in pool if worker is not None)
+
+    def die(self) -> None:
+        """All processes are gone."""
+        for pool in self._pools:
+            for slot in range(self._size):
+                self._kill(pool, slot)
+
+    def _kill(self, pool: list[Worker | None], slot: int) -> None:
+        worker = pool[slot]
+        if worker is not None:
+            worker.abandon()
+            pool[slot] = None
+
+    def run(
+        self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]], pending: Pending, random_: random.Random
+    ) -> Outcome:
+        """Run the spark_tasks of a micro-batch, stage by stage.
+
+        Args:
+            plan: what is read; entries without a source only if ``records`` has them.
+            records: of the entries of ``Spout`` tasks that are alive.
+            pending: what goes wrong.
+            random_: orders, and who runs what.
+        """
+        outcome = Outcome()
+        moment = Moment(plan.micro_batch_id, plan.now_ms)
+        rows: list[Row] = clock_rows(self._lane, plan)
+        jobs = [
+            (f"source/{group}", (), self._reading(moment, pieces, records))
+            for group, pieces in enumerate(self._pieces(plan, records))
+        ]
+        fault = pending.take(plan.micro_batch_id, "source")
+        rows += self._stage(plan.micro_batch_id, READERS, jobs, fault, outcome, random_)
+        fault = pending.take(plan.micro_batch_id, "level")
+        unlucky = fault.place % len(self._lane.levels) if fault is not None and self._lane.levels else -1
+        for place, level in enumerate(self._lane.levels):
+            shares = self._shuffled(rows, random_)
+            jobs = [
+                (f"level {level.number}/{home}", share, self._level(level.number, level.stateful))
+                for home, share in enumerate(shares)
+                if share
+            ]
+            rows = self._stage(
+                plan.micro_batch_id, BOLTS, jobs, fault if place == unlucky else None, outcome, random_
+            )
+        if random_.random() < 0.5:  # the ackers run on the executors
+            rows = [row for share in self._shuffled(rows, random_) if share for row in judge_rows(share)]
+        outcome.rows = rows
+        return outcome
+
+    def _pieces(
+        self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]]
+    ) -> list[list[tuple[int, Entry]]]:
+        """The entries of each spark_task of the source: those of one spout task stay together."""
+        groups: list[list[tuple[int, Entry]]] = [[] for _ in range(self._size)]
+        for index, entry in enumerate(plan.entries):
+            if entry.source is not None or entry in records:
+                groups[entry.task % self._size].append((index, entry))
+        return [group for group in groups if group]
+
+    def _shuffled(self, rows: Sequence[Row], random_: random.Random) -> list[list[Row]]:
+        """Rows by the spark_partition that Spark's hash puts them into, each in an order of its own."""
+        shares: list[list[Row]] = [[] for _ in range(self._size)]
+        for row in rows:
+            shares[self._home[row[0]]].append(row)
+        for share in shares:
+            random_.shuffle(share)
+        return shares
+
+    def _reading(
+        self, moment: Moment, pieces: Sequence[tuple[int, Entry]], records: Mapping[Entry, Sequence[Record]]
+    ) -> Work:
+        def work(worker: Worker, rows: Sequence[Row], stores: dict[int, DictStore]) -> list[Row]:
+            out: list[Row] = []
+            for piece, entry in pieces:
+                out += run_entry(worker, moment, piece, entry, records.get(entry, ()))
+            return out
+
+        return work
+
+    def _level(self, number: int, stateful: bool) -> Work:
+        def work(worker: Worker, rows: Sequence[Row], stores: dict[int, DictStore]) -> list[Row]:
+            def store_of(dest: int) -> DictStore | None:
+                if not stateful:
+                    return None
+                stores[dest] = DictStore(self._stores.get(dest, ()))
+                return stores[dest]
+
+            return run_level(worker, number, rows, store_of)
+
+        return work
+
+    def _stage(
+        self,
+        micro_batch_id: int,
+        pool: int,
+        jobs: Sequence[tuple[str, Sequence[Row], Work]],
+        fault: Fault | None,
+        outcome: Outcome,
+        random_: random.Random,
+    ) -> list[Row]:
+        """Run the spark_tasks of one stage; the rows that they made."""
+        rows: list[Row] = []
+        unlucky = fault.place // 7 % len(jobs) if fault is not None and jobs else -1
+        for place, (name, came, work) in enumerate(jobs):
+            hit = fault if place == unlucky else None
+            if hit is not None and hit.kind != TASK_REPEATS:
+                self._lose(micro_batch_id, pool, came, work, hit, random_)
+                came = random_.sample(came, len(came))
+            attempt = self._attempt(micro_batch_id, pool, came, work, random_)
+            if hit is not None and hit.kind == TASK_REPEATS:
+                attempt = self._repeat(micro_batch_id, pool, name, came, work, attempt, outcome, random_)
+            rows += attempt.rows
+            outcome.sightings.append(attempt.sightings)
+            outcome.stores.update(attempt.stores)
+            outcome.made += [(name, row) for row in attempt.rows]
+        return rows
+
+    def _worker(self, pool: int, random_: random.Random) -> tuple[int, Worker]:
+        """A process for an attempt: any of the pool, as Spark chooses."""
+        slot = random_.randrange(self._size)
+        worker = self._pools[pool][slot]
+        if worker is None:
+            worker = self._pools[pool][slot] = Worker(self._materials)
+        return slot, worker
+
+    def _attempt(
+        self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, random_: random.Random
+    ) -> Attempt:
+        sightings = self._eyes.begin(micro_batch_id)
+        stores: dict[int, DictStore] = {}
+        rows = work(self._worker(pool, random_)[1], came, stores)
+        return Attempt(rows, sightings, stores)
+
+    def _lose(
+        self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, fault: Fault, random_: random.Random
+    ) -> None:
+        """An attempt that never comes to its end, or whose output is lost with its process."""
+        slot, worker = self._worker(pool, random_)
+        left = fault.place // 31 % ROWS_UNTIL_DEATH_MAX
+        breaks = fault.kind == CONNECTION_BREAKS
+        self._eyes.begin(micro_batch_id, rows_left=None if breaks else left, trees_left=left % 50 if breaks else None)
+        try:
+            work(worker, came, {})
+        except (WorkerDied, BaseExceptionGroup):
+            pass
+        except ConnectionError:
+            if not breaks:
+                raise
+        if fault.kind == EXECUTOR_DIES:
+            self.die()
+        elif fault.kind == WORKER_DIES:
+            self._kill(self._pools[pool], slot)
+        else:
+            assert fault.kind in (TASK_BREAKS, CONNECTION_BREAKS)
+
+    def _repeat(
+        self,
+        micro_batch_id: int,
+        pool: int,
+        name: str,
+        came: Sequence[Row],
+        work: Work,
+        first: Attempt,
+        outcome: Outcome,
+        random_: random.Random,
+    ) -> Attempt:
+        """The spark_task runs again: some saw the rows of its first attempt, others those of its second."""
+        second = self._attempt(micro_batch_id, pool, random_.sample(came, len(came)), work, random_)
+        outcome.repeats.append((name, first.rows, second.rows))
+        late = {dest for dest in {dest for dest, _ in first.rows} if random_.random() < 0.5}
+        rows = [row for row in second.rows if row[0] not in late] + [row for row in first.rows if row[0] in late]
+        return Attempt(rows, second.sightings, second.stores)

@@ -1,0 +1,180 @@
+"""Faults: what may go wrong, where, and how it is written down.
+
+Which question it answers: which accidents does a seed bring, and how does one say them so that they can be repeated?
+Rule 1: a fault belongs to a step of a micro-batch and happens once, the next time that step is reached.
+Rule 2: faults are drawn before the first micro-batch, and nothing else is drawn from the same numbers; so one of them
+can be left out and all the others still happen as before.
+
+    plan        the plan is made; it is not yet in the offset log
+    planned     it is in the offset log
+    source      the source's spark_tasks run
+    level       the spark_tasks of a level run
+    run         all spark_tasks are done; nothing is staged
+    staged      the micro-batch is staged; its entry is not yet written
+    entered     the entry is written; the micro-batch is not committed
+    committed   it is committed, and not promoted
+    promoted    it is promoted; spouts have not heard of it
+    compacting  a snapshot of the ledger replaces its entries
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+DRIVER_DIES = "driver-dies"
+QUERY_DIES = "query-dies"
+WRITE_FAILS = "write-fails"
+PLANNER_DIES = "planner-dies"
+CLOCK_JUMPS = "clock-jumps"
+QUEUE_GIVES_AGAIN = "queue-gives-again"
+WORKER_DIES = "worker-dies"
+EXECUTOR_DIES = "executor-dies"
+TASK_BREAKS = "task-breaks"
+TASK_REPEATS = "task-repeats"
+CONNECTION_BREAKS = "connection-breaks"
+SLOW = "slow"
+STAGED_TWICE = "staged-twice"
+COMMIT_OUTLIVES = "commit-outlives"
+
+KINDS: dict[str, dict[str, str]] = {
+    "plan": {
+        DRIVER_DIES: "the driver dies before the plan is in the offset log",
+        WRITE_FAILS: "the plan cannot be written to the offset log, and the query starts again",
+        PLANNER_DIES: "the planner dies with the plan, and another asks again",
+        CLOCK_JUMPS: "the wall clock jumps",
+        QUEUE_GIVES_AGAIN: "queues lose their connections and give again what is not acked",
+    },
+    "planned": {
+        DRIVER_DIES: "the driver dies when the plan is in the offset log",
+        QUERY_DIES: "the query dies when the plan is in the offset log, and starts again in the same driver",
+        PLANNER_DIES: "the planner dies after the plan, and another asks for the spark_partitions",
+    },
+    "source": {
+        WORKER_DIES: "a worker dies in the middle of what a spout read",
+        EXECUTOR_DIES: "the executor dies with all its workers while the source is read",
+        TASK_REPEATS: "a spark_task of the source runs again after a part of its output was seen",
+        CONNECTION_BREAKS: "the connection of a spout breaks while it reads",
+    },
+    "level": {
+        WORKER_DIES: "a worker dies in the middle of a frame",
+        EXECUTOR_DIES: "the executor dies with all its workers and what they keep",
+        TASK_BREAKS: "a spark_task breaks off; its worker lives on",
+        TASK_REPEATS: "a spark_task runs again after a part of its output was seen",
+    },
+    "run": {
+        DRIVER_DIES: "the driver dies before the micro-batch is staged",
+        SLOW: "the micro-batch takes longer than the message timeout",
+    },
+    "staged": {
+        DRIVER_DIES: "the driver dies between staging and the ledger's entry",
+        WRITE_FAILS: "the ledger's entry cannot be written, and the query starts again",
+    },
+    "entered": {
+        DRIVER_DIES: "the driver dies before the commit",
+        COMMIT_OUTLIVES: "the driver dies, and the micro-batch is committed all the same",
+        WRITE_FAILS: "the commit cannot be written while the driver lives on; the micro-batch is run and staged again",
+        STAGED_TWICE: "the micro-batch is staged twice",
+    },
+    "committed": {
+        DRIVER_DIES: "the driver dies after the commit, before the promotion",
+        QUERY_DIES: "the query dies after the commit, and starts again in the same driver",
+    },
+    "promoted": {DRIVER_DIES: "the driver dies after the promotion"},
+    "compacting": {DRIVER_DIES: "the driver dies in the middle of a compaction"},
+}
+PLACES = 1 << 16
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One accident.
+
+    >>> Fault.parse("2:level:worker-dies:517")
+    Fault(micro_batch_id=2, step='level', kind='worker-dies', place=517)
+    >>> str(Fault(0, "run", "slow", 0))
+    '0:run:slow:0'
+    """
+
+    micro_batch_id: int
+    step: str
+    kind: str
+    place: int
+    """Which of the spark_tasks, and how far it comes: whatever the step makes of the number."""
+
+    def __str__(self) -> str:
+        """As ``parse`` reads it."""
+        return f"{self.micro_batch_id}:{self.step}:{self.kind}:{self.place}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """The inverse of ``str``.
+
+        Raises:
+            ValueError: the text names no fault; the message says which there are.
+        """
+        number, _, rest = text.strip().partition(":")
+        step, _, rest = rest.partition(":")
+        kind, _, place = rest.partition(":")
+        if not number.isdigit() or not (place or "0").isdigit() or kind not in KINDS.get(step, {}):
+            known = ", ".join(f"{step}:{kind}" for step, kinds in KINDS.items() for kind in kinds)
+            raise ValueError(f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {known}")
+        return cls(int(number), step, kind, int(place or 0))
+
+    @property
+    def words(self) -> str:
+        """The fault in a sentence."""
+        return f"micro-batch {self.micro_batch_id}: {KINDS[self.step][self.kind]}"
+
+
+def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max: int = 5) -> tuple[Fault, ...]:
+    """The faults of one seed, in the order of their micro-batches.
+
+    Args:
+        random_: where they are drawn from.
+        micro_batches: they happen in the first so many.
+        queues: whether there are queues that can give messages again.
+        faults_max: how many there are at most.
+    """
+    steps = list(KINDS)
+    found = []
+    for _ in range(random_.randint(0, faults_max)):
+        step = random_.choice(steps)
+        kinds = [kind for kind in KINDS[step] if queues or kind != QUEUE_GIVES_AGAIN]
+        found.append(
+            Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES))
+        )
+    return tuple(sorted(found))
+
+
+class Pending:
+    """The faults that have not happened yet."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        """Nothing has happened."""
+        self._waiting: dict[tuple[int, str], list[Fault]] = {}
+        self.happened: list[Fault] = []
+        for fault in faults:
+            self._waiting.setdefault((fault.micro_batch_id, fault.step), []).append(fault)
+
+    def take(self, micro_batch_id: int, step: str) -> Fault | None:
+        """What happens at this step now; each fault once."""
+        waiting = self._waiting.get((micro_batch_id, step))
+        if not waiting:
+            return None
+        fault = waiting.pop(0)
+        self.happened.append(fault)
+        return fault
+
+
+def history_of(texts: str | Sequence[str | Fault]) -> tuple[Fault, ...]:
+    """Faults as they are given to ``simulate``: a comma-separated str, or a sequence.
+
+    >>> [str(fault) for fault in history_of("0:run:slow:0,1:plan:driver-dies:0")]
+    ['0:run:slow:0', '1:plan:driver-dies:0']
+    """
+    parts: Sequence[str | Fault] = [text for text in texts.split(",") if text.strip()] if isinstance(texts, str) else texts
+    return tuple(part if isinstance(part, Fault) else Fault.parse(part) for part in parts)

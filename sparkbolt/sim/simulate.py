@@ -1,0 +1,96 @@
+"""One seed from its faults to its report.
+
+Which question it answers: does a topology keep every promise when these things go wrong?
+
+Read before: ``world``, ``checkers``, ``shrink``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkbolt.errors import SparkboltError
+from sparkbolt.sim.checkers import Checkers, Facts, Violation
+from sparkbolt.sim.faults import Fault, draw
+from sparkbolt.sim.subject import Subject
+from sparkbolt.sim.world import World
+
+MICRO_BATCHES = (2, 4)
+"""In how many micro-batches the messages are read while faults are on, at least and at most."""
+UNFINISHED = "everything finishes"
+ENGINE = "the engine keeps its own rules"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one seed with certain faults."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    happened: tuple[Fault, ...]
+    """The faults whose steps were reached, in the order in which they happened."""
+    violations: tuple[Violation, ...]
+    micro_batches: int
+    """How many were run, those that ran again counted again."""
+    stopped: str | None
+    """Why the topology stopped itself (``on_error="stop"``)."""
+    trail: tuple[tuple[str, int], ...]
+    hops: tuple[str, ...]
+    """The story of the tree of the first violation, line by line, if it was to be told."""
+
+
+def faults_of(subject: Subject, seed: int) -> tuple[int, tuple[Fault, ...]]:
+    """In how many micro-batches a seed reads its messages, and what goes wrong."""
+    random_ = random.Random(seed)
+    micro_batches = random_.randint(*MICRO_BATCHES)
+    return micro_batches, draw(random_, micro_batches, queues=bool(subject.queued))
+
+
+def run_seed(
+    subject: Subject,
+    seed: int,
+    faults: Sequence[Fault] | None = None,
+    *,
+    stories: bool = False,
+    trails: bool = False,
+) -> Run:
+    """Run one seed.
+
+    Args:
+        subject: the topology.
+        seed: of everything.
+        faults: what goes wrong in the place of what the seed draws.
+        stories: tell the story of the tree of the first violation; costs time.
+        trails: note what each task did, for a comparison with another run; costs time.
+    """
+    micro_batches, drawn = faults_of(subject, seed)
+    chosen = drawn if faults is None else tuple(faults)
+    facts = Facts(subject, {})
+    checkers = Checkers(facts)
+    world: World | None = None
+    extra: list[Violation] = []
+    try:
+        world = World(
+            subject, seed, chosen, micro_batches=micro_batches, checkers=checkers, stories=stories, trails=trails
+        )
+        unfinished = world.run()
+        if unfinished is not None:
+            extra.append(Violation(UNFINISHED, unfinished, next(iter(facts.trees.open), None)))
+        elif world.stopped is None and not checkers.violations:
+            checkers.ended(world.driver)
+    except SparkboltError as error:
+        extra.append(Violation(ENGINE, f"{type(error).__name__}: {error}"))
+    violations = (*checkers.violations, *extra)
+    key = violations[0].key if violations else None
+    return Run(
+        seed=seed,
+        faults=chosen,
+        happened=tuple(world.pending.happened) if world is not None else (),
+        violations=violations,
+        micro_batches=world.executions if world is not None else 0,
+        stopped=facts.stopped,
+        trail=tuple(world.trail) if world is not None else (),
+        hops=tuple(facts.trees.story(key)) if key is not None else (),
+    )

@@ -1,0 +1,268 @@
+"""Sources that end: where the messages of a simulation come from.
+
+Which question it answers: which messages does a simulated topology read, and from whom?
+Rule 1: a spout of the user's reads as it is, and no further than its first so many messages.
+Rule 2: a spout that is fed emits what it is fed. In the place of a ``PartitionedSpout`` stands one that can read
+again; in the place of a ``Spout`` one that reads from a queue, which outlives the driver and gives a message again when
+it was failed, or when the connection that got it is gone.
+
+Read before: ``core.components``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sparkbolt.core.collectors import SpoutCollector
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
+from sparkbolt.core.config import did_you_mean
+
+SURVEY_ROUNDS_MAX = 1000
+Survey = dict[str, tuple[int, int, tuple[int, ...]]]
+"""By source: the index of the task that reads it, where its messages end, and their positions."""
+
+
+def values_row(component: str, fields: Sequence[str], values: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    """A tuple's values in the order of the fields; fields that are not given are None.
+
+    Raises:
+        KeyError: there is no such field.
+        ValueError: the number of values is wrong.
+    """
+    if isinstance(values, Mapping):
+        for name in values:
+            if name not in fields:
+                there = ", ".join(map(repr, fields)) or "none"
+                raise KeyError(f"{component!r} declares no field {name!r}; there is {there}{did_you_mean(name, fields)}")
+        return [values.get(field) for field in fields]
+    if isinstance(values, str | bytes) or len(values) != len(fields):
+        raise ValueError(f"{component!r} was fed {values!r}, expected {len(fields)} value(s) for {tuple(fields)}")
+    return list(values)
+
+
+def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int) -> tuple[Survey, bool]:
+    """Read the first messages of a spout.
+
+    Args:
+        spout: a copy of its own, which is opened, read and closed.
+        context: of its first task.
+        messages_max: how many messages are read, about.
+
+    Returns:
+        What was found, and whether that is all there is.
+    """
+    spout.open(context)
+    spout.prepare(context)
+    found: Survey = {}
+    progress: dict[str, int] = {}
+    total = 0
+    try:
+        for _ in range(SURVEY_ROUNDS_MAX):
+            if spout.finished(progress):
+                return found, True
+            ranges = spout.next_ranges(progress, spout.first_budget)
+            if not ranges or total >= messages_max:
+                return found, not ranges
+            share = max(1, (messages_max - total) // len(ranges))
+            for range_ in ranges:
+                positions, end = _read(spout, range_, share)
+                before = found.get(range_.source, (range_.task, 0, ()))[2]
+                found[range_.source] = (range_.task, end, (*before, *positions))
+                progress[range_.source] = end
+                total += len(positions)
+                if end < range_.end:
+                    total = max(total, messages_max)
+        return found, False
+    finally:
+        spout.cleanup()
+        spout.close()
+
+
+def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int], int]:
+    """The positions of up to ``share`` messages, and where the next one would begin."""
+    positions: list[int] = []
+    for chunk in spout.read_columns(range_):
+        for position in [chunk.position] if isinstance(chunk, BadRecord) else list(chunk[0]):
+            if positions and position == positions[-1]:
+                continue
+            if len(positions) == share:
+                return positions, int(position)
+            positions.append(int(position))
+    return positions, range_.end
+
+
+class BoundedSpout(PartitionedSpout):
+    """A spout of the user's that ends after what a survey found; reads and plans are the user's own."""
+
+    def __init__(self, inner: PartitionedSpout, found: Survey) -> None:
+        self.inner = inner
+        self.outputs = inner.outputs
+        self.first_budget = inner.first_budget
+        self.ends = {source: (task, end) for source, (task, end, _) in found.items()}
+
+    def open(self, context: TopologyContext) -> None:
+        """As the user's."""
+        self.inner.open(context)
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """The user's ranges as far as the ends; what the user's spout does not offer any more is planned here."""
+        clipped = []
+        for range_ in self.inner.next_ranges(progress, budget):
+            end = min(range_.end, self.ends.get(range_.source, (0, 0))[1])
+            if end > range_.start:
+                clipped.append(Range(range_.task, range_.source, range_.start, end))
+        if clipped:
+            return clipped
+        left = [(source, place) for source, place in self.ends.items() if progress.get(source, 0) < place[1]]
+        return [Range(task, source, progress.get(source, 0), end) for source, (task, end) in left[:1]]
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """Whether all ends were planned."""
+        return all(progress.get(source, 0) >= end for source, (_, end) in self.ends.items())
+
+    def committed(self, progress: Mapping[str, int]) -> None:
+        """As the user's."""
+        self.inner.committed(progress)
+
+    def close(self) -> None:
+        """As the user's."""
+        self.inner.close()
+
+    def prepare(self, context: TopologyContext) -> None:
+        """As the user's."""
+        self.inner.prepare(context)
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """As the user's."""
+        return self.inner.read(range_)
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        """As the user's."""
+        return self.inner.read_columns(range_)
+
+    def cleanup(self) -> None:
+        """As the user's."""
+        self.inner.cleanup()
+
+
+class FedSpout(PartitionedSpout):
+    """Emits the rows that it is fed; row i of a task has position i of its source ``fed-<task>``."""
+
+    def __init__(self, outputs: Any, rows: Sequence[Sequence[Any]], parallelism: int) -> None:
+        self.outputs = outputs
+        self.shares = [list(rows[task::parallelism]) for task in range(parallelism)]
+        self.first_budget = max(1, len(rows))
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """The next rows of each task."""
+        ranges = []
+        share = max(1, budget // len(self.shares))
+        for task, rows in enumerate(self.shares):
+            start = progress.get(f"fed-{task}", 0)
+            if start < len(rows):
+                ranges.append(Range(task, f"fed-{task}", start, min(len(rows), start + share)))
+        return ranges
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """Whether every row was planned."""
+        return all(progress.get(f"fed-{task}", 0) >= len(rows) for task, rows in enumerate(self.shares))
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """The rows of the range."""
+        rows = self.shares[range_.task]
+        return ((position, rows[position]) for position in range(range_.start, range_.end))
+
+
+class Queue:
+    """The server's side of a queue: it outlives every driver, and forgets a message only when it was acked.
+
+    A message that was failed too often is put aside, as brokers do with a dead letter.
+    """
+
+    def __init__(self, messages: Sequence[tuple[str, Sequence[Any]]], attempts_max: int) -> None:
+        """Hold (stream, values) of each message."""
+        self.messages = list(messages)
+        self.attempts_max = attempts_max
+        self.failures: dict[int, int] = {}
+        self.waiting: deque[int] = deque(range(len(messages)))
+        self.connection = 0
+        self.given: dict[int, int] = {}
+        """Delivery tag of this connection to the message."""
+        self.done: set[int] = set()
+        """What was acked or put aside."""
+        self._tag = 0
+        self._broken = False
+
+    def lose_connection(self) -> None:
+        """Give what is not acked again, to whoever connects next."""
+        self.waiting.extend(self.given.values())
+        self.given.clear()
+        self.connection += 1
+        self._broken = True
+
+    def get(self) -> tuple[tuple[int, int], str, Sequence[Any]] | None:
+        """The next message as (its id for this delivery, stream, values).
+
+        Raises:
+            ConnectionError: the connection was lost since the last call; the next one has a new one.
+        """
+        if self._broken:
+            self._broken = False
+            raise ConnectionError("the queue has closed the connection")
+        if not self.waiting:
+            return None
+        message = self.waiting.popleft()
+        self._tag += 1
+        self.given[self._tag] = message
+        return (self.connection, self._tag), *self.messages[message]
+
+    def ack(self, delivery: tuple[int, int]) -> None:
+        """The message is done; of a lost connection nothing is known any more."""
+        message = self.given.pop(delivery[1], None) if delivery[0] == self.connection else None
+        if message is not None:
+            self.done.add(message)
+
+    def reject(self, delivery: tuple[int, int]) -> None:
+        """The message waits again."""
+        message = self.given.pop(delivery[1], None) if delivery[0] == self.connection else None
+        if message is None:
+            return
+        self.failures[message] = self.failures.get(message, 0) + 1
+        if self.failures[message] < self.attempts_max:
+            self.waiting.append(message)
+        else:
+            self.done.add(message)
+
+
+class QueueSpout(Spout):
+    """Emits what its task's queue gives; the world connects it."""
+
+    def __init__(self, outputs: Any) -> None:
+        self.outputs = outputs
+        self.queue: Queue | None = None
+
+    def next_tuple(self, collector: SpoutCollector) -> None:
+        """Emit one message, if one waits."""
+        assert self.queue is not None, "the world connects a queue's spout before it is opened"
+        message = self.queue.get()
+        if message is not None:
+            delivery, stream, values = message
+            collector.emit(values, message_id=delivery, stream=stream)
+
+    def ack(self, message_id: Any) -> None:
+        """Tell the queue."""
+        assert self.queue is not None
+        self.queue.ack(message_id)
+
+    def fail(self, message_id: Any) -> None:
+        """Let the queue give it again."""
+        assert self.queue is not None
+        self.queue.reject(message_id)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every message was acked."""
+        assert self.queue is not None
+        return len(self.queue.done) == len(self.queue.messages)

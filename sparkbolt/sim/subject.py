@@ -1,0 +1,163 @@
+"""The subject: a topology made ready to be simulated many times.
+
+Which question it answers: what of a simulation is the same for all seeds, and so made once?
+Rule 1: a topology is simulated as it is, but for its sources (``sources``) and for the length of the ledger's log,
+which is compacted every few micro-batches, since a simulation has only a few.
+Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
+
+Read before: ``core.shipping``, ``sources``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from sparkbolt.core.components import Component, PartitionedSpout, Spout
+from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.lane import Lane, lay_out
+from sparkbolt.core.shipping import main_definitions
+from sparkbolt.core.topology import ComponentSpec, Topology
+from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.worker import Materials, context_of
+from sparkbolt.errors import SparkboltError
+from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row
+
+MESSAGES_MAX = 200
+"""How many messages of each spout a simulation reads, where nothing else is said."""
+CORES = 2
+COMPACT_EVERY = 3
+
+Feed = Mapping[str, Sequence[Mapping[str, Any] | Sequence[Any]]]
+"""By spout, or ``spout/stream``: the values of each message, in order or by field."""
+
+
+class SimulationError(SparkboltError):
+    """A topology cannot be simulated as it is asked for."""
+
+
+@dataclass
+class Subject:
+    """What all seeds share."""
+
+    topology: Topology
+    """As it is simulated."""
+    lane: Lane
+    materials: Materials
+    """Without stamps and eyes: each world has its own."""
+    surveys: dict[str, Survey]
+    """The messages of each ``PartitionedSpout``."""
+    queued: dict[int, list[tuple[str, list[Any]]]]
+    """The messages of each task of a fed ``Spout``, as (stream, values)."""
+    messages_max: int
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How many positions each ``PartitionedSpout`` has in all."""
+        return {component: sum(end for _, end, _ in found.values()) for component, found in self.surveys.items()}
+
+
+def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int = MESSAGES_MAX) -> Subject:
+    """Make a topology ready.
+
+    Args:
+        topology: any.
+        feed: messages for spouts whose own sources are not to be read.
+        messages_max: how many messages of each spout are read.
+
+    Raises:
+        SimulationError: ``feed`` names no spout, or a spout cannot be read here.
+    """
+    fed = _fed_rows(topology, feed or {})
+    surveys: dict[str, Survey] = {}
+    specs: dict[str, ComponentSpec] = {}
+    for spec in topology.components.values():
+        component = _source_of(spec, fed.get(spec.id)) if spec.is_spout else spec.component
+        config = dataclasses.replace(spec.config, compact_every=COMPACT_EVERY)
+        specs[spec.id] = dataclasses.replace(spec, component=component, config=config)
+    config = dataclasses.replace(topology.config, compact_every=COMPACT_EVERY)
+    draft = Topology(topology.name, config, specs)
+    lane = lay_out(draft, CORES)
+    for spec in draft.spouts:
+        if isinstance(spec.component, PartitionedSpout):
+            found, whole = _survey(lane, spec, messages_max)
+            surveys[spec.id] = found
+            if not whole:
+                specs[spec.id] = dataclasses.replace(spec, component=BoundedSpout(spec.component, found))
+    simulated = Topology(topology.name, config, specs)
+    lane = lay_out(simulated, CORES)
+    queued = {
+        number: fed[spec.id][index :: spec.parallelism]
+        for spec in simulated.spouts
+        if isinstance(spec.component, QueueSpout)
+        for index, number in enumerate(simulated.tasks(spec.id))
+    }
+    return Subject(simulated, lane, _materials(lane), surveys, queued, messages_max)
+
+
+def _materials(lane: Lane) -> Materials:
+    return Materials(
+        lane=lane,
+        components={name: dumps(spec.component) for name, spec in lane.topology.components.items()},
+        unpickle=pickle.loads,
+        clock=lambda: 0.0,
+        stamps=lambda: 1,
+        namespace=main_definitions(),
+    )
+
+
+def dumps(component: Component) -> bytes:
+    """A component for this very process: classes by name where that is possible, which loads much faster."""
+    try:
+        data = pickle.dumps(component, protocol=5)
+        pickle.loads(data)
+    except Exception:  # noqa: BLE001  pickling calls code of the user's; cloudpickle says what is wrong, if anything is
+        by_value: bytes = cloudpickle.dumps(component)
+        return by_value
+    return data
+
+
+def _fed_rows(topology: Topology, feed: Feed) -> dict[str, list[tuple[str, list[Any]]]]:
+    spouts = {spec.id: spec for spec in topology.spouts}
+    fed: dict[str, list[tuple[str, list[Any]]]] = {}
+    for name, rows in feed.items():
+        component, _, stream = name.partition("/")
+        if component not in spouts:
+            hint = did_you_mean(component, spouts) or f": its spouts are {list(spouts)}"
+            raise SimulationError(f"topology {topology.name!r} has no spout {component!r} to be fed{hint}")
+        try:
+            fields = spouts[component].stream(stream or DEFAULT_STREAM).fields
+            mine = [(stream or DEFAULT_STREAM, values_row(component, fields, row)) for row in rows]
+        except (KeyError, ValueError) as error:
+            raise SimulationError(str(error.args[0])) from error
+        fed.setdefault(component, []).extend(mine)
+    return fed
+
+
+def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) -> Component:
+    if rows is None:
+        return spec.component
+    if isinstance(spec.component, Spout):
+        return QueueSpout(spec.component.outputs)
+    return FedSpout(spec.component.outputs, [values for _, values in rows], spec.parallelism)
+
+
+def _survey(lane: Lane, spec: ComponentSpec, messages_max: int) -> tuple[Survey, bool]:
+    spout = pickle.loads(dumps(spec.component))
+    try:
+        return survey(spout, context_of(lane, lane.topology.tasks(spec.id)[0]), messages_max)
+    except Exception as error:
+        raise SimulationError(
+            f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "
+            f"or give it messages with feed={{{spec.id!r}: [...]}} (on the command line: --feed {spec.id}=FILE)"
+        ) from error
+
+
+def spout_tasks(topology: Topology, kind: Callable[[Component], bool]) -> list[int]:
+    """The numbers of the tasks of all spouts of a kind."""
+    return [number for spec in topology.spouts if kind(spec.component) for number in topology.tasks(spec.id)]

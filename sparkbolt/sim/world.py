@@ -1,0 +1,266 @@
+"""The world: a driver, a query and executors in virtual time, with everything that goes wrong between them.
+
+Which question it answers: what happens to a topology when these faults happen?
+Rule 1: no rules here. The calls are those of Spark's engine in their order; what is decided is decided in ``core``.
+Rule 2: everything that is random comes from the seed, and is drawn anew for each micro-batch, so that a fault that is
+left out changes nothing before it.
+Rule 3: two phases. With faults on, nothing wrong may happen; then the world heals, and everything must finish.
+
+Read before: ``driver``, ``executors``, ``checkers``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparkbolt.core.feedback import gather
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.sim.checkers import Checkers, Facts
+from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
+from sparkbolt.sim.executors import Executors, Outcome
+from sparkbolt.sim.eyes import Eyes
+from sparkbolt.sim.faults import (
+    CLOCK_JUMPS,
+    COMMIT_OUTLIVES,
+    DRIVER_DIES,
+    PLANNER_DIES,
+    QUERY_DIES,
+    QUEUE_GIVES_AGAIN,
+    SLOW,
+    STAGED_TWICE,
+    WRITE_FAILS,
+    Fault,
+    Pending,
+)
+from sparkbolt.sim.sources import Queue
+from sparkbolt.sim.subject import Subject
+
+START_MS = 1_767_225_600_000
+"""When every simulation begins: 2026-01-01, in milliseconds since the epoch."""
+MICRO_BATCH_MS = 300
+MICRO_BATCHES_MAX = 400
+"""So many are enough for a healed world to finish; then it never does."""
+IDLE_TURNS_MAX = 2000
+JUMP_MS_MAX = 3_600_000
+
+
+class World:
+    """One topology under one seed."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        seed: int,
+        faults: Sequence[Fault],
+        *,
+        micro_batches: int,
+        checkers: Checkers,
+        stories: bool = False,
+        trails: bool = False,
+    ) -> None:
+        """Begin the first life.
+
+        Args:
+            subject: the topology.
+            seed: of all that is random but the faults.
+            faults: what goes wrong, in this order where it is at the same step.
+            micro_batches: in so many, about, the messages are read; later ones read all that is left.
+            checkers: watch what happens.
+            stories: as of ``Eyes``.
+            trails: as of ``Eyes``.
+        """
+        self.subject = subject
+        self.seed = seed
+        self.pending = Pending(faults)
+        self.checkers = checkers
+        self.now_ms = START_MS
+        self.mono_s = 0.0
+        self.durable = Durable()
+        spouts = subject.lane.topology
+        self.durable.queues = {
+            number: Queue(messages, spouts.components[spouts.task_owner(number)[0]].config.max_attempts)
+            for number, messages in subject.queued.items()
+        }
+        checkers.facts.queues = self.durable.queues
+        self.executions = 0
+        self.trail: list[tuple[str, int]] = []
+        self._micro_batches = micro_batches
+        stamps = random.Random(seed)
+        self.eyes = Eyes(subject.lane, stories=stories, trails=trails)
+        self._materials = replace(subject.materials, stamps=lambda: stamps.getrandbits(63) + 1, watch=self.eyes)
+        self.executors = Executors(subject.lane, self._materials, self.eyes, self.durable.stores)
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s)
+        self._limit_desks()
+        self.checkers.life_began(self.driver)
+
+    def _limit_desks(self) -> None:
+        """A ``Spout`` of the user's may have no end: it gives a part of its messages to each micro-batch."""
+        share = max(1, self.subject.messages_max // self._micro_batches)
+        for desk in self.driver.host.desks.values():
+            desk.pending_max = min(desk.pending_max, share)
+
+    # The two phases.
+
+    def run(self) -> str | None:
+        """Run until everything is finished; why it did not finish, or None."""
+        idle = 0
+        while self.executions < MICRO_BATCHES_MAX and idle < IDLE_TURNS_MAX:
+            if self.checkers.violations:
+                return None
+            if self.stopped is not None:
+                return None
+            if self._turn():
+                idle = 0
+                continue
+            if self.driver.host.finished:
+                return None
+            if self._out_of_messages():
+                self.driver.host.active = False
+                if self.driver.host.drained and not self.driver.ledger.retries:
+                    return None
+            idle += 1
+            due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
+            self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
+        return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the topology stopped itself, as ``on_error="stop"`` asks for."""
+        return self.checkers.facts.stopped
+
+    def _rest(self) -> str:
+        ledger = self.driver.ledger
+        return f"{ledger.open_trees} trees are open, {ledger.retries} records wait to be read again"
+
+    def _out_of_messages(self) -> bool:
+        """Whether spouts that never end have given enough: what is left are their own replays."""
+        emitted = self.checkers.facts.records
+        return bool(self.driver.host.desks) and emitted >= self.subject.messages_max
+
+    def _pass(self, ms: int) -> None:
+        self.now_ms += ms
+        self.mono_s += ms / 1000
+
+    # One micro-batch.
+
+    def _turn(self) -> bool:
+        """One micro-batch, or what faults leave of it; False if there is nothing to do now."""
+        try:
+            return self._micro_batch()
+        except DriverDied:
+            self.executors.die()
+            self._begin_life()
+        except QueryDied:
+            pass
+        return True
+
+    def _micro_batch(self) -> bool:
+        plan = self.durable.logged()
+        if plan is None:
+            if not self._plan():
+                return False
+            plan = self.durable.logged()
+            assert plan is not None
+        number = plan.micro_batch_id
+        self.driver.host.confirm(plan, self.mono_s)
+        records = self.driver.records_of(plan)
+        self.executions += 1
+        random_ = random.Random(f"{self.seed}/{number}/{self.executions}")
+        self.checkers.begun(plan, records)
+        self._pass(MICRO_BATCH_MS)
+        given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
+        outcome = self.executors.run(plan, given, self.pending, random_)
+        self.trail += [(component, sum_) for seen in outcome.sightings for component, sum_ in seen.trail]
+        self.checkers.ran(plan, outcome)
+        fault = self._step(number, "run")
+        if fault is not None and fault.kind == SLOW:
+            self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
+        self._end_of_lane(plan, outcome)
+        return True
+
+    def _plan(self) -> bool:
+        """``latestOffset``: promote what was committed, plan the next, put the plan into the offset log."""
+        start = self.durable.last_commit
+        if self.driver.ledger.staged == start and start >= 0:
+            self._promote(start)
+        number = start + 1
+        self.checkers.told(self.driver)
+        for task in self.driver.spouts.values():
+            task.turn(self.driver.host.active)
+        self._set_budgets(number)
+        plan = self.driver.host.next_plan(self.now_ms, self.mono_s)
+        if plan is None:
+            return False
+        fault = self._step(number, "plan")
+        if fault is not None and fault.kind == PLANNER_DIES:
+            plan = self.driver.host.next_plan(self.now_ms + 1, self.mono_s)
+            assert plan is not None, "a plan that was made is there until it is confirmed"
+        elif fault is not None and fault.kind == CLOCK_JUMPS:
+            self.now_ms = max(1, self.now_ms + fault.place * 7919 % (2 * JUMP_MS_MAX) - JUMP_MS_MAX)
+        elif fault is not None and fault.kind == QUEUE_GIVES_AGAIN:
+            for queue in self.durable.queues.values():
+                queue.lose_connection()
+        self.durable.offsets[number] = plan.dumps()
+        self._step(number, "planned")
+        return True
+
+    def _set_budgets(self, number: int) -> None:
+        """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
+        random_ = random.Random(self.seed * 1000 + number)
+        for component, pacer in self.driver.host.pacers.items():
+            total = self.subject.positions[component]
+            share = total if number >= self._micro_batches else random_.randint(1, max(1, 2 * total // self._micro_batches))
+            pacer.budget = max(1, share)
+
+    def _promote(self, number: int) -> None:
+        promotion: Promotion = self.driver.promote(number, self.mono_s)
+        self.checkers.promoted(self.driver, promotion)
+        self._step(number, "promoted")
+        if self.driver.compacts(number):
+            fault = self.pending.take(number, "compacting")
+            if fault is not None:
+                self.durable.files.changes_left = fault.place % 4
+            self.driver.compact(number)
+            if fault is not None:
+                self.durable.files.changes_left = None
+                raise DriverDied
+
+    def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """``foreachBatch`` and the commit."""
+        number = plan.micro_batch_id
+        entry = self.driver.stage(number, gather(data for _, data in outcome.rows))
+        self._step(number, "staged")
+        self.driver.write_entry(number, entry)
+        fault = self.pending.take(number, "entered")
+        kind = fault.kind if fault is not None else None
+        if kind == STAGED_TWICE:
+            self.driver.write_entry(number, self.driver.stage(number, gather(data for _, data in outcome.rows)))
+        elif kind == DRIVER_DIES:
+            raise DriverDied
+        elif kind == WRITE_FAILS:
+            raise QueryDied
+        self.durable.stores.update(outcome.stores)
+        self.durable.last_commit = number
+        self.checkers.committed(plan, outcome)
+        if kind == COMMIT_OUTLIVES:
+            raise DriverDied
+        self._step(number, "committed")
+
+    def _step(self, number: int, step: str) -> Fault | None:
+        """What happens at a step; deaths are raised."""
+        fault = self.pending.take(number, step)
+        if fault is not None and fault.kind == DRIVER_DIES:
+            raise DriverDied
+        if fault is not None and fault.kind in (QUERY_DIES, WRITE_FAILS):
+            raise QueryDied
+        return fault
+
+    def facts(self) -> Facts:
+        """What the checkers know."""
+        return self.checkers.facts
