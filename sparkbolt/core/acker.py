@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core import packing
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64_array, run_starts, xor_by_key
+from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64, mix64_array, run_starts, xor_by_key
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.story import Hop
 from sparkbolt.errors import check
@@ -186,6 +186,19 @@ def shard_of(keys: U64, shards: int) -> npt.NDArray[np.int64]:
     1
     """
     return (mix64_array(keys >> np.uint64(BLOCK_BITS)) % np.uint64(shards)).astype(np.int64)
+
+
+def only_shard(partials: Partials, shards: int) -> int | None:
+    """The shard that all of these combined partials belong to, if one block holds them all; else None."""
+    if shards == 1:
+        return 0
+    rising = (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
+    keys = [key for array in rising if len(array) for key in (int(array[0]), int(array[-1]))]
+    keys += [fail.key for fail in partials.fails]
+    blocks = {key >> BLOCK_BITS for key in keys}
+    if len(blocks) > 1:
+        return None
+    return mix64(blocks.pop()) % shards if blocks else 0
 
 
 def judge(parts: Sequence[Partials]) -> Verdicts:

@@ -180,6 +180,8 @@ class Grouping(ABC):
 
 def prepared(grouping: Grouping, context: GroupingContext, stream: str, targets: Sequence[int]) -> Grouping:
     """A copy of the sender's own, on which ``prepare`` was called; the original stays a value."""
+    if isinstance(grouping, _BuiltIn):
+        return grouping  # a frozen value that prepares nothing
     own = copy.deepcopy(grouping)
     own.prepare(context, stream, tuple(targets))
     return own

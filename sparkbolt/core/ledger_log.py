@@ -97,7 +97,7 @@ def dump_snapshot(state: State) -> bytes:
         "life": state.life,
         "last_promoted": state.last_promoted,
         "last_now_ms": state.last_now_ms,
-        "metrics": {**asdict(state.metrics), "components": _metrics_to_json(state.metrics.components)},
+        "metrics": {**vars(state.metrics), "components": _metrics_to_json(state.metrics.components)},
         "progress": messages.progress,
         "finished": messages.finished,
         "void": state.void,
@@ -199,7 +199,7 @@ def _to_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
-    return {component: asdict(counts) for component, counts in metrics.items()}
+    return {component: dict(vars(counts)) for component, counts in metrics.items()}
 
 
 def _metrics_from_json(body: Mapping[str, Mapping[str, Any]]) -> dict[str, ComponentMetrics]:

@@ -9,7 +9,7 @@ Read before: nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 
@@ -48,6 +48,9 @@ Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
 """Counters on their way: a component with those that are not zero, as (index of the field, count), flattened."""
 
 
+_NAMES = [field_.name for field_ in fields(ComponentMetrics)]
+
+
 def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
     """Counters in few bytes, since every spark_task sends some in every micro-batch.
 
@@ -55,19 +58,18 @@ def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
     10
     """
     return [
-        (component, tuple(part for index, count in enumerate(astuple(counts)) if count for part in (index, count)))
+        (component, tuple(part for index, count in enumerate(vars(counts).values()) if count for part in (index, count)))
         for component, counts in metrics.items()
     ]
 
 
 def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
     """The inverse of ``pack``."""
-    names = [field_.name for field_ in fields(ComponentMetrics)]
     found = {}
     for component, parts in counted:
         counts = found[component] = ComponentMetrics()
         for index, count in zip(parts[::2], parts[1::2], strict=True):
-            setattr(counts, names[int(index)], count)
+            setattr(counts, _NAMES[int(index)], count)
     return found
 
 

@@ -22,6 +22,7 @@ from sparkbolt.core.acker import (
     combine,
     decode_partials,
     encode_partials,
+    only_shard,
     shard_of,
 )
 from sparkbolt.core.deaths import Deed
@@ -374,8 +375,9 @@ class StageRun:
 
     def _shards(self, partials: Partials) -> Iterator[Partials | None]:
         shards = len(self.lane.acker_dests)
-        if shards == 1:
-            yield partials if not partials.empty else None
+        only = only_shard(partials, shards)
+        if only is not None:
+            yield from (partials if shard == only and not partials.empty else None for shard in range(shards))
             return
         init, ack, held, touched = (
             shard_of(keys, shards)

@@ -117,7 +117,7 @@ class Topology:
 
     def task_owner(self, number: int) -> tuple[str, int]:
         """The component of a task number, and the task's index in it; KeyError if there is no such task."""
-        ids, firsts = list(self._first_tasks), list(self._first_tasks.values())
+        ids, firsts = self._owners
         place = bisect_right(firsts, number) - 1
         if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
             raise KeyError(f"topology {self.name!r} has no task {number}")
@@ -146,6 +146,10 @@ class Topology:
             firsts[id_] = number
             number += self.components[id_].parallelism
         return firsts
+
+    @cached_property
+    def _owners(self) -> tuple[list[str], list[int]]:
+        return list(self._first_tasks), list(self._first_tasks.values())
 
     @cached_property
     def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:

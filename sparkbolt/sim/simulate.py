@@ -17,7 +17,7 @@ from sparkbolt.sim.faults import Fault, draw
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 
-MICRO_BATCHES = (2, 4)
+MICRO_BATCHES = (1, 3)
 """In how many micro-batches the messages are read while faults are on, at least and at most."""
 UNFINISHED = "everything finishes"
 ENGINE = "the engine keeps its own rules"
