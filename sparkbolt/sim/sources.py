@@ -195,12 +195,16 @@ class Queue:
         self._tag = 0
         self._broken = False
 
-    def lose_connection(self) -> None:
-        """Give what is not acked again, to whoever connects next."""
+    def lose_connection(self, *, noticed: bool = True) -> None:
+        """Give what is not acked again, to whoever connects next.
+
+        Args:
+            noticed: whether the next call of the same client fails; not so where the client is gone.
+        """
         self.waiting.extend(self.given.values())
         self.given.clear()
         self.connection += 1
-        self._broken = True
+        self._broken = noticed
 
     def get(self) -> tuple[tuple[int, int], str, Sequence[Any]] | None:
         """The next message as (its id for this delivery, stream, values).

@@ -155,6 +155,8 @@ class World:
             return self._micro_batch()
         except DriverDied:
             self.executors.die()
+            for queue in self.durable.queues.values():
+                queue.lose_connection(noticed=False)
             self._begin_life()
         except QueryDied:
             pass

@@ -1,0 +1,237 @@
+"""Random topologies for the simulator: DAGs, groupings, kinds of bolts, tuples that are held, failed and lost.
+
+What a bolt does depends on the values that it gets and on its own durable attributes, and on nothing else: it is
+deterministic, as the promises ask for. What goes wrong for a message goes wrong at its first attempt only, so that
+every message is finished in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sparkbolt import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    ColumnBolt,
+    Config,
+    Direct,
+    FailedException,
+    Grouping,
+    PartitionedSpout,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+)
+
+GROUPINGS = ("shuffle", "fields", "partial_key", "all", "global", "none", "local_or_shuffle", "twice", "direct")
+VALUES = 1 << 20
+
+
+def pick(salt: object, value: object, options: int) -> int:
+    """A choice that looks random and is always the same."""
+    return zlib.crc32(f"{salt}/{value}".encode()) % options
+
+
+def children(salt: object, value: int) -> list[int]:
+    """What becomes of a value: up to two others."""
+    return [(value * 31 + 7 * child + 1) % VALUES for child in range(pick((salt, "children"), value, 4) % 3)]
+
+
+class Salted:
+    """Each bolt of a topology behaves in a way of its own."""
+
+    def __init__(self, salt: int) -> None:
+        self.salt = salt
+
+
+class Basic(Salted, BasicBolt):
+    outputs = ["n"]
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1 and pick((self.salt, "fail"), tup["n"], 23) == 0:
+            raise FailedException("by chance")
+        for child in children(self.salt, tup["n"]):
+            collector.emit([child])
+
+
+class Counting(Salted, BasicBolt):
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.counts: dict[int, int] = {}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            return
+        self.counts[tup["n"] % 50] = self.counts.get(tup["n"] % 50, 0) + 1
+        for child in children(self.salt, tup["n"]):
+            collector.emit([(child + self.counts[tup["n"] % 50]) % VALUES])
+
+
+class Keyed(Salted, StatefulBolt):
+    outputs = ["n"]
+
+    def init_state(self, state: Any) -> None:
+        self.state = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        count = self.state.get(tup["n"] % 50, 0) + 1
+        self.state.put(tup["n"] % 50, count)
+        for child in children(self.salt, tup["n"]):
+            collector.emit([(child + count) % VALUES], anchors=tup)
+        collector.ack(tup)
+
+
+class Concurrent(Salted, AsyncBolt):
+    outputs = ["n"]
+    stateless = True
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        for _ in range(pick((self.salt, "sleep"), tup["n"], 3)):
+            await asyncio.sleep(0)
+        for child in children(self.salt, tup["n"]):
+            collector.emit([child])
+
+
+class Columns(Salted, ColumnBolt):
+    outputs = ["n"]
+    stateless = True
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        numbers, parents = [], []
+        for row, value in enumerate(batch["n"].to_pylist()):
+            for child in children(self.salt, value):
+                numbers.append(child)
+                parents.append(row)
+        if numbers:
+            collector.emit([pa.array(numbers[::-1])], anchors=pa.array(parents[::-1]))
+
+
+class Holding(Salted, Bolt):
+    """Holds some tuples, emits anchored to them in later micro-batches, and lets them go on ticks."""
+
+    outputs = {"default": ["n"], "direct": Direct(["n"])}
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+        self.targets = [task for component in sorted(context.tasks) for task in context.tasks[component]]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            while len(self.held) > 2:
+                self.release(collector)
+            if self.held and self.held[0]["n"] % 2:
+                self.release(collector)
+            self.held = self.held[1:] + self.held[:1]
+            if self.held:
+                self.release(collector)
+            return
+        value = tup["n"]
+        for child in children(self.salt, value):
+            self.emit(child, collector, [tup, *self.held[:1]] if value % 3 == 0 else tup)
+        way = pick((self.salt, "way"), value, 12)
+        if way < 4:
+            self.held.append(tup)
+        elif way == 4 and tup.attempt == 1:
+            collector.fail(tup, "by chance")
+        elif way == 5 and tup.attempt == 1:
+            pass  # forgotten: it times out
+        elif way == 6 and tup.attempt == 1:
+            raise ValueError("by chance")
+        elif way == 7 and self.held:
+            collector.emit([value], anchors=[self.held[0], tup, self.held[0]])
+            collector.ack(tup)
+        else:
+            collector.ack(tup)
+
+    def emit(self, value: int, collector: Any, anchors: Any) -> None:
+        if pick((self.salt, "direct"), value, 3) == 0:
+            task = self.targets[value % len(self.targets)]
+            collector.emit_direct(task, [value], anchors=anchors, stream="direct")
+        else:
+            collector.emit([value], anchors=anchors)
+
+    def release(self, collector: Any) -> None:
+        held = self.held.pop(0)
+        for child in children((self.salt, "release"), held["n"]):
+            collector.emit([child], anchors=held)
+        if len(self.held) % 2 and held["n"] % 5 == 0:
+            collector.reset_timeout(held)
+        collector.ack(held)
+
+
+class Twice(Grouping):
+    """Each tuple to one task, some of them two times."""
+
+    def prepare(self, context: Any, stream: str, targets: Sequence[int]) -> None:
+        self.targets = list(targets)
+
+    def choose_tasks(self, sender_task: int, values: list[Any]) -> Sequence[int]:
+        task = self.targets[values[0] % len(self.targets)]
+        return [task, task] if values[0] % 3 == 0 else [task]
+
+
+class Messages(PartitionedSpout):
+    outputs = ["n"]
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Any]:
+        raise NotImplementedError("it is fed")
+
+    def read(self, range_: Any) -> Any:
+        raise NotImplementedError("it is fed")
+
+
+class Jobs(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+KINDS = (Basic, Counting, Keyed, Concurrent, Columns, Holding, Holding)
+
+
+def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
+    """A topology and what its spouts are fed."""
+    random_ = random.Random(f"topology {seed}")
+    config = Config(
+        acker_tasks=random_.choice([None, 1, 3]),
+        max_attempts=3,
+        message_timeout_secs=random_.choice([5, 30]),
+        max_spout_pending=random_.choice([None, None, 20]),
+    )
+    builder = TopologyBuilder(f"random-{seed}", config)
+    feed = {}
+    spouts = ["m0", "m1"][: random_.choice([1, 1, 2])]
+    for name in spouts:
+        builder.set_spout(name, random_.choice([Messages, Messages, Jobs])(), parallelism=random_.randint(1, 2))
+        feed[name] = [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]
+    known: list[tuple[str, type]] = [(name, object) for name in spouts]
+    for place in range(random_.randint(1, 4)):
+        kind = random_.choice(KINDS)
+        sources = random_.sample(known, random_.randint(1, min(2, len(known))))
+        if kind is Columns:  # it does not see attempts, and nothing in it needs them
+            kind = Columns
+        ticks = {"tick_tuple_freq_secs": 1} if kind in (Holding, Counting) else {}
+        fuse = {} if random_.random() < 0.7 else {"fuse": False}
+        declarer = builder.set_bolt(f"b{place}", kind(seed * 10 + place), random_.randint(1, 3), **ticks, **fuse)
+        for source, source_kind in sources:
+            grouping = random_.choice([name for name in GROUPINGS if name != "direct" or source_kind is Holding])
+            if grouping in ("fields", "partial_key"):
+                getattr(declarer, f"{grouping}_grouping")(source, ["n"])
+            elif grouping == "direct":
+                declarer.direct_grouping(source, stream="direct")
+            elif grouping == "twice":
+                declarer.grouping(source, Twice())
+            else:
+                getattr(declarer, f"{grouping}_grouping")(source)
+        known.append((f"b{place}", kind))
+    return builder.build(), feed
