@@ -5,7 +5,7 @@ Rule 1: no rules here. Plans, tasks, frames and the ledger are those that run on
 and what the time is are the test's.
 Rule 2: time stands still unless ``advance`` moves it.
 
-Read before: ``sim.engine``.
+Read before: ``sim.engine``, ``sim.report``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.report import Report as SimulationReport
+from sparkbolt.sim.report import simulate
+from sparkbolt.sim.sources import values_row
 
-__all__ = ["FailedMessage", "ReportedError", "TopologyTestDriver"]
+__all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDriver", "simulate"]
 
 Known = TypeVar("Known")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -208,7 +211,7 @@ class TopologyTestDriver:
             raise ValueError(f"stream {stream!r} of {component!r} is {which}")
         if not 0 <= task < spec.parallelism:
             raise ValueError(f"spout {component!r} has no task {task}: it has tasks 0 to {spec.parallelism - 1}")
-        row = _row(component, definition.fields, values)
+        row = values_row(component, definition.fields, values)
         self._spout_task(self._topology.tasks(component)[task]).fed.append((stream, row, message_id, direct_to))
 
     def run_until_idle(self) -> None:
@@ -362,16 +365,6 @@ def _known(known: Mapping[str, Known], name: str, complaint: str) -> Known:
         there = ", ".join(map(repr, known)) or "none"
         raise KeyError(f"{complaint} {name!r}; there is {there}{did_you_mean(name, known)}")
     return known[name]
-
-
-def _row(component: str, fields: Sequence[str], values: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-    if isinstance(values, Mapping):
-        for name in values:
-            _known(dict.fromkeys(fields, name), name, f"{component!r} declares no field")
-        return [values.get(field) for field in fields]
-    if isinstance(values, str | bytes) or len(values) != len(fields):
-        raise ValueError(f"{component!r} was fed {values!r}, expected {len(fields)} value(s) for {tuple(fields)}")
-    return list(values)
 
 
 def _error(report: Report) -> ReportedError:

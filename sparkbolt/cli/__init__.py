@@ -54,9 +54,15 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _cores(text: str) -> int:
+def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of cores of at least 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return int(text)
 
 
@@ -95,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(act=_run)
 
     check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
-    check.add_argument("--cores", type=_cores, metavar="N", help="lay out for N cores (default: this machine's)")
+    check.add_argument("--cores", type=_count, metavar="N", help="lay out for N cores (default: this machine's)")
     check.add_argument("--json", action="store_true", help="as one JSON object")
     check.set_defaults(act=_check)
 
@@ -122,6 +128,29 @@ def parser() -> argparse.ArgumentParser:
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
+
+    simulate = commands.add_parser(
+        "simulate", parents=[common], help="run a topology without Spark while everything around it goes wrong"
+    )
+    simulate.add_argument("--seeds", type=_count, default=1000, metavar="N", help="seeds 0 to N - 1 (default: 1000)")
+    simulate.add_argument(
+        "--workers", type=_count, metavar="N", help="so many processes share the seeds (default: this machine's cores)"
+    )
+    simulate.add_argument("--seed", type=_seed, metavar="N", help="run this seed only, and tell what happened")
+    simulate.add_argument("--history", metavar="FAULTS", help="with --seed: what goes wrong, as a failure printed it")
+    simulate.add_argument(
+        "--feed",
+        metavar="SPOUT=FILE",
+        type=setting,
+        action="append",
+        default=[],
+        help="messages in the place of a spout's own, one JSON list or object a line (repeatable)",
+    )
+    simulate.add_argument(
+        "--messages", type=_count, default=200, metavar="N", help="how many messages of a spout are read (default: 200)"
+    )
+    simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
+    simulate.set_defaults(act=_simulate)
     return top
 
 
@@ -228,3 +257,23 @@ def _graph(options: argparse.Namespace) -> int:
         except OSError as error:
             raise WrongUseError(f"{options.svg} cannot be written: {error.strerror}") from error
     return EXIT_FINISHED
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.simulate import Order, perform
+
+    if options.history is not None and options.seed is None:
+        raise WrongUseError("--history says what goes wrong for one seed: give --seed, too")
+    return perform(
+        Order(
+            reference=options.topology,
+            topology=load_topology(options.topology),
+            seeds=options.seeds,
+            workers=options.workers or os.cpu_count() or 1,
+            seed=options.seed,
+            history=options.history,
+            feed=dict(options.feed),
+            messages_max=options.messages,
+            as_json=options.json,
+        )
+    )

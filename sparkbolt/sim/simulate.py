@@ -82,6 +82,9 @@ def run_seed(
             checkers.ended(world.driver)
     except SparkboltError as error:
         extra.append(Violation(ENGINE, f"{type(error).__name__}: {error}"))
+    finally:
+        if world is not None:
+            world.close()
     violations = (*checkers.violations, *extra)
     key = violations[0].key if violations else None
     return Run(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.sim.checkers import Checkers, Facts
+from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, Outcome
 from sparkbolt.sim.eyes import Eyes
@@ -192,7 +192,7 @@ class World:
         if self.driver.ledger.staged == start and start >= 0:
             self._promote(start)
         number = start + 1
-        self.checkers.told(self.driver)
+        self._hear()
         for task in self.driver.spouts.values():
             task.turn(self.driver.host.active)
         self._set_budgets(number)
@@ -211,6 +211,13 @@ class World:
         self.durable.offsets[number] = plan.dumps()
         self._step(number, "planned")
         return True
+
+    def _hear(self) -> None:
+        """Tasks of a ``Spout`` hear of verdicts; on Spark they have threads of their own, and hear at any time."""
+        if self.driver.spouts:
+            self.checkers.told(self.driver)
+            for task in self.driver.spouts.values():
+                task.hear()
 
     def _set_budgets(self, number: int) -> None:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
@@ -239,6 +246,7 @@ class World:
         entry = self.driver.stage(number, gather(data for _, data in outcome.rows))
         self._step(number, "staged")
         self.driver.write_entry(number, entry)
+        self._hear()
         fault = self.pending.take(number, "entered")
         kind = fault.kind if fault is not None else None
         if kind == STAGED_TWICE:
@@ -263,6 +271,8 @@ class World:
             raise QueryDied
         return fault
 
-    def facts(self) -> Facts:
-        """What the checkers know."""
-        return self.checkers.facts
+    def close(self) -> None:
+        """End all processes; what a topology has open is closed as a crash would."""
+        self.executors.die()
+        for spout in self.driver.host.spouts.values():
+            spout.close()

@@ -205,7 +205,7 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
     config = Config(
         acker_tasks=random_.choice([None, 1, 3]),
         max_attempts=3,
-        message_timeout_secs=random_.choice([5, 30]),
+        message_timeout_secs=random_.choice([3, 6]),
         max_spout_pending=random_.choice([None, None, 20]),
     )
     builder = TopologyBuilder(f"random-{seed}", config)
@@ -220,7 +220,7 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
         sources = random_.sample(known, random_.randint(1, min(2, len(known))))
         if kind is Columns:  # it does not see attempts, and nothing in it needs them
             kind = Columns
-        ticks = {"tick_tuple_freq_secs": 1} if kind in (Holding, Counting) else {}
+        ticks = {"tick_tuple_freq_secs": 2} if kind in (Holding, Counting) else {}
         fuse = {} if random_.random() < 0.7 else {"fuse": False}
         declarer = builder.set_bolt(f"b{place}", kind(seed * 10 + place), random_.randint(1, 3), **ticks, **fuse)
         for source, source_kind in sources:
@@ -235,3 +235,50 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
                 getattr(declarer, f"{grouping}_grouping")(source)
         known.append((f"b{place}", kind))
     return builder.build(), feed
+
+
+class Insisting(Bolt):
+    """Emits anchored to the oldest tuple that it holds, once in each micro-batch; lets it go after the third time."""
+
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[list[Any]] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.held.append([tup, 0])
+            return
+        for entry in self.held:
+            held, times = entry
+            collector.emit([times], anchors=held)
+            entry[1] = times + 1
+            if times == 2:
+                collector.ack(held)
+        self.held = [entry for entry in self.held if entry[1] < 3]
+
+
+class Patient(Bolt):
+    """Holds what it gets for some ticks."""
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[list[Any]] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.held.append([tup, 0])
+            return
+        for entry in self.held:
+            entry[1] += 1
+            if entry[1] > 5:
+                collector.ack(entry[0])
+        self.held = [entry for entry in self.held if entry[1] <= 5]
+
+
+def insisting_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
+    """Tuples that are held emit in several micro-batches, and what they emit is held, too."""
+    builder = TopologyBuilder("insisting", Config(message_timeout_secs=60))
+    builder.set_spout("m", Messages())
+    builder.set_bolt("insisting", Insisting(), tick_tuple_freq_secs=1).global_grouping("m")
+    builder.set_bolt("patient", Patient(), tick_tuple_freq_secs=1).global_grouping("insisting")
+    return builder.build(), {"m": [[number] for number in range(1 + seed % 7)]}

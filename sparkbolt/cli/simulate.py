@@ -1,0 +1,243 @@
+"""Simulating a topology from the command line.
+
+Which question it answers: how do many seeds run on several processes, and what is shown of them?
+Rule 1: the first seed that breaks a promise ends the command; what is printed is its seed, its shortest history, the
+story of its tree, and the command that shows it again.
+Rule 2: the first seeds are run by two processes with different hash seeds, and must do the same in both.
+
+Read before: ``sim.report``, ``sim.twin``.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console
+from rich.status import Status
+
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.core.topology import Topology
+from sparkbolt.errors import EngineError
+from sparkbolt.sim.faults import history_of
+from sparkbolt.sim.report import Report, difference, nondeterministic, quiet_collector, report_of, simulate
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.subject import MESSAGES_MAX, Feed, subject_of
+from sparkbolt.sim.twin import SimulatingProcess
+
+CHUNK = 20
+"""So many seeds are given to a process at a time."""
+COMPARED_SEEDS = 5
+LINE_EVERY_SECS = 5.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the command line asks for."""
+
+    reference: str
+    """``module:attribute``, for the command that shows a failure again."""
+    topology: Topology
+    seeds: int
+    workers: int
+    seed: int | None
+    """Run this one only."""
+    history: str | None
+    feed: Mapping[str, str]
+    """The file of each spout that is fed."""
+    messages_max: int
+    as_json: bool
+
+    @property
+    def command(self) -> str:
+        """How to see a failure again, with ``{seed}`` and ``{history}`` in it."""
+        words = ["sparkbolt", "simulate", self.reference]
+        for spout, file in self.feed.items():
+            words += ["--feed", f"{spout}={file}"]
+        if self.messages_max != MESSAGES_MAX:
+            words += ["--messages", str(self.messages_max)]
+        return " ".join(map(shlex.quote, words)).replace("{", "{{").replace("}", "}}") + (
+            " --seed {seed} --history '{history}'"
+        )
+
+
+def feed_of(files: Mapping[str, str]) -> Feed:
+    """What spouts are fed: the lines of files, each a JSON list of values or an object of fields.
+
+    Raises:
+        WrongUseError: a file cannot be read, or a line is no JSON.
+    """
+    feed: dict[str, list[Any]] = {}
+    for spout, name in files.items():
+        try:
+            lines = Path(name).read_text(encoding="utf-8").splitlines()
+            feed[spout] = [json.loads(line) for line in lines if line.strip()]
+        except OSError as error:
+            raise WrongUseError(f"--feed {spout}={name}: {error.strerror}") from error
+        except ValueError as error:
+            raise WrongUseError(f"--feed {spout}={name}: expected a JSON list or object on each line ({error})") from error
+    return feed
+
+
+def perform(order: Order, out: IO[str] | None = None) -> int:
+    """Simulate; the exit code: 0 if every promise was kept, 1 if one was broken."""
+    out = out or sys.stdout
+    feed = feed_of(order.feed)
+    if order.seed is not None:
+        return _one(order, feed, out)
+    began = time.monotonic()
+    with _progress(order) as show:
+        seeds, micro_batches, report = _many(order, feed, show)
+    elapsed_s = time.monotonic() - began
+    rate = seeds / elapsed_s
+    if order.as_json:
+        if report is not None:
+            print(json.dumps({"event": "failure", **report.to_json()}), file=out)
+        summary = {
+            "event": "summary",
+            "outcome": "failed" if report is not None else "finished",
+            "seeds": seeds,
+            "micro_batches": micro_batches,
+            "elapsed_s": round(elapsed_s, 3),
+            "seeds_per_s": round(rate, 1),
+        }
+        print(json.dumps(summary), file=out)
+    elif report is not None:
+        print(report.story, file=out)
+    else:
+        print(
+            f"{seeds:,} seeds, {micro_batches:,} micro-batches, every promise kept "
+            f"({elapsed_s:.1f} s, {rate:,.0f} seeds a second)",
+            file=out,
+        )
+    return EXIT_FINISHED if report is None else EXIT_FAILED
+
+
+def _one(order: Order, feed: Feed, out: IO[str]) -> int:
+    """One seed, perhaps with a history of its own, and its story."""
+    assert order.seed is not None
+    try:
+        faults = None if order.history is None else history_of(order.history)
+    except ValueError as error:
+        raise WrongUseError(f"--history: {error}") from error
+    with redirect_stdout(_Nowhere()):
+        report = simulate(
+            order.topology, order.seed, feed=feed, messages_max=order.messages_max, history=order.history
+        )
+        if not report.ok and report.component is None:
+            subject = subject_of(order.topology, feed, order.messages_max)
+            with quiet_collector():
+                report = report_of(subject, run_seed(subject, order.seed, faults), command=order.command)
+    print(json.dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
+    return EXIT_FINISHED if report.ok else EXIT_FAILED
+
+
+def _many(order: Order, feed: Feed, show: Any) -> tuple[int, int, Report | None]:
+    """All seeds, up to the first that fails: (how many, micro-batches, the report of a failure)."""
+    count = max(2, order.workers)  # one with another hash seed is needed for the comparison
+    processes = [
+        SimulatingProcess(order.topology, feed, order.messages_max, hash_seed=place + 1, command=order.command)
+        for place in range(count)
+    ]
+    try:
+        report = _compare(order, feed, processes[0], processes[1])
+        if report is not None:
+            return 1, report.micro_batches, report
+        for idle in processes[order.workers :]:
+            idle.close()
+        return _share(order, processes[: order.workers], show)
+    finally:
+        for process in processes:
+            process.close()
+
+
+def _compare(order: Order, feed: Feed, one: SimulatingProcess, other: SimulatingProcess) -> Report | None:
+    """Run the first seeds in two processes; the report of a component that does not do the same in both."""
+    for seed in range(min(COMPARED_SEEDS, order.seeds)):
+        for process in (one, other):
+            process.ask("trail", seed, None)
+        trails = [_answer(order, feed, process) for process in (one, other)]
+        component = difference(*trails)
+        if component is not None:
+            subject = subject_of(order.topology, feed, order.messages_max)
+            with redirect_stdout(_Nowhere()), quiet_collector():
+                return nondeterministic(run_seed(subject, seed), component)
+    return None
+
+
+def _share(order: Order, processes: Sequence[SimulatingProcess], show: Any) -> tuple[int, int, Report | None]:
+    """Give the seeds out in chunks."""
+    chunks: Iterator[int] = iter(range(0, order.seeds, CHUNK))
+    seeds = micro_batches = 0
+    with selectors.DefaultSelector() as selector:
+
+        def give(process: SimulatingProcess) -> None:
+            start = next(chunks, None)
+            if start is None:
+                selector.unregister(process.answers)
+            else:
+                process.ask("seeds", start, min(start + CHUNK, order.seeds))
+
+        for process in processes:
+            selector.register(process.answers, selectors.EVENT_READ, process)
+            give(process)
+        while selector.get_map():
+            for key, _ in selector.select():
+                done, run, report = _answer(order, {}, key.data)
+                seeds, micro_batches = seeds + done, micro_batches + run
+                show(seeds)
+                if report is not None:
+                    return seeds, micro_batches, report
+                give(key.data)
+    return seeds, micro_batches, None
+
+
+def _answer(order: Order, feed: Feed, process: SimulatingProcess) -> Any:
+    answer = process.answer()
+    if process.failure is not None:
+        raise EngineError(f"a process that simulates {order.reference} could not go on: {process.failure}")
+    return answer
+
+
+class _Nowhere:
+    """Takes what a topology prints."""
+
+    def write(self, text: str) -> int:
+        """Forget it."""
+        return len(text)
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+
+@contextmanager
+def _progress(order: Order) -> Iterator[Any]:
+    """Show how far it is: a line that moves on a terminal, a line every few seconds elsewhere; on standard error."""
+    began = time.monotonic()
+    shown = began
+
+    def words(seeds: int) -> str:
+        rate = seeds / max(1e-9, time.monotonic() - began)
+        return f"{seeds:,} of {order.seeds:,} seeds, {rate:,.0f} a second"
+
+    if sys.stderr.isatty() and not order.as_json:
+        with Status("starting", console=Console(stderr=True, highlight=False)) as status:
+            yield lambda seeds: status.update(words(seeds))
+        return
+
+    def line(seeds: int) -> None:
+        nonlocal shown
+        if not order.as_json and time.monotonic() - shown >= LINE_EVERY_SECS:
+            shown = time.monotonic()
+            print(words(seeds), file=sys.stderr, flush=True)
+
+    yield line

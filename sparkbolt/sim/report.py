@@ -1,0 +1,199 @@
+"""Reports: what a person is told of a seed.
+
+Which question it answers: was a promise broken, which one, by what, for which tree, and how is it seen again?
+
+Read before: ``simulate``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkbolt.core.topology import Topology
+from sparkbolt.sim.checkers import Violation
+from sparkbolt.sim.faults import Fault, history_of
+from sparkbolt.sim.shrink import shrink
+from sparkbolt.sim.simulate import Run, run_seed
+from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
+
+DETERMINISTIC = "components are deterministic"
+HOPS_MAX = 60
+"""So many lines of a tree's story are told, the first and the last of them."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one seed."""
+
+    ok: bool
+    """Whether every promise was kept."""
+    story: str
+    """What happened, in lines of text; of a failure also the tree, and how to see it again."""
+    seed: int
+    promise: str | None = None
+    """The promise that was broken."""
+    component: str | None = None
+    """Who is to blame, where that is known: a component that is not deterministic."""
+    history: tuple[str, ...] = ()
+    """What went wrong on the way, as ``simulate(history=...)`` takes it; of a failure, the shortest that fails."""
+    micro_batches: int = 0
+    """How many micro-batches were run; one that ran again counts again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        return {**vars(self), "history": list(self.history)}
+
+
+def difference(one: Sequence[tuple[str, int]], other: Sequence[tuple[str, int]]) -> str | None:
+    """The component that first did something else in one of two runs of a seed; None if none did."""
+    for ours, theirs in zip(one, other, strict=False):
+        if ours != theirs:
+            return ours[0]
+    if len(one) == len(other):
+        return None
+    longer = one if len(one) > len(other) else other
+    return longer[min(len(one), len(other))][0]
+
+
+def nondeterministic(run: Run, component: str) -> Report:
+    """The report of a seed that did not do the same again."""
+    words = (
+        f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not "
+        "deterministic.\nA micro-batch that runs again must do the same again, else a tree may be acked too early, or "
+        "never. Look for the time (use context.now_ms), for random numbers without a seed, for the order of a set, "
+        "for hash() of a str, and for state outside of its attributes."
+    )
+    return Report(False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches)
+
+
+def report_of(subject: Subject, run: Run, *, command: str = "simulate(topology, seed={seed}, history={history!r})") -> Report:
+    """The report of a run; one that failed is shrunk, and its tree is told.
+
+    Args:
+        subject: what was run.
+        run: what came of it.
+        command: how to see it again, with ``{seed}`` and ``{history}`` in it.
+    """
+    if not run.violations:
+        return Report(True, _fine(run), run.seed, history=tuple(map(str, run.happened)), micro_batches=run.micro_batches)
+    promise = run.violations[0].promise
+
+    def fails(faults: Sequence[Fault]) -> bool:
+        return any(violation.promise == promise for violation in run_seed(subject, run.seed, faults).violations)
+
+    history = shrink(run.happened if fails(run.happened) else run.faults, fails)
+    told = run_seed(subject, run.seed, history, stories=True)
+    if not told.violations:
+        return nondeterministic(run, run.violations[0].component or "one of the components")
+    return Report(
+        ok=False,
+        story=_failed(told, told.violations[0], command),
+        seed=run.seed,
+        promise=told.violations[0].promise,
+        component=told.violations[0].component,
+        history=tuple(map(str, history)),
+        micro_batches=run.micro_batches,
+    )
+
+
+def _fine(run: Run) -> str:
+    lines = [f"seed {run.seed}: every promise was kept; {run.micro_batches} micro-batches"]
+    if run.stopped is not None:
+        lines.append(f"the topology stopped itself: {run.stopped}")
+    lines += [f"  {fault.words}" for fault in run.happened]
+    return "\n".join(lines)
+
+
+def _failed(run: Run, violation: Violation, command: str) -> str:
+    lines = [f"seed {run.seed} breaks a promise: {violation.promise}", f"  {violation.words}"]
+    if run.faults:
+        lines.append("what goes wrong on the way, and is needed for it:")
+        lines += [f"  {fault.words}" for fault in run.faults]
+    else:
+        lines.append("nothing needs to go wrong for it")
+    if run.hops:
+        hops = list(dict.fromkeys(run.hops))
+        if len(hops) > HOPS_MAX:
+            half = HOPS_MAX // 2
+            hops = [*hops[:half], f"... {len(hops) - HOPS_MAX} more ...", *hops[-half:]]
+        lines.append("the tree:")
+        lines += [f"  {hop}" for hop in hops]
+    history = ",".join(map(str, run.faults))
+    lines.append("to see it again: " + command.format(seed=run.seed, history=history))
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Let cyclic garbage wait: a seed makes little, and collecting it in the middle takes a sixth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def simulate(
+    topology: Topology,
+    seed: int = 0,
+    *,
+    feed: Feed | None = None,
+    messages_max: int = MESSAGES_MAX,
+    history: str | Sequence[str] | None = None,
+    repeat: bool = True,
+) -> Report:
+    """Run a topology in one process while everything around it goes wrong, then let it heal and finish.
+
+    The plans, tasks, frames, state and ledger are those that run on Spark; what dies, and when, is drawn from the seed.
+    The same seed always gives the same run. A ``PartitionedSpout`` reads its own source, as far as its first
+    ``messages_max`` messages; a ``Spout`` is run as it is, a new instance for each life of the driver. Give a spout
+    messages with ``feed`` where its source is not here.
+
+    Args:
+        topology: what ``TopologyBuilder.build`` gave.
+        seed: which faults happen, in which order frames arrive, which worker runs what.
+        feed: by spout (or ``"spout/stream"``): the values of its messages, in order or by field. A fed ``Spout``
+            stands for a queue, which gives a message again that was failed or whose connection was lost.
+        messages_max: how many messages of a spout are read, where it is not fed.
+        history: faults in the place of those that the seed draws, as ``Report.history`` gives them.
+        repeat: run the seed a second time, in a process with another hash seed, and name a component that does
+            something else there.
+
+    Raises:
+        SimulationError: a spout cannot be read here, or ``feed`` names none.
+        ValueError: ``history`` names no faults.
+
+    >>> from sparkbolt import BasicBolt, TopologyBuilder
+    >>> from sparkbolt.spouts import GeneratorSpout
+    >>> class Double(BasicBolt):
+    ...     outputs = ["n"]
+    ...     def execute(self, tup, collector):
+    ...         collector.emit([2 * tup["n"]])
+    >>> builder = TopologyBuilder("doubling")
+    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(50)), outputs=["n"]))
+    >>> _ = builder.set_bolt("double", Double(), parallelism=2).shuffle_grouping("numbers")
+    >>> report = simulate(builder.build(), seed=7, repeat=False)
+    >>> report.ok
+    True
+    """
+    from sparkbolt.sim.twin import twin_of
+
+    faults = None if history is None else history_of(history)
+    subject = subject_of(topology, feed, messages_max)
+    with quiet_collector():
+        if not repeat:
+            return report_of(subject, run_seed(subject, seed, faults))
+        twin = twin_of(topology, feed, messages_max)
+        if twin is not None:
+            twin.ask("trail", seed, faults)
+        run = run_seed(subject, seed, faults, trails=True)
+        answer = twin.answer() if twin is not None else None
+        trail = answer if answer is not None else run_seed(subject, seed, faults, trails=True).trail
+        component = difference(run.trail, trail)
+        return nondeterministic(run, component) if component is not None else report_of(subject, run)

@@ -1,0 +1,47 @@
+"""Shrinking: the shortest history that still fails.
+
+Which question it answers: which of the faults are needed to break the promise?
+Rule: a history is only ever made shorter, and each shorter one is run; what is left fails, and fails no more without
+any single one of its faults.
+
+Prior art: delta debugging (Zeller, "Yesterday, my program worked. Today, it does not. Why?", 1999).
+Read before: ``faults``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sparkbolt.sim.faults import Fault
+
+RUNS_MAX = 200
+
+
+def shrink(faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> tuple[Fault, ...]:
+    """Leave out what is not needed.
+
+    Args:
+        faults: with these it fails.
+        fails: whether it fails with some of them.
+
+    >>> history = [Fault(number, "run", "slow", 0) for number in range(6)]
+    >>> [fault.micro_batch_id for fault in shrink(history, lambda some: {history[1], history[4]} <= set(some))]
+    [1, 4]
+    """
+    left = tuple(faults)
+    runs = 0
+    if left and fails(()):
+        return ()
+    size = max(1, len(left) // 2)
+    while left and runs < RUNS_MAX:
+        for start in range(0, len(left), size):
+            shorter = left[:start] + left[start + size :]
+            runs += 1
+            if shorter and fails(shorter):
+                left = shorter
+                break
+        else:
+            if size == 1:
+                break
+            size = max(1, size // 2)
+    return left

@@ -1,0 +1,308 @@
+"""Bugs that are planted on purpose: the simulator finds each of them.
+
+Each one is real: somebody has made it, or might. It is planted by replacing a function of the core or of the world for
+the length of a test; there are no switches in the product.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkbolt.core import acker, feedback, ledger_files, ledger_log, routing
+from sparkbolt.core.acker import Verdicts
+from sparkbolt.core.frames import Inbox
+from sparkbolt.core.host import Host
+from sparkbolt.core.ids import edge_salt
+from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.messages import Messages
+from sparkbolt.core.reading import EntryReader
+from sparkbolt.core.stages import StageRun
+from sparkbolt.core.state import TaskState
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.worker import Worker
+from sparkbolt.sim.executors import Executors
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.subject import Subject, subject_of
+from sparkbolt.sim.world import World
+from tests.sim.random_topologies import insisting_topology, random_topology
+
+SEEDS_MAX = 5000
+SEEDS_A_TOPOLOGY = 4
+_subjects: dict[int, Subject] = {}
+
+
+def subject(number: int) -> Subject:
+    """Every eighth topology insists on anchoring to what it holds; the others are random."""
+    if number not in _subjects:
+        make = insisting_topology if number % 8 == 7 else random_topology
+        _subjects[number] = subject_of(*make(number))
+    return _subjects[number]
+
+
+def hunt() -> tuple[int, str, str]:
+    """(seeds that were needed, the promise that was broken, in which words)."""
+    gc.disable()
+    try:
+        for seed in range(SEEDS_MAX):
+            run = run_seed(subject(seed // SEEDS_A_TOPOLOGY), seed)
+            if run.violations:
+                return seed + 1, run.violations[0].promise, run.violations[0].words
+            if seed % 50 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    raise AssertionError(f"{SEEDS_MAX} seeds, and nothing was found")
+
+
+Patch = pytest.MonkeyPatch
+
+
+def edges_without_the_delivery_slot(patch: Patch) -> None:
+    patch.setattr(routing, "edge_salt", lambda number, anchor, slot, to: edge_salt(number, anchor, 0, to))
+
+
+def edges_without_the_micro_batch(patch: Patch) -> None:
+    patch.setattr(routing, "edge_salt", lambda number, anchor, slot, to: edge_salt(0, anchor, slot, to))
+
+
+def edges_without_the_ordinal(patch: Patch) -> None:
+    edges_of = routing.edges_of
+    patch.setattr(routing, "edges_of", lambda parents, ordinals, salt: edges_of(parents, ordinals * np.uint64(0), salt))
+
+
+def staging_adds_instead_of_replacing(patch: Patch) -> None:
+    note = Ledger._note
+
+    def adding(self: Ledger, plan: Any, feedback: Any) -> None:
+        before = self._staged
+        note(self, plan, feedback)
+        if before is not None and before[0].micro_batch_id == plan.micro_batch_id:
+            verdicts, old = feedback.verdicts, before[1].verdicts
+            merged = {
+                name: np.concatenate((getattr(old, name), getattr(verdicts, name)))
+                for name in ("done_first", "done_last", "done_counts")
+            }
+            self._staged = plan, replace(feedback, verdicts=replace(verdicts, **merged))
+
+    patch.setattr(Ledger, "_note", adding)
+
+
+def an_ack_before_the_commit(patch: Patch) -> None:
+    stage = Host.stage
+
+    def eager(self: Host, micro_batch_id: int, feedback: Any) -> bytes:
+        entry = stage(self, micro_batch_id, feedback)
+        verdicts: Verdicts = feedback.verdicts
+        for first, last in zip(verdicts.done_first.tolist(), verdicts.done_last.tolist(), strict=True):
+            for key in range(first, last + 1):
+                desk = self.desks.get(key >> 48)
+                message_id = desk.message_ids.pop(key & ((1 << 48) - 1), None) if desk is not None else None
+                if desk is not None and message_id is not None:
+                    desk.acks.append(message_id)
+        return entry
+
+    patch.setattr(Host, "stage", eager)
+
+
+def a_plan_that_is_computed_again(patch: Patch) -> None:
+    begin = World._begin_life
+
+    def forgetful(self: World) -> None:
+        begin(self)
+        plan = self.durable.logged()
+        if plan is not None:
+            self._set_budgets(plan.micro_batch_id + 1000)
+            again = self.driver.host.next_plan(self.now_ms, self.mono_s)
+            if again is None:
+                del self.durable.offsets[plan.micro_batch_id]
+            else:
+                self.durable.offsets[plan.micro_batch_id] = again.dumps()
+
+    patch.setattr(World, "_begin_life", forgetful)
+
+
+def a_cache_keyed_by_the_micro_batch_alone(patch: Patch) -> None:
+    load = Worker.load
+
+    def trusting(self: Worker, number: int, store: Any) -> Any:
+        seen = self.__dict__.setdefault("seen", {})
+        now = self.now
+        patched = number in self._states and seen.get(number) in (now - 1, now)
+        seen[number] = now
+        if patched:
+            patch.setattr(TaskState, "instance_is_current", property(lambda self: True))
+        try:
+            return load(self, number, store)
+        finally:
+            if patched:
+                patch.setattr(TaskState, "instance_is_current", property(lambda self: self._instance_current))
+
+    run_level = StageRun.run_level
+
+    def noting(self: StageRun, number: int, inbox: Any, store: Any) -> None:
+        self.worker.now = self.moment.micro_batch_id  # type: ignore[attr-defined]
+        run_level(self, number, inbox, store)
+
+    patch.setattr(Worker, "load", trusting)
+    patch.setattr(StageRun, "run_level", noting)
+
+
+def a_cache_that_is_believed_without_its_stamp(patch: Patch) -> None:
+    patch.setattr(TaskState, "_snapshot_proof", lambda self: 1)
+
+
+def frames_are_not_put_in_order(patch: Patch) -> None:
+    patch.setattr(Inbox, "in_order", lambda self: self.frames)
+
+
+def init_is_lost_on_a_retry(patch: Patch) -> None:
+    again = EntryReader._again
+
+    def without_init(self: EntryReader, source: str, position: int, sequence: int) -> None:
+        before = len(self._stage._parts)
+        again(self, source, position, sequence)
+        del self._stage._parts[before:]
+
+    patch.setattr(EntryReader, "_again", without_init)
+
+
+def an_entry_counts_before_its_commit(patch: Patch) -> None:
+    load = ledger_files.load_ledger
+
+    def eager(files: Any, last_commit: int, *rest: Any, **options: Any) -> Any:
+        written = [int(name.split(".")[0]) for name in files.names("ledger") if name.endswith(".entry")]
+        return load(files, max([last_commit, *written]), *rest, **options)
+
+    patch.setattr(ledger_files, "load_ledger", eager)
+
+
+def a_base_is_used_again_after_a_restart(patch: Patch) -> None:
+    forget = Messages.forget_records
+
+    def forgetful(self: Messages) -> Any:
+        void = forget(self)
+        for task, _ in void:
+            self._next_sequence.pop(task, None)
+        return void
+
+    patch.setattr(Messages, "forget_records", forgetful)
+
+
+def two_lives_have_one_number(patch: Patch) -> None:
+    def same(files: Any) -> int:
+        files.files.setdefault("life", b"0")
+        return 0
+
+    patch.setattr(ledger_files, "begin_life", same)
+    patch.setattr(Ledger, "begin_life", _begin_any_life(Ledger.begin_life))
+
+
+def _begin_any_life(begin: Callable[[Ledger, int], Any]) -> Callable[[Ledger, int], Any]:
+    def any_life(self: Ledger, life: int) -> Any:
+        self.life = min(self.life, life - 1)
+        return begin(self, life)
+
+    return any_life
+
+
+def a_tree_that_timed_out_stays_open(patch: Patch) -> None:
+    time_out = Ledger._time_out
+
+    def forgetful(self: Ledger, plan: Any, promotion: Any) -> None:
+        remove = self._trees.remove
+        self._trees.remove = lambda keys: self._trees.find(keys)[1]  # type: ignore[method-assign]
+        time_out(self, plan, promotion)
+        self._trees.remove = remove  # type: ignore[method-assign]
+
+    patch.setattr(Ledger, "_time_out", forgetful)
+
+
+def compaction_forgets_retries(patch: Patch) -> None:
+    dump = ledger_log.dump_snapshot
+    patch.setattr(
+        ledger_log, "dump_snapshot", lambda state: dump(replace(state, messages=replace(state.messages, retries=[])))
+    )
+
+
+def compaction_forgets_open_trees(patch: Patch) -> None:
+    dump = ledger_log.dump_snapshot
+    patch.setattr(
+        ledger_log,
+        "dump_snapshot",
+        lambda state: dump(replace(state, trees=tuple(column[:0] for column in state.trees))),
+    )
+
+
+def a_held_tuple_loses_its_trees_with_its_worker(patch: Patch) -> None:
+    reduce = Tuple.__reduce__
+
+    def poor(self: Tuple) -> Any:
+        restore, (origin, values, _, attempt, state) = reduce(self)
+        return restore, (origin, values, (), attempt, state)
+
+    patch.setattr(Tuple, "__reduce__", poor)
+
+
+def an_attempt_writes_into_the_committed_state(patch: Patch) -> None:
+    attempt = Executors._attempt
+
+    def eager(self: Executors, *arguments: Any) -> Any:
+        done = attempt(self, *arguments)
+        self._stores.update(done.stores)  # type: ignore[attr-defined]
+        return done
+
+    patch.setattr(Executors, "_attempt", eager)
+
+
+def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
+    judge = acker.judge
+
+    def lenient(parts: Any) -> Any:
+        return judge([replace(part, fails=[]) for part in parts])
+
+    patch.setattr(feedback, "judge", lenient)
+
+
+PLANTS: dict[Callable[[Patch], None], set[str]] = {
+    plant: set()
+    for plant in (
+        edges_without_the_delivery_slot,
+        edges_without_the_micro_batch,
+        edges_without_the_ordinal,
+        staging_adds_instead_of_replacing,
+        an_ack_before_the_commit,
+        a_plan_that_is_computed_again,
+        a_cache_keyed_by_the_micro_batch_alone,
+        a_cache_that_is_believed_without_its_stamp,
+        frames_are_not_put_in_order,
+        init_is_lost_on_a_retry,
+        an_entry_counts_before_its_commit,
+        a_base_is_used_again_after_a_restart,
+        two_lives_have_one_number,
+        a_tree_that_timed_out_stays_open,
+        compaction_forgets_retries,
+        compaction_forgets_open_trees,
+        a_held_tuple_loses_its_trees_with_its_worker,
+        an_attempt_writes_into_the_committed_state,
+        a_fail_is_forgotten_where_the_tree_began,
+    )
+}
+
+
+@pytest.fixture
+def patch() -> Iterator[Patch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    needed, promise, words = hunt()
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
