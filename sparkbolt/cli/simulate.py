@@ -10,6 +10,7 @@ Read before: ``sim.report``, ``sim.twin``.
 
 from __future__ import annotations
 
+import io
 import json
 import selectors
 import shlex
@@ -84,7 +85,9 @@ def feed_of(files: Mapping[str, str]) -> Feed:
         except OSError as error:
             raise WrongUseError(f"--feed {spout}={name}: {error.strerror}") from error
         except ValueError as error:
-            raise WrongUseError(f"--feed {spout}={name}: expected a JSON list or object on each line ({error})") from error
+            raise WrongUseError(
+                f"--feed {spout}={name}: expected a JSON list or object on each line ({error})"
+            ) from error
     return feed
 
 
@@ -130,9 +133,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
     except ValueError as error:
         raise WrongUseError(f"--history: {error}") from error
     with redirect_stdout(_Nowhere()):
-        report = simulate(
-            order.topology, order.seed, feed=feed, messages_max=order.messages_max, history=order.history
-        )
+        report = simulate(order.topology, order.seed, feed=feed, messages_max=order.messages_max, history=order.history)
         if not report.ok and report.component is None:
             subject = subject_of(order.topology, feed, order.messages_max)
             with quiet_collector():
@@ -165,7 +166,7 @@ def _compare(order: Order, feed: Feed, one: SimulatingProcess, other: Simulating
     for seed in range(min(COMPARED_SEEDS, order.seeds)):
         for process in (one, other):
             process.ask("trail", seed, None)
-        trails = [_answer(order, feed, process) for process in (one, other)]
+        trails = [_answer(order, process) for process in (one, other)]
         component = difference(*trails)
         if component is not None:
             subject = subject_of(order.topology, feed, order.messages_max)
@@ -192,7 +193,7 @@ def _share(order: Order, processes: Sequence[SimulatingProcess], show: Any) -> t
             give(process)
         while selector.get_map():
             for key, _ in selector.select():
-                done, run, report = _answer(order, {}, key.data)
+                done, run, report = _answer(order, key.data)
                 seeds, micro_batches = seeds + done, micro_batches + run
                 show(seeds)
                 if report is not None:
@@ -201,22 +202,19 @@ def _share(order: Order, processes: Sequence[SimulatingProcess], show: Any) -> t
     return seeds, micro_batches, None
 
 
-def _answer(order: Order, feed: Feed, process: SimulatingProcess) -> Any:
+def _answer(order: Order, process: SimulatingProcess) -> Any:
     answer = process.answer()
     if process.failure is not None:
         raise EngineError(f"a process that simulates {order.reference} could not go on: {process.failure}")
     return answer
 
 
-class _Nowhere:
+class _Nowhere(io.StringIO):
     """Takes what a topology prints."""
 
     def write(self, text: str) -> int:
         """Forget it."""
         return len(text)
-
-    def flush(self) -> None:
-        """There is nothing to flush."""
 
 
 @contextmanager

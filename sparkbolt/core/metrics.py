@@ -58,7 +58,10 @@ def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
     10
     """
     return [
-        (component, tuple(part for index, count in enumerate(vars(counts).values()) if count for part in (index, count)))
+        (
+            component,
+            tuple(part for index, count in enumerate(vars(counts).values()) if count for part in (index, count)),
+        )
         for component, counts in metrics.items()
     ]
 

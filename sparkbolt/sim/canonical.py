@@ -40,8 +40,9 @@ def stable_bytes(value: Any) -> bytes:
 
 
 def same(one: Any, other: Any, depth: int = 0) -> bool:
-    """Whether two values hold the same: containers by their elements, tuples by values and anchors, objects by
-    their attributes.
+    """Whether two values hold the same.
+
+    Containers are compared by their elements, tuples by values and anchors, other objects by their attributes.
 
     >>> same({"a": [1.0, {2}]}, {"a": [1.0, {2}]}), same([1], (1,))
     (True, False)

@@ -1,116 +1,26 @@
 """Checkers: each watches one promise.
 
 Which question it answers: has anything happened that must never happen?
-Rule 1: a checker only watches. It believes what was committed, and what deliveries and acks it has seen, never what
-the ledger says of itself.
-Rule 2: each promise is one object, so that a failure says which one was broken.
+Rule: each promise is one object, so that a failure says which one was broken.
 
-Read before: ``trees``, ``driver``, ``executors``.
+Read before: ``promises``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
-from sparkbolt.core.acker import combine, decode_partials
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.stages import Row
-from sparkbolt.sim.canonical import same
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
-from sparkbolt.sim.sources import Queue
-from sparkbolt.sim.subject import Subject
-from sparkbolt.sim.trees import Trees, Verdict, expand
-
-Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
-"""(record, message id) of the entries of ``Spout`` tasks."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A promise that was broken."""
-
-    promise: str
-    words: str
-    key: int | None = None
-    """The tree that it was broken for."""
-    component: str | None = None
-    """Who is to blame, where that is known."""
-
-
-@dataclass
-class Facts:
-    """What all checkers know."""
-
-    subject: Subject
-    queues: Mapping[int, Queue]
-    trees: Trees = field(default_factory=Trees)
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
-    """What has to become of trees, by committed micro-batch that is not promoted."""
-    plans: dict[int, MicroBatchPlan] = field(default_factory=dict)
-    """The plan with which each micro-batch was committed."""
-    alive: dict[int, Records] = field(default_factory=dict)
-    """The records of ``Spout`` tasks with which each micro-batch was committed."""
-    running: Records = field(default_factory=dict)
-    records: int = 0
-    """How many records ``Spout`` tasks have put into plans."""
-    committed: int = -1
-    stopped: str | None = None
-
-    def where(self, key: int) -> str:
-        """A tree in words."""
-        task, sequence = split_key(key)
-        component, index = self.subject.topology.task_owner(task)
-        for number, plan in self.plans.items():
-            for entry in plan.entries:
-                if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
-                    place = f" {entry.source}@{entry.position_of(sequence)}" if entry.source is not None else ""
-                    return f"tree {key:x} of {component}[{index}]{place}, attempt {entry.attempt}, micro-batch {number}"
-        return f"tree {key:x} of {component}[{index}]"
-
-
-class Checker:
-    """Watches one promise; what it finds is in ``violations``."""
-
-    promise = ""
-
-    def __init__(self, facts: Facts) -> None:
-        """Nothing has happened yet."""
-        self.facts = facts
-        self.violations: list[Violation] = []
-
-    def broken(self, words: str, key: int | None = None, component: str | None = None) -> None:
-        """The promise was broken."""
-        self.violations.append(Violation(self.promise, words, key, component))
-
-    def life_began(self, driver: Driver) -> None:
-        """A driver has loaded what is durable."""
-
-    def told(self, driver: Driver) -> None:
-        """Spouts are about to hear of verdicts."""
-
-    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """A micro-batch is about to run, perhaps not for the first time."""
-
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
-        """All its spark_tasks have run."""
-
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
-        """It is committed: the verdict is what has to become of trees."""
-
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
-        """It is promoted, by the driver that has committed it."""
-
-    def ended(self, driver: Driver) -> None:
-        """Everything is finished."""
+from sparkbolt.sim.promises import Checker, Facts, Records, Violation
+from sparkbolt.sim.repeats import TheSameAgain
+from sparkbolt.sim.trees import Verdict, expand
 
 
 class NoFalseAck(Checker):
@@ -139,9 +49,13 @@ class NoFalseAck(Checker):
             fate = "failed" if key in failed else "left open"
             self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {fate}", key)
         for key in sorted(failed - verdict.failed)[:1]:
-            self.broken(f"{self.facts.where(key)} was failed by the promotion of micro-batch {number}; nobody failed it", key)
+            self.broken(
+                f"{self.facts.where(key)} was failed by the promotion of micro-batch {number}; nobody failed it", key
+            )
         for key in sorted(verdict.failed - failed)[:1]:
-            self.broken(f"{self.facts.where(key)} was failed in micro-batch {number}, but the ledger did not fail it", key)
+            self.broken(
+                f"{self.facts.where(key)} was failed in micro-batch {number}, but the ledger did not fail it", key
+            )
         self._compare_open(driver)
 
     def life_began(self, driver: Driver) -> None:
@@ -321,92 +235,6 @@ class SequencesAreNew(Checker):
                 used.append((entry.base, entry.base + entry.reserved, identity))
 
 
-class TheSameAgain(Checker):
-    """A micro-batch that runs again does the same again, and so does a spark_task."""
-
-    promise = "the same micro-batch again is the same"
-
-    def __init__(self, facts: Facts) -> None:
-        """Nothing ran yet."""
-        super().__init__(facts)
-        self._number = -1
-        self._plan: MicroBatchPlan | None = None
-        self._entries: tuple[Entry, ...] = ()
-        self._made: list[tuple[str, Row]] = []
-        self._logged: dict[int, str] = {}
-
-    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """The plan is the one that ran before."""
-        if self._plan is not None and plan.micro_batch_id == self._plan.micro_batch_id and plan != self._plan:
-            self.broken(
-                f"micro-batch {plan.micro_batch_id} ran with one plan and runs again with another: the offset log's "
-                "plan must be taken"
-            )
-
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
-        """The rows are those that were made before."""
-        for name, first, second in outcome.repeats:
-            self._compare(plan.micro_batch_id, name, first, second)
-        alive = tuple(entry for entry in plan.entries if entry.source is not None or entry in self.facts.running)
-        if self._plan == plan and alive == self._entries and not self.violations:
-            names = list(dict.fromkeys(name for name, _ in [*self._made, *outcome.made]))
-            for name in names:
-                before = [row for made, row in self._made if made == name]
-                now = [row for made, row in outcome.made if made == name]
-                self._compare(plan.micro_batch_id, name, before, now)
-                if self.violations:
-                    return
-        self._plan, self._entries, self._made = plan, alive, outcome.made
-
-    def _compare(self, number: int, name: str, first: Sequence[Row], second: Sequence[Row]) -> None:
-        if sorted(map(_plain, first)) == sorted(map(_plain, second)):
-            return
-        found = _difference(first, second)
-        if found is not None:
-            task, words = found
-            component, index = self.facts.subject.topology.task_owner(task) if task else ("", 0)
-            who = f"{component}[{index}]" if task else "its tasks"
-            self.broken(f"{name} of micro-batch {number} ran twice, and {who} {words}", component=component or None)
-
-
-def _plain(row: Row) -> tuple[int, bytes]:
-    return row[0], bytes(row[1])
-
-
-def _difference(first: Sequence[Row], second: Sequence[Row]) -> tuple[int, str] | None:
-    """(task number or 0, in words) of the first thing that two runs of a spark_task did differently."""
-    frames = [
-        {(dest, *frame.order): frame for dest, data in rows if kind_of(data) == DATA for frame in [decode(data)]}
-        for rows in (first, second)
-    ]
-    for place in sorted({*frames[0], *frames[1]}):
-        one, other = frames[0].get(place), frames[1].get(place)
-        if one is None or other is None:
-            return place[1], "sent tuples to other tasks"
-        columns = [[list(python_values(column)) for column in frame.columns] for frame in (one, other)]
-        if not same(columns[0], columns[1]):
-            for a, b in zip(zip(*columns[0], strict=True), zip(*columns[1], strict=True), strict=False):
-                if not same(list(a), list(b)):
-                    return place[1], f"emitted {list(a)!r:.80} once and {list(b)!r:.80} the other time"
-            return place[1], f"emitted {one.rows} tuples once and {other.rows} the other time"
-        anchors = [
-            [] if frame.anchoring is None else [frame.anchoring.roots.tolist(), frame.anchoring.edges.tolist()]
-            for frame in (one, other)
-        ]
-        if anchors[0] != anchors[1]:
-            return place[1], "anchored the same tuples otherwise"
-    said = [
-        combine([decode_partials(unwrap(data, PARTIALS)) for _, data in rows if kind_of(data) == PARTIALS])
-        for rows in (first, second)
-    ]
-    for fail in {fail.key: fail for part in said for fail in part.fails}.values():
-        if [fail.key in {f.key for f in part.fails} for part in said] != [True, True]:
-            return 0, f"failed a tuple only one of the times ({fail.component}[{fail.task}]: {fail.reason})"
-    if said[0].ack_keys.tolist() != said[1].ack_keys.tolist() or said[0].ack_xors.tolist() != said[1].ack_xors.tolist():
-        return 0, "acked other tuples"
-    return None
-
-
 class ProgressRises(Checker):
     """Time, micro-batches, counts and positions never go back."""
 
@@ -423,7 +251,9 @@ class ProgressRises(Checker):
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """The plan's time and number."""
         if plan.now_ms < self._now_ms:
-            self.broken(f"micro-batch {plan.micro_batch_id} is at {plan.now_ms} ms, one before was at {self._now_ms} ms")
+            self.broken(
+                f"micro-batch {plan.micro_batch_id} is at {plan.now_ms} ms, one before was at {self._now_ms} ms"
+            )
         self._now_ms = plan.now_ms
 
     def life_began(self, driver: Driver) -> None:
@@ -440,7 +270,8 @@ class ProgressRises(Checker):
     def _look(self, driver: Driver) -> None:
         if driver.ledger.last_promoted != self.facts.committed:
             self.broken(
-                f"the ledger has promoted micro-batch {driver.ledger.last_promoted}, committed is {self.facts.committed}"
+                f"the ledger has promoted micro-batch {driver.ledger.last_promoted}, "
+                f"but {self.facts.committed} is committed"
             )
         for component, ends in driver.ledger.finished.items():
             for source, position in ends.items():
@@ -469,11 +300,15 @@ class MemoryIsBounded(Checker):
         files = len(driver.files.names("ledger"))
         # A driver that dies when a compaction is due leaves it to the next time that one is.
         if files > topology.config.compact_every * (2 + driver.host.life) + 2:
-            self.broken(f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one")
+            self.broken(
+                f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
+            )
         for number, desk in driver.host.desks.items():
             known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
             if driver.host.lane.tracked and len(desk.message_ids) > known + len(desk.planned):
-                self.broken(f"the desk of task {number} keeps {len(desk.message_ids)} message ids, {known} trees are open")
+                self.broken(
+                    f"the desk of task {number} keeps {len(desk.message_ids)} message ids, {known} trees are open"
+                )
 
 
 PROMISES = (NoFalseAck, AcksAreDurable, NothingIsLost, SequencesAreNew, TheSameAgain, ProgressRises, MemoryIsBounded)

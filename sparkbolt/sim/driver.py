@@ -25,11 +25,11 @@ from sparkbolt.sim.spouts import LocalSpout, open_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 
 
-class DriverDied(Exception):
-    """The driver process is gone."""
+class DriverDied(BaseException):
+    """The driver process is gone; no code of a user's catches it."""
 
 
-class QueryDied(Exception):
+class QueryDied(BaseException):
     """Spark's query is gone; it starts again in the same driver."""
 
 

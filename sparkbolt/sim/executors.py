@@ -1,7 +1,7 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
 Which question it answers: what comes out of a stage whose spark_tasks run anywhere, in any order, perhaps twice?
-Rule 1: an attempt works on a copy of the committed segments; what it wrote counts only if it is the attempt that counts.
+Rule 1: an attempt works on a copy of the committed segments; what it wrote counts only if the attempt does.
 Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
@@ -112,7 +112,7 @@ class Executors:
         outcome = Outcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = clock_rows(self._lane, plan)
-        jobs = [
+        jobs: list[tuple[str, Sequence[Row], Work]] = [
             (f"source/{group}", (), self._reading(moment, pieces, records))
             for group, pieces in enumerate(self._pieces(plan, records))
         ]
@@ -127,17 +127,13 @@ class Executors:
                 for home, share in enumerate(shares)
                 if share
             ]
-            rows = self._stage(
-                plan.micro_batch_id, BOLTS, jobs, fault if place == unlucky else None, outcome, random_
-            )
+            rows = self._stage(plan.micro_batch_id, BOLTS, jobs, fault if place == unlucky else None, outcome, random_)
         if random_.random() < 0.5:  # the ackers run on the executors
             rows = [row for share in self._shuffled(rows, random_) if share for row in judge_rows(share)]
         outcome.rows = rows
         return outcome
 
-    def _pieces(
-        self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]]
-    ) -> list[list[tuple[int, Entry]]]:
+    def _pieces(self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]]) -> list[list[tuple[int, Entry]]]:
         """The entries of each spark_task of the source: those of one spout task stay together."""
         groups: list[list[tuple[int, Entry]]] = [[] for _ in range(self._size)]
         for index, entry in enumerate(plan.entries):
@@ -157,7 +153,7 @@ class Executors:
     def _reading(
         self, moment: Moment, pieces: Sequence[tuple[int, Entry]], records: Mapping[Entry, Sequence[Record]]
     ) -> Work:
-        def work(worker: Worker, rows: Sequence[Row], stores: dict[int, DictStore]) -> list[Row]:
+        def work(worker: Worker, _rows: Sequence[Row], _stores: dict[int, DictStore]) -> list[Row]:
             out: list[Row] = []
             for piece, entry in pieces:
                 out += run_entry(worker, moment, piece, entry, records.get(entry, ()))

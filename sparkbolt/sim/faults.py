@@ -121,7 +121,9 @@ class Fault:
         kind, _, place = rest.partition(":")
         if not number.isdigit() or not (place or "0").isdigit() or kind not in KINDS.get(step, {}):
             known = ", ".join(f"{step}:{kind}" for step, kinds in KINDS.items() for kind in kinds)
-            raise ValueError(f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {known}")
+            raise ValueError(
+                f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {known}"
+            )
         return cls(int(number), step, kind, int(place or 0))
 
     @property
@@ -144,9 +146,7 @@ def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max
     for _ in range(random_.randint(0, faults_max)):
         step = random_.choice(steps)
         kinds = [kind for kind in KINDS[step] if queues or kind != QUEUE_GIVES_AGAIN]
-        found.append(
-            Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES))
-        )
+        found.append(Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES)))
     return tuple(sorted(found))
 
 
@@ -176,5 +176,7 @@ def history_of(texts: str | Sequence[str | Fault]) -> tuple[Fault, ...]:
     >>> [str(fault) for fault in history_of("0:run:slow:0,1:plan:driver-dies:0")]
     ['0:run:slow:0', '1:plan:driver-dies:0']
     """
-    parts: Sequence[str | Fault] = [text for text in texts.split(",") if text.strip()] if isinstance(texts, str) else texts
+    parts: Sequence[str | Fault] = (
+        [text for text in texts.split(",") if text.strip()] if isinstance(texts, str) else texts
+    )
     return tuple(part if isinstance(part, Fault) else Fault.parse(part) for part in parts)

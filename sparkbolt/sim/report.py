@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.topology import Topology
-from sparkbolt.sim.checkers import Violation
 from sparkbolt.sim.faults import Fault, history_of
+from sparkbolt.sim.promises import Violation
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import Run, run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
@@ -70,7 +70,9 @@ def nondeterministic(run: Run, component: str) -> Report:
     return Report(False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches)
 
 
-def report_of(subject: Subject, run: Run, *, command: str = "simulate(topology, seed={seed}, history={history!r})") -> Report:
+def report_of(
+    subject: Subject, run: Run, *, command: str = "simulate(topology, seed={seed}, history={history!r})"
+) -> Report:
     """The report of a run; one that failed is shrunk, and its tree is told.
 
     Args:
@@ -79,7 +81,9 @@ def report_of(subject: Subject, run: Run, *, command: str = "simulate(topology, 
         command: how to see it again, with ``{seed}`` and ``{history}`` in it.
     """
     if not run.violations:
-        return Report(True, _fine(run), run.seed, history=tuple(map(str, run.happened)), micro_batches=run.micro_batches)
+        return Report(
+            True, _fine(run), run.seed, history=tuple(map(str, run.happened)), micro_batches=run.micro_batches
+        )
     promise = run.violations[0].promise
 
     def fails(faults: Sequence[Fault]) -> bool:

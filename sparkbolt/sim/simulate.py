@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkbolt.errors import SparkboltError
-from sparkbolt.sim.checkers import Checkers, Facts, Violation
+from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.faults import Fault, draw
+from sparkbolt.sim.promises import Facts, Violation
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 

@@ -35,7 +35,9 @@ def values_row(component: str, fields: Sequence[str], values: Mapping[str, Any] 
         for name in values:
             if name not in fields:
                 there = ", ".join(map(repr, fields)) or "none"
-                raise KeyError(f"{component!r} declares no field {name!r}; there is {there}{did_you_mean(name, fields)}")
+                raise KeyError(
+                    f"{component!r} declares no field {name!r}; there is {there}{did_you_mean(name, fields)}"
+                )
         return [values.get(field) for field in fields]
     if isinstance(values, str | bytes) or len(values) != len(fields):
         raise ValueError(f"{component!r} was fed {values!r}, expected {len(fields)} value(s) for {tuple(fields)}")

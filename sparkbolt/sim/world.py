@@ -224,7 +224,9 @@ class World:
         random_ = random.Random(self.seed * 1000 + number)
         for component, pacer in self.driver.host.pacers.items():
             total = self.subject.positions[component]
-            share = total if number >= self._micro_batches else random_.randint(1, max(1, 2 * total // self._micro_batches))
+            share = (
+                total if number >= self._micro_batches else random_.randint(1, max(1, 2 * total // self._micro_batches))
+            )
             pacer.budget = max(1, share)
 
     def _promote(self, number: int) -> None:

@@ -1,0 +1,105 @@
+"""What a checker is, and what all of them know.
+
+Which question it answers: when is a checker told, and of what?
+Rule: a checker only watches. It believes what was committed, and what deliveries and acks it has seen, never what the
+ledger says of itself.
+
+Read before: ``trees``, ``driver``, ``executors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkbolt.core.ids import split_key
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.sources import Queue
+from sparkbolt.sim.subject import Subject
+from sparkbolt.sim.trees import Trees, Verdict
+
+Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
+"""(record, message id) of the entries of ``Spout`` tasks."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A promise that was broken."""
+
+    promise: str
+    words: str
+    key: int | None = None
+    """The tree that it was broken for."""
+    component: str | None = None
+    """Who is to blame, where that is known."""
+
+
+@dataclass
+class Facts:
+    """What all checkers know."""
+
+    subject: Subject
+    queues: Mapping[int, Queue]
+    trees: Trees = field(default_factory=Trees)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    """What has to become of trees, by committed micro-batch that is not promoted."""
+    plans: dict[int, MicroBatchPlan] = field(default_factory=dict)
+    """The plan with which each micro-batch was committed."""
+    alive: dict[int, Records] = field(default_factory=dict)
+    """The records of ``Spout`` tasks with which each micro-batch was committed."""
+    running: Records = field(default_factory=dict)
+    records: int = 0
+    """How many records ``Spout`` tasks have put into plans."""
+    committed: int = -1
+    stopped: str | None = None
+
+    def where(self, key: int) -> str:
+        """A tree in words."""
+        task, sequence = split_key(key)
+        component, index = self.subject.topology.task_owner(task)
+        for number, plan in self.plans.items():
+            for entry in plan.entries:
+                if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
+                    place = f" {entry.source}@{entry.position_of(sequence)}" if entry.source is not None else ""
+                    return f"tree {key:x} of {component}[{index}]{place}, attempt {entry.attempt}, micro-batch {number}"
+        return f"tree {key:x} of {component}[{index}]"
+
+
+class Checker:
+    """Watches one promise; what it finds is in ``violations``."""
+
+    promise = ""
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has happened yet."""
+        self.facts = facts
+        self.violations: list[Violation] = []
+
+    def broken(self, words: str, key: int | None = None, component: str | None = None) -> None:
+        """The promise was broken."""
+        self.violations.append(Violation(self.promise, words, key, component))
+
+    def life_began(self, driver: Driver) -> None:
+        """A driver has loaded what is durable."""
+
+    def told(self, driver: Driver) -> None:
+        """Spouts are about to hear of verdicts."""
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """A micro-batch is about to run, perhaps not for the first time."""
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """All its spark_tasks have run."""
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """It is committed: the verdict is what has to become of trees."""
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """It is promoted, by the driver that has committed it."""
+
+    def ended(self, driver: Driver) -> None:
+        """Everything is finished."""
