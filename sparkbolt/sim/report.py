@@ -21,6 +21,11 @@ from sparkbolt.sim.simulate import Run, run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
 
 DETERMINISTIC = "components are deterministic"
+HINT = (
+    "A micro-batch that runs again must do the same again, else a tree may be acked too early, or never. Look for the "
+    "time (use context.now_ms), for random numbers without a seed, for the order of a set, for hash() of a str, and for "
+    "state outside of its attributes."
+)
 HOPS_MAX = 60
 """So many lines of a tree's story are told, the first and the last of them."""
 
@@ -63,9 +68,7 @@ def nondeterministic(run: Run, component: str) -> Report:
     """The report of a seed that did not do the same again."""
     words = (
         f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not "
-        "deterministic.\nA micro-batch that runs again must do the same again, else a tree may be acked too early, or "
-        "never. Look for the time (use context.now_ms), for random numbers without a seed, for the order of a set, "
-        "for hash() of a str, and for state outside of its attributes."
+        f"deterministic.\n{HINT}"
     )
     return Report(False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches)
 
@@ -114,6 +117,8 @@ def _fine(run: Run) -> str:
 
 def _failed(run: Run, violation: Violation, command: str) -> str:
     lines = [f"seed {run.seed} breaks a promise: {violation.promise}", f"  {violation.words}"]
+    if violation.component is not None:
+        lines.append(f"most likely {violation.component!r} is not deterministic. {HINT}")
     if run.faults:
         lines.append("what goes wrong on the way, and is needed for it:")
         lines += [f"  {fault.words}" for fault in run.faults]

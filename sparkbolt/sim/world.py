@@ -115,15 +115,15 @@ class World:
                 return None
             if self.stopped is not None:
                 return None
+            enough = self._enough()
+            self.driver.host.active = not enough
             if self._turn():
                 idle = 0
                 continue
             if self.driver.host.finished:
                 return None
-            if self._out_of_messages():
-                self.driver.host.active = False
-                if self.driver.host.drained and not self.driver.ledger.retries:
-                    return None
+            if enough and self.driver.host.drained and not self.driver.ledger.retries:
+                return None
             idle += 1
             due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
@@ -138,10 +138,11 @@ class World:
         ledger = self.driver.ledger
         return f"{ledger.open_trees} trees are open, {ledger.retries} records wait to be read again"
 
-    def _out_of_messages(self) -> bool:
-        """Whether spouts that never end have given enough: what is left are their own replays."""
-        emitted = self.checkers.facts.records
-        return bool(self.driver.host.desks) and emitted >= self.subject.messages_max
+    def _enough(self) -> bool:
+        """Whether spouts that perhaps never end have given enough: what is open is finished then, nothing begins."""
+        queues = [queue for queue in self.durable.queues.values() if len(queue.done) < len(queue.messages)]
+        own = len(self.driver.host.desks) > len(self.durable.queues)
+        return own and not queues and self.checkers.facts.records >= self.subject.messages_max
 
     def _pass(self, ms: int) -> None:
         self.now_ms += ms

@@ -1,0 +1,257 @@
+"""Simulating topologies: what users ask for, and what they are told."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
+from sparkbolt.core import routing
+from sparkbolt.core.ids import edge_salt
+from sparkbolt.sim.faults import KINDS, Fault, history_of
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.sources import Queue
+from sparkbolt.sim.subject import SimulationError, subject_of
+from sparkbolt.sim.twin import close_twins
+from sparkbolt.spouts import GeneratorSpout, TextSpout
+from sparkbolt.testing import simulate
+from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes() -> Any:
+    yield
+    close_twins()
+
+
+def behind(component: Any, *, spout: Any = None, config: Config | None = None, **settings: Any) -> Any:
+    """A spout that is fed, and a bolt behind a fields grouping."""
+    builder = TopologyBuilder("small", config or Config(message_timeout_secs=5))
+    builder.set_spout("m", spout or Messages(), parallelism=2)
+    builder.set_bolt("b", component, parallelism=2, **settings).fields_grouping("m", ["n"])
+    return builder.build()
+
+
+FEED = {"m": [[number] for number in range(30)]}
+
+
+class Count(BasicBolt):
+    outputs = ["n", "count"]
+
+    def prepare(self, context: Any) -> None:
+        self.counts: dict[int, int] = {}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.counts[tup["n"]] = self.counts.get(tup["n"], 0) + 1
+        collector.emit([tup["n"], self.counts[tup["n"]]])
+
+
+def test_a_topology_keeps_its_promises_under_many_seeds() -> None:
+    subject = subject_of(behind(Count()), FEED)
+    for seed in range(50):
+        assert run_seed(subject, seed).violations == ()
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    subject = subject_of(*random_topology(3))
+    runs = [run_seed(subject, 11, trails=True) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert runs[0].trail != run_seed(subject, 12, trails=True).trail
+
+
+def test_every_kind_of_fault_happens() -> None:
+    happened = set()
+    for number in range(200):
+        topology, feed = random_topology(number % 10)
+        if number < 10:
+            SUBJECTS.append(subject_of(topology, feed))
+        happened |= {(fault.step, fault.kind) for fault in run_seed(SUBJECTS[number % 10], number).happened}
+    assert happened == {(step, kind) for step, kinds in KINDS.items() for kind in kinds}
+
+
+SUBJECTS: list[Any] = []
+
+
+@pytest.mark.parametrize("kind", ["time", "random", "set"])
+def test_a_component_that_is_not_deterministic_is_named(kind: str) -> None:
+    @bolt(outputs=["n"])
+    def wild(tup: Any) -> Any:
+        if kind == "time":
+            yield [time.monotonic_ns()]
+        elif kind == "random":
+            yield [random.random()]  # no seed
+        else:
+            yield from ([word] for word in {"to", "be", "or", "not", f"{tup['n']}"})
+
+    builder = TopologyBuilder("wild")
+    builder.set_spout("m", Messages())
+    builder.set_bolt("tame", Count()).fields_grouping("m", ["n"])
+    builder.set_bolt("wild", wild, parallelism=2).fields_grouping("tame", ["n"])
+    builder.set_bolt("last", Count()).fields_grouping("wild", ["n"])
+    report = simulate(builder.build(), seed=5, feed=FEED, history="")
+    assert not report.ok
+    assert report.promise == "components are deterministic"
+    assert report.component == "wild"
+    assert "run twice, and 'wild' did something else" in report.story
+
+
+class Remembering(BasicBolt):
+    outputs = ["n"]
+    memory: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.memory.append(1)
+        collector.emit([len(self.memory)])
+
+
+def test_a_component_that_remembers_outside_of_its_attributes_is_named() -> None:
+    builder = TopologyBuilder("remembering")
+    builder.set_spout("m", Messages())
+    builder.set_bolt("b", Remembering(), parallelism=2).fields_grouping("m", ["n"])
+    builder.set_bolt("last", Count()).fields_grouping("b", ["n"])
+    report = simulate(builder.build(), feed=FEED, history="0:level:task-repeats:0", repeat=False)
+    assert report.promise == "the same micro-batch again is the same"
+    assert report.component == "b"
+    assert "ran twice, and b[" in report.story
+    assert "is not deterministic" in report.story
+
+
+def test_a_failure_has_its_seed_its_shortest_history_its_tree_and_a_way_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "edge_salt", lambda number, anchor, slot, to: edge_salt(number, anchor, 0, to))
+
+    class Holds(Bolt):
+        def prepare(self, context: Any) -> None:
+            self.held: list[Any] = []
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            if not tup.is_tick:
+                self.held.append(tup)
+            while tup.is_tick and self.held:
+                collector.ack(self.held.pop())
+
+    builder = TopologyBuilder("small", Config(message_timeout_secs=5))
+    builder.set_spout("m", Messages())
+    builder.set_bolt("b", Holds(), parallelism=2, tick_tuple_freq_secs=1).grouping("m", Twice())
+    topology = builder.build()
+    history = "0:planned:driver-dies:1,0:run:slow:2"
+    report = simulate(topology, seed=7, feed=FEED, history=history, repeat=False)
+    assert not report.ok
+    assert report.promise == "no false ack"
+    assert report.history == ()  # nothing need go wrong
+    assert "was acked by the promotion of micro-batch 0, but 2 of its deliveries are not acked" in report.story
+    assert "m[0] sent [0] to b[" in report.story
+    assert report.story.endswith("to see it again: simulate(topology, seed=7, history='')")
+
+
+def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparkbolt.core.messages import Messages as Known
+
+    forget = Known.forget_records
+
+    def forgetful(self: Any) -> Any:
+        void = forget(self)
+        for task, _ in void:
+            self._next_sequence.pop(task, None)
+        return void
+
+    monkeypatch.setattr(Known, "forget_records", forgetful)
+    history = "0:plan:planner-dies:0,0:source:worker-dies:9,0:committed:driver-dies:0,1:plan:clock-jumps:5"
+    report = simulate(behind(Count(), spout=Jobs()), seed=3, feed=FEED, history=history, repeat=False)
+    assert report.promise == "no sequence used twice"
+    assert report.history == ("0:committed:driver-dies:0",)
+
+
+def test_a_spout_that_cannot_be_read_here_is_named_with_what_to_do(tmp_path: Path) -> None:
+    builder = TopologyBuilder("small")
+    builder.set_spout("m", TextSpout(str(tmp_path / "nothing" / "*.txt")))
+    topology = builder.build()
+    with pytest.raises(SimulationError, match=r"spout 'm' cannot be read here .*--feed m=FILE"):
+        simulate(topology)
+
+
+def test_feed_names_spouts_and_fields() -> None:
+    with pytest.raises(SimulationError, match="no spout 'n' to be fed"):
+        simulate(behind(Count()), feed={"n": []})
+    with pytest.raises(SimulationError, match="expected 1 value"):
+        simulate(behind(Count()), feed={"m": [[1, 2]]})
+    assert simulate(behind(Count()), feed={"m": [{"n": 1}]}, repeat=False).ok
+
+
+def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
+    def forever() -> Any:
+        number = 0
+        while True:
+            yield [number]
+            number += 1
+
+    spout = GeneratorSpout(forever, outputs=["n"], count=10**12)
+    subject = subject_of(behind(Count(), spout=spout), messages_max=40)
+    assert {len(positions) for found in subject.surveys.values() for _, _, positions in found.values()} == {40}
+    assert all(not run_seed(subject, seed).violations for seed in range(10))
+
+
+class Numbers(Spout):
+    """Emits without end; gives again what failed."""
+
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        self.next, self.again = 0, []
+
+    def next_tuple(self, collector: Any) -> None:
+        number = self.again.pop() if self.again else self.next
+        self.next += number == self.next
+        collector.emit([number], message_id=number)
+
+    def fail(self, message_id: Any) -> None:
+        self.again.append(message_id)
+
+
+def test_a_spout_of_ones_own_runs_as_it_is() -> None:
+    subject = subject_of(behind(Count(), spout=Numbers()), messages_max=30)
+    assert all(not run_seed(subject, seed).violations for seed in range(20))
+
+
+def test_a_queue_gives_a_message_again_until_it_is_acked_or_has_failed_too_often() -> None:
+    queue = Queue([("default", [1]), ("default", [2])], attempts_max=2)
+    first, second = queue.get(), queue.get()
+    assert first is not None
+    assert second is not None
+    queue.ack(first[0])
+    queue.lose_connection()
+    queue.ack(second[0])  # of a connection that is gone
+    with pytest.raises(ConnectionError):
+        queue.get()
+    for _ in range(2):
+        again = queue.get()
+        assert again is not None
+        assert again[2] == [2]
+        queue.reject(again[0])
+    assert queue.get() is None
+    assert queue.done == {0, 1}
+
+
+def test_a_topology_that_stops_itself_is_told() -> None:
+    @bolt(outputs=[])
+    def refuse(tup: Any) -> None:
+        raise ValueError("no")
+
+    report = simulate(behind(refuse, on_error="stop"), feed=FEED, repeat=False)
+    assert report.ok
+    assert "the topology stopped itself: 'b' raised" in report.story
+
+
+def test_faults_are_written_as_they_are_read() -> None:
+    for step, kinds in KINDS.items():
+        for kind in kinds:
+            fault = Fault(3, step, kind, 41)
+            assert history_of(str(fault)) == (fault,)
+    for text in ("x", "1:plan:no-such:0", "1:plan", "a:run:slow:0"):
+        with pytest.raises(ValueError, match="is no fault: expected MICRO_BATCH:STEP:KIND:PLACE"):
+            history_of(text)
