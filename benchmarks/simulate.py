@@ -81,9 +81,7 @@ def figures(options: Options) -> Iterator[Figure]:
     """Measure: the same processes in each round, other seeds."""
     with tempfile.TemporaryDirectory() as directory:
         topology = word_count(Path(directory))
-        processes = [
-            SimulatingProcess(topology, None, MESSAGES_MAX, hash_seed=place + 1) for place in range(WORKERS)
-        ]
+        processes = [SimulatingProcess(topology, None, MESSAGES_MAX, hash_seed=place + 1) for place in range(WORKERS)]
         try:
             measure(processes, 0, WARM_UP)
             runs = [measure(processes, (turn + 1) * WORKERS * SEEDS, SEEDS) for turn in range(options.rounds)]

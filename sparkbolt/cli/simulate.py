@@ -137,7 +137,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
         if not report.ok and report.component is None:
             subject = subject_of(order.topology, feed, order.messages_max)
             with quiet_collector():
-                report = report_of(subject, run_seed(subject, order.seed, faults), command=order.command)
+                report = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
     print(json.dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 

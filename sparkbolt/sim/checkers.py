@@ -20,6 +20,7 @@ from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import Checker, Facts, Records, Violation
 from sparkbolt.sim.repeats import TheSameAgain
+from sparkbolt.sim.states import StateIsWhatWasCommitted
 from sparkbolt.sim.trees import Verdict, expand
 
 
@@ -317,10 +318,11 @@ PROMISES = (NoFalseAck, AcksAreDurable, NothingIsLost, SequencesAreNew, TheSameA
 class Checkers:
     """All checkers of one world, told of everything once."""
 
-    def __init__(self, facts: Facts) -> None:
-        """One of each."""
+    def __init__(self, facts: Facts, *, state: bool = True) -> None:
+        """One of each; ``state`` says whether state is compared, too, which costs as much as the run."""
         self.facts = facts
-        self.each: list[Checker] = [promise(facts) for promise in PROMISES]
+        promises = (*PROMISES, StateIsWhatWasCommitted) if state else PROMISES
+        self.each: list[Checker] = [promise(facts) for promise in promises]
         topology = facts.subject.topology
         self._queued = [
             number

@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.state import DictStore
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.sources import Queue
@@ -54,6 +55,8 @@ class Facts:
     running: Records = field(default_factory=dict)
     records: int = 0
     """How many records ``Spout`` tasks have put into plans."""
+    stores: Mapping[int, DictStore] = field(default_factory=dict)
+    """The committed segments of each task, by its dest."""
     committed: int = -1
     stopped: str | None = None
 

@@ -23,8 +23,8 @@ from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
 DETERMINISTIC = "components are deterministic"
 HINT = (
     "A micro-batch that runs again must do the same again, else a tree may be acked too early, or never. Look for the "
-    "time (use context.now_ms), for random numbers without a seed, for the order of a set, for hash() of a str, and for "
-    "state outside of its attributes."
+    "time (use context.now_ms), for random numbers without a seed, for the order of a set, for hash() of a str, and "
+    "for state outside of its attributes."
 )
 HOPS_MAX = 60
 """So many lines of a tree's story are told, the first and the last of them."""
@@ -90,10 +90,12 @@ def report_of(
     promise = run.violations[0].promise
 
     def fails(faults: Sequence[Fault]) -> bool:
-        return any(violation.promise == promise for violation in run_seed(subject, run.seed, faults).violations)
+        return any(
+            violation.promise == promise for violation in run_seed(subject, run.seed, faults, state=True).violations
+        )
 
     history = shrink(run.happened if fails(run.happened) else run.faults, fails)
-    told = run_seed(subject, run.seed, history, stories=True)
+    told = run_seed(subject, run.seed, history, stories=True, state=True)
     if not told.violations:
         return nondeterministic(run, run.violations[0].component or "one of the components")
     return Report(
@@ -197,11 +199,11 @@ def simulate(
     subject = subject_of(topology, feed, messages_max)
     with quiet_collector():
         if not repeat:
-            return report_of(subject, run_seed(subject, seed, faults))
+            return report_of(subject, run_seed(subject, seed, faults, state=True))
         twin = twin_of(topology, feed, messages_max)
         if twin is not None:
             twin.ask("trail", seed, faults)
-        run = run_seed(subject, seed, faults, trails=True)
+        run = run_seed(subject, seed, faults, trails=True, state=True)
         answer = twin.answer() if twin is not None else None
         trail = answer if answer is not None else run_seed(subject, seed, faults, trails=True).trail
         component = difference(run.trail, trail)

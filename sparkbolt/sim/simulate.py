@@ -20,6 +20,7 @@ from sparkbolt.sim.world import World
 
 MICRO_BATCHES = (1, 3)
 """In how many micro-batches the messages are read while faults are on, at least and at most."""
+STATE_EVERY = 4
 UNFINISHED = "everything finishes"
 ENGINE = "the engine keeps its own rules"
 
@@ -56,6 +57,7 @@ def run_seed(
     *,
     stories: bool = False,
     trails: bool = False,
+    state: bool | None = None,
 ) -> Run:
     """Run one seed.
 
@@ -65,11 +67,12 @@ def run_seed(
         faults: what goes wrong in the place of what the seed draws.
         stories: tell the story of the tree of the first violation; costs time.
         trails: note what each task did, for a comparison with another run; costs time.
+        state: compare state with a run without faults, which costs time; None: for every fourth seed.
     """
     micro_batches, drawn = faults_of(subject, seed)
     chosen = drawn if faults is None else tuple(faults)
     facts = Facts(subject, {})
-    checkers = Checkers(facts)
+    checkers = Checkers(facts, state=seed % STATE_EVERY == 0 if state is None else state)
     world: World | None = None
     extra: list[Violation] = []
     try:

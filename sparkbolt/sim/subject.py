@@ -24,7 +24,7 @@ from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker import Materials, context_of
+from sparkbolt.core.worker import Materials, Watch, context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row
 
@@ -49,12 +49,16 @@ class Subject:
     """As it is simulated."""
     lane: Lane
     materials: Materials
-    """Without stamps and eyes: each world has its own."""
+    """Without stamps and eyes: each world has its own, by ``materials_with``."""
     surveys: dict[str, Survey]
     """The messages of each ``PartitionedSpout``."""
     queued: dict[int, list[tuple[str, list[Any]]]]
     """The messages of each task of a fed ``Spout``, as (stream, values)."""
     messages_max: int
+
+    def materials_with(self, stamps: Callable[[], int], watch: Watch | None) -> Materials:
+        """What a world's workers are given."""
+        return dataclasses.replace(self.materials, stamps=stamps, watch=watch)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -156,8 +160,3 @@ def _survey(lane: Lane, spec: ComponentSpec, messages_max: int) -> tuple[Survey,
             f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "
             f"or give it messages with feed={{{spec.id!r}: [...]}} (on the command line: --feed {spec.id}=FILE)"
         ) from error
-
-
-def spout_tasks(topology: Topology, kind: Callable[[Component], bool]) -> list[int]:
-    """The numbers of the tasks of all spouts of a kind."""
-    return [number for spec in topology.spouts if kind(spec.component) for number in topology.tasks(spec.id)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.ledger import Promotion
@@ -85,12 +84,13 @@ class World:
             for number, messages in subject.queued.items()
         }
         checkers.facts.queues = self.durable.queues
+        checkers.facts.stores = self.durable.stores
         self.executions = 0
         self.trail: list[tuple[str, int]] = []
         self._micro_batches = micro_batches
         stamps = random.Random(seed)
         self.eyes = Eyes(subject.lane, stories=stories, trails=trails)
-        self._materials = replace(subject.materials, stamps=lambda: stamps.getrandbits(63) + 1, watch=self.eyes)
+        self._materials = subject.materials_with(lambda: stamps.getrandbits(63) + 1, self.eyes)
         self.executors = Executors(subject.lane, self._materials, self.eyes, self.durable.stores)
         self._begin_life()
 

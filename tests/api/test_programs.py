@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import shutil
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
-from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.sim.twin import close_twins
+from sparkbolt.testing import TopologyTestDriver, simulate
 from tests.api.word_count import topology as word_count
 
 LINES = ["to be or not to be", "that is the question"]
@@ -106,6 +108,15 @@ def test_the_word_count_under_the_test_driver() -> None:
         driver.advance(timedelta(seconds=31))
         assert driver.acked("lines") == [1, 2]
         assert driver.failed("lines") == []
+
+
+def test_the_word_count_in_the_simulator(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(project))
+    topology = importlib.import_module("word_count").topology
+    report = simulate(topology, seed=7)
+    assert report.ok, report.story
+    close_twins()
 
 
 def test_the_join_acks_both_halves() -> None:
