@@ -18,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology
@@ -63,12 +64,6 @@ def _count(text: str) -> int:
 def _seed(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
     return int(text)
 
 
@@ -129,6 +124,11 @@ def parser() -> argparse.ArgumentParser:
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
 
+    _add_simulate(commands, common)
+    return top
+
+
+def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
     simulate = commands.add_parser(
         "simulate", parents=[common], help="run a topology without Spark while everything around it goes wrong"
     )
@@ -151,7 +151,6 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     simulate.set_defaults(act=_simulate)
-    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from sparkbolt.core.components import BoltBase, Component, FunctionBolt
@@ -31,7 +32,12 @@ def keeps_state(component: Component) -> bool:
         return False
     if vars(component) or hasattr(component, "init_state"):
         return True
-    return any(_may_store_attributes(code) for _, code in _methods(type(component)))
+    return _may_keep(type(component))
+
+
+@lru_cache(maxsize=1024)  # it is asked in every micro-batch, and reading byte code takes a millisecond
+def _may_keep(cls: type) -> bool:
+    return any(_may_store_attributes(code) for _, code in _methods(cls))
 
 
 def storing_methods(cls: type) -> list[str]:

@@ -98,16 +98,6 @@ class Ledger:
         return len(self._trees)
 
     @property
-    def open_keys(self) -> U64:
-        """The keys of the open trees, rising; a copy."""
-        return self._trees.arrays()[0]
-
-    @property
-    def entries(self) -> int:
-        """How many entries of plans have unfinished trees, and are kept for it."""
-        return self._messages.entries
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the open trees' columns."""
         return self._trees.nbytes

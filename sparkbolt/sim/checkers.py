@@ -69,7 +69,7 @@ class NoFalseAck(Checker):
             self.broken(f"micro-batch {plan.micro_batch_id} has deliveries of root {root:016x}, which nobody began")
 
     def _compare_open(self, driver: Driver) -> None:
-        theirs = set(driver.ledger.open_keys.tolist())
+        theirs = set(driver.ledger.open_keys(driver.ledger.open_trees))
         ours = set(self.facts.trees.open)
         if driver.ledger.last_promoted != self.facts.committed or self.violations:
             return
@@ -295,7 +295,7 @@ class MemoryIsBounded(Checker):
         """The ledger, its log, desks and state."""
         topology = self.facts.subject.topology
         open_trees = len(self.facts.trees.open)
-        entries = driver.ledger.entries
+        entries = driver.ledger._messages.entries
         if entries > open_trees:
             self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
         files = len(driver.files.names("ledger"))

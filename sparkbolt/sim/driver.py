@@ -15,7 +15,7 @@ from typing import Any
 
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
-from sparkbolt.core.host import ROTATIONS, Host, spout_infos
+from sparkbolt.core.host import Host, ledger_settings
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state import DictStore
@@ -96,15 +96,14 @@ class Driver:
         """Load the ledger, begin a life, open the spouts."""
         self.files = durable.files
         self._every = subject.topology.config.compact_every
-        lane, topology = subject.lane, subject.topology
+        lane = subject.lane
+        settings = ledger_settings(lane)
 
         def make() -> Ledger:
-            return Ledger(spout_infos(lane), rotations=ROTATIONS, task_owner=topology.task_owner)
+            return Ledger(**settings)
 
         def restore(snapshot: bytes, name: str) -> Ledger:
-            return Ledger.restore(
-                snapshot, spout_infos(lane), rotations=ROTATIONS, task_owner=topology.task_owner, name=name
-            )
+            return Ledger.restore(snapshot, **settings, name=name)
 
         self.ledger = ledger_files.load_ledger(durable.files, durable.last_commit, make, restore)
         self.ledger.begin_life(ledger_files.begin_life(durable.files))
