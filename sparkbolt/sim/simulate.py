@@ -20,7 +20,7 @@ from sparkbolt.sim.world import World
 
 MICRO_BATCHES = (1, 3)
 """In how many micro-batches the messages are read while faults are on, at least and at most."""
-STATE_EVERY = 4
+STATE_EVERY = 8
 UNFINISHED = "everything finishes"
 ENGINE = "the engine keeps its own rules"
 
@@ -67,7 +67,7 @@ def run_seed(
         faults: what goes wrong in the place of what the seed draws.
         stories: tell the story of the tree of the first violation; costs time.
         trails: note what each task did, for a comparison with another run; costs time.
-        state: compare state with a run without faults, which costs time; None: for every fourth seed.
+        state: compare state with a run without faults, which costs time; None: for every eighth seed.
     """
     micro_batches, drawn = faults_of(subject, seed)
     chosen = drawn if faults is None else tuple(faults)

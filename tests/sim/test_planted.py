@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparkbolt.core import acker, feedback, ledger_files, ledger_log, routing
+from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt.core import acker, feedback, groupings, ledger_files, ledger_log, routing
 from sparkbolt.core.acker import Verdicts
-from sparkbolt.core.frames import Inbox
+from sparkbolt.core.frames import Inbox, python_values
 from sparkbolt.core.host import Host
-from sparkbolt.core.ids import edge_salt
+from sparkbolt.core.ids import MASK64, edge_salt
 from sparkbolt.core.ledger import Ledger
-from sparkbolt.core.messages import Messages
+from sparkbolt.core.messages import Messages as KnownMessages
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.stages import StageRun
 from sparkbolt.core.state import TaskState
@@ -29,8 +30,10 @@ from sparkbolt.core.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
+from sparkbolt.sim.twin import close_twins
 from sparkbolt.sim.world import World
-from tests.sim.random_topologies import insisting_topology, random_topology
+from sparkbolt.testing import simulate
+from tests.sim.random_topologies import Messages, insisting_topology, random_topology
 
 SEEDS_MAX = 5000
 SEEDS_A_TOPOLOGY = 4
@@ -183,15 +186,15 @@ def an_entry_counts_before_its_commit(patch: Patch) -> None:
 
 
 def a_base_is_used_again_after_a_restart(patch: Patch) -> None:
-    forget = Messages.forget_records
+    forget = KnownMessages.forget_records
 
-    def forgetful(self: Messages) -> Any:
+    def forgetful(self: KnownMessages) -> Any:
         void = forget(self)
         for task, _ in void:
             self._next_sequence.pop(task, None)
         return void
 
-    patch.setattr(Messages, "forget_records", forgetful)
+    patch.setattr(KnownMessages, "forget_records", forgetful)
 
 
 def two_lives_have_one_number(patch: Patch) -> None:
@@ -269,30 +272,27 @@ def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
     patch.setattr(feedback, "judge", lenient)
 
 
-PLANTS: dict[Callable[[Patch], None], set[str]] = {
-    plant: set()
-    for plant in (
-        edges_without_the_delivery_slot,
-        edges_without_the_micro_batch,
-        edges_without_the_ordinal,
-        staging_adds_instead_of_replacing,
-        an_ack_before_the_commit,
-        a_plan_that_is_computed_again,
-        a_cache_keyed_by_the_micro_batch_alone,
-        a_cache_that_is_believed_without_its_stamp,
-        frames_are_not_put_in_order,
-        init_is_lost_on_a_retry,
-        an_entry_counts_before_its_commit,
-        a_base_is_used_again_after_a_restart,
-        two_lives_have_one_number,
-        a_tree_that_timed_out_stays_open,
-        compaction_forgets_retries,
-        compaction_forgets_open_trees,
-        a_held_tuple_loses_its_trees_with_its_worker,
-        an_attempt_writes_into_the_committed_state,
-        a_fail_is_forgotten_where_the_tree_began,
-    )
-}
+PLANTS = (
+    edges_without_the_delivery_slot,
+    edges_without_the_micro_batch,
+    edges_without_the_ordinal,
+    staging_adds_instead_of_replacing,
+    an_ack_before_the_commit,
+    a_plan_that_is_computed_again,
+    a_cache_keyed_by_the_micro_batch_alone,
+    a_cache_that_is_believed_without_its_stamp,
+    frames_are_not_put_in_order,
+    init_is_lost_on_a_retry,
+    an_entry_counts_before_its_commit,
+    a_base_is_used_again_after_a_restart,
+    two_lives_have_one_number,
+    a_tree_that_timed_out_stays_open,
+    compaction_forgets_retries,
+    compaction_forgets_open_trees,
+    a_held_tuple_loses_its_trees_with_its_worker,
+    an_attempt_writes_into_the_committed_state,
+    a_fail_is_forgotten_where_the_tree_began,
+)
 
 
 @pytest.fixture
@@ -301,8 +301,43 @@ def patch() -> Iterator[Patch]:
         yield patch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
     needed, promise, words = hunt()
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
+
+
+def hashed(columns: Any, fields: Any) -> Any:
+    """What routing by Python's ``hash`` would do: another thing in each process."""
+    rows = zip(*(python_values(column) for column in columns), strict=True)
+    return np.array([hash(row) & MASK64 for row in rows], dtype=np.uint64)
+
+
+class Planting(BasicBolt):
+    """Plants the bug in every process that loads it."""
+
+    outputs = ["n"]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        groupings._hash_fields = hashed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"planted": True}  # without any, nothing would be set
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup["n"]])
+
+
+def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> None:
+    patch.setattr(groupings, "_hash_fields", hashed)
+    builder = TopologyBuilder("planted")
+    builder.set_spout("words", Messages())
+    builder.set_bolt("pass", Planting(), fuse=False).shuffle_grouping("words")
+    builder.set_bolt("last", Planting(), parallelism=3).fields_grouping("pass", ["n"])
+    report = simulate(builder.build(), feed={"words": [[f"word {number}"] for number in range(30)]}, history="")
+    close_twins()
+    assert report.promise == "components are deterministic"
+    assert report.component == "pass"
