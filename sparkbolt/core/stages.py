@@ -79,7 +79,7 @@ class StageRun:
         self.lane = worker.lane
         self.moment = moment
         self.piece = piece
-        self.watch = worker.materials.watch
+        self.witness = worker.materials.witness
         self.rows: list[Row] = []
         self._sequences: dict[tuple[int, int], int] = {}
         self._metrics: dict[str, ComponentMetrics] = {}
@@ -99,8 +99,8 @@ class StageRun:
 
     def ack(self, roots: U64, xors: U64) -> None:
         """Add to the accounts of roots."""
-        if self.watch is not None:
-            self.watch.settled(roots, xors)
+        if self.witness is not None:
+            self.witness.settled(roots, xors)
         self._acks.append(xor_by_root(roots, xors))
 
     def hold(self, roots: U64, task: int) -> None:
@@ -113,8 +113,8 @@ class StageRun:
 
     def fail(self, fail: Fail) -> None:
         """A tree failed."""
-        if self.watch is not None:
-            self.watch.failed(fail)
+        if self.witness is not None:
+            self.witness.failed(fail)
         if fail.traceback is not None:
             self._tracebacks += 1
             if self._tracebacks > TRACEBACKS_MAX:
@@ -130,8 +130,8 @@ class StageRun:
 
     def start_trees(self, keys: U64, xors: U64) -> None:
         """A spout task has started these trees."""
-        if self.watch is not None:
-            self.watch.started(keys)
+        if self.witness is not None:
+            self.witness.started(keys)
         self._parts.append(Partials(init_keys=keys, init_xors=xors))
 
     @property
@@ -197,8 +197,8 @@ class StageRun:
 
     def _work_on(self, task: BoltTask, rows: Rows) -> None:
         clock = self.worker.materials.clock
-        if self.watch is not None:
-            rows = self.watch.starting(task, rows)
+        if self.witness is not None:
+            rows = self.witness.starting(task, rows)
         started = clock()
         counts = task.run(rows, self)
         if task.watch is not None:
@@ -276,8 +276,8 @@ class StageRun:
             self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, parcel: Parcel, path: Path) -> None:
-        if self.watch is not None:
-            self.watch.sent(sender, stream, parcel)
+        if self.witness is not None:
+            self.witness.sent(sender, stream, parcel)
         if parcel.route.fused:
             self.worker.enter(parcel.target)
             task = self.worker.bolt(parcel.target)

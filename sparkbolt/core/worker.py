@@ -34,7 +34,7 @@ Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
 
 
-class Watch(Protocol):
+class Witness(Protocol):
     """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
@@ -68,7 +68,7 @@ class Materials:
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Told each emission of components whose ``debug`` is on."""
-    watch: Watch | None = None
+    witness: Witness | None = None
     """Sees every delivery; None everywhere but in the simulator."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """What the topology's main module defines, for unpickling state."""

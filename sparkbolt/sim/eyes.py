@@ -75,7 +75,7 @@ class _Doomed(Rows):
 
 
 class Eyes:
-    """Sees what the attempt that is running does; obeys the ``Watch`` protocol of ``core.worker``."""
+    """Sees what the attempt that is running does; obeys the ``Witness`` protocol of ``core.worker``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """See nothing yet.

@@ -24,7 +24,7 @@ from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker import Materials, Watch, context_of
+from sparkbolt.core.worker import Materials, Witness, context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row
 
@@ -56,9 +56,9 @@ class Subject:
     """The messages of each task of a fed ``Spout``, as (stream, values)."""
     messages_max: int
 
-    def materials_with(self, stamps: Callable[[], int], watch: Watch | None) -> Materials:
+    def materials_with(self, stamps: Callable[[], int], witness: Witness | None) -> Materials:
         """What a world's workers are given."""
-        return dataclasses.replace(self.materials, stamps=stamps, watch=watch)
+        return dataclasses.replace(self.materials, stamps=stamps, witness=witness)
 
     @property
     def positions(self) -> dict[str, int]:
