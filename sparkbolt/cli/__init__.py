@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt import __version__
-from sparkbolt.cli.locate import WrongUseError, load_topology
+from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.errors import InvalidTopology, SparkboltError
 
@@ -90,6 +90,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     run.add_argument(
         "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
+    )
+    run.add_argument(
+        "--py-files",
+        metavar="FILES",
+        type=lambda text: [path for path in text.split(",") if path],
+        default=[],
+        help="modules for the executors of a cluster: .py, .zip, .egg, folders of packages, with commas between",
     )
     levels = ["debug", "info", "warning", "error"]
     run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
@@ -188,6 +195,7 @@ def _run(options: argparse.Namespace) -> int:
     from sparkbolt.cli.display import choose_display, logged
     from sparkbolt.cli.program import perform
 
+    look_in(options.py_files)
     topology = load_topology(options.topology)
     with logged(options.log_level):
         outcome = perform(
@@ -197,6 +205,7 @@ def _run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             master=options.master,
             settings=dict(options.conf),
+            py_files=options.py_files,
         )
     if outcome.error is not None and isinstance(outcome.error, Exception):
         debug = options.debug or os.environ.get("SPARKBOLT_DEBUG", "0") not in ("", "0")

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from types import ModuleType
 
 from sparkbolt.core.config import did_you_mean
@@ -51,6 +52,23 @@ def load_topology(reference: str) -> Topology:
             raise WrongUseError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
         value = getattr(value, name)
     return _as_topology(value, reference)
+
+
+def look_in(py_files: Sequence[str]) -> None:
+    """Let this program import what its executors are sent: from an archive, or beside a file or folder.
+
+    Raises:
+        WrongUseError: there is no such file.
+    """
+    for path in py_files:
+        if "://" in path:
+            continue
+        full = os.path.abspath(path)
+        if not os.path.exists(full):
+            raise WrongUseError(f"--py-files names {path!r}, which does not exist")
+        place = full if full.endswith((".zip", ".egg")) else os.path.dirname(full)
+        if place not in sys.path:
+            sys.path.insert(0, place)
 
 
 def _import(name: str) -> ModuleType:

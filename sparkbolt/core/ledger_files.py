@@ -8,7 +8,7 @@ Which question it answers: given the files beside a checkpoint and the last comm
 
 Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
 Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
-Rule 3: a life number is durable before the life plans anything, so no two lives have one number.
+Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
 
 Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 """

@@ -13,7 +13,8 @@ Which question it answers: where is the ledger's log, which micro-batches are co
 
 Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
-Rule 3: a life number is durable before the life plans anything, so no two lives have one number.
+Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
+Rule 4: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
 Read before: ``core.ledger_files``.
 """
@@ -40,6 +41,7 @@ from sparkbolt.errors import CheckpointError
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
 class LocalFiles:
@@ -85,18 +87,23 @@ class LocalFiles:
 
 
 class HadoopFiles:
-    """A checkpoint on any file system that Hadoop knows."""
+    """A checkpoint on any file system that Hadoop knows, written as Spark writes its own beside it.
+
+    Spark knows for each file system how a file is replaced atomically, and its users may have told it
+    (``spark.sql.streaming.checkpointFileManagerClass``); to delete and then rename would lose a file to a crash.
+    """
 
     def __init__(self, spark: SparkSession, directory: str, *, make: bool = True) -> None:
         """Make the directory if it is missing, unless it is only read."""
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
+        door = jvm.java.lang.Class.forName(_FILE_MANAGER, True, jvm.Thread.currentThread().getContextClassLoader())
         configuration = spark._jsc.hadoopConfiguration()
-        self._fs = self._path(directory).getFileSystem(configuration)
+        self._manager = door.getField("MODULE$").get(None).create(self._path(directory), configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
         for folder in ("ledger", "plans") if make else ():
-            self._fs.mkdirs(self._at(folder))
+            self._manager.mkdirs(self._at(folder))
 
     def _at(self, name: str) -> Any:
         return self._path(f"{self._root}/{name}")
@@ -104,36 +111,41 @@ class HadoopFiles:
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if there is none."""
         path = self._at(name)
-        if not self._fs.exists(path):
+        if not self._manager.exists(path):
             return None
-        stream = self._fs.open(path)
+        stream = self._manager.open(path)
         try:
             return bytes(self._read_all(stream))
         finally:
             stream.close()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write under another name, rename."""
-        path, temporary = self._at(name), self._at(f"{name}.tmp")
-        stream = self._fs.create(temporary, True)
-        stream.write(bytearray(data))
+        """Write a file whole, replacing it atomically."""
+        stream = self._manager.createAtomic(self._at(name), True)
+        try:
+            stream.write(bytearray(data))
+        except BaseException:
+            stream.cancel()
+            raise
         stream.close()
-        self._fs.delete(path, False)
-        if not self._fs.rename(temporary, path):
-            raise CheckpointError(f"{self._root}/{name} could not be written: the file system refused the rename")
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
         path = self._at(folder)
-        return [status.getPath().getName() for status in self._fs.listStatus(path)] if self._fs.exists(path) else []
+        if not self._manager.exists(path):
+            return []
+        return [status.getPath().getName() for status in self._manager.list(path)]
 
     def remove(self, name: str) -> None:
         """Remove a file that may or may not be there."""
-        self._fs.delete(self._at(name), False)
+        self._manager.delete(self._at(name))
 
 
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
+
+    _life: int | None = None
+    """The number of the life that this driver has begun last."""
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
         """Lock the directory.
@@ -175,7 +187,8 @@ class Checkpoint:
 
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before."""
-        return ledger_files.begin_life(self.files)
+        self._life = ledger_files.begin_life(self.files)
+        return self._life
 
     def check_life(self, life: int) -> None:
         """Before a life writes anything that counts: nobody began another one meanwhile.
@@ -246,7 +259,13 @@ class Checkpoint:
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
-        """Replace all entries up to a promoted micro-batch by a snapshot of the ledger."""
+        """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
+
+        Raises:
+            CheckpointError: another driver has taken the checkpoint over, which reads these entries.
+        """
+        if self._life is not None:
+            self.check_life(self._life)
         ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 

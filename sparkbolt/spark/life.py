@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 import uuid
@@ -38,7 +39,7 @@ from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.lane_query import acker, lane_frame
-from sparkbolt.spark.session import cores_of
+from sparkbolt.spark.session import cores_of, is_local
 from sparkbolt.spark.source import BEFORE_THE_FIRST, LanePartition, Piece
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
@@ -81,12 +82,13 @@ class Life:
         self._tell = tell
         self._partials = 0
         self._ended = False
+        number = checkpoint.begin_life()  # before anything is read: from here on an older driver writes nothing
         settings = ledger_settings(lane)
         ledger = checkpoint.load_ledger(
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
-        ledger.begin_life(checkpoint.begin_life())
-        self.shipment = Shipment.of(lane, self.run_id)
+        ledger.begin_life(number)
+        self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         self.host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
         self._bridge = Bridge(self._answer)
 

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cloudpickle
 from pyspark.sql import SparkSession
@@ -35,10 +35,19 @@ from sparkbolt.core.throttle import Throttle
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
+from sparkbolt.spark import sources
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain
 from sparkbolt.spark.life import Life, now_ms
-from sparkbolt.spark.session import cores_of, for_lane, is_local, jvm_lives, make_session
+from sparkbolt.spark.session import (
+    await_executors,
+    check_reachable,
+    cores_of,
+    for_lane,
+    is_local,
+    jvm_lives,
+    make_session,
+)
 from sparkbolt.spark.spout_threads import SpoutThread
 
 log = logging.getLogger("sparkbolt")
@@ -172,6 +181,7 @@ class RunningTopology:
     def _begin_again(self) -> None:
         """A new life from the checkpoint; the spouts' threads go on with its desks."""
         old = self._life
+        self._checkpoint.check_life(old.host.life)  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()
         old.end()
         with self._changed:
@@ -361,6 +371,7 @@ def start(
     master: str | None = None,
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
+    py_files: Sequence[str] = (),
 ) -> RunningTopology:
     """Start a topology; does not block.
 
@@ -370,27 +381,27 @@ def start(
         master: as of ``spark-submit``, if no session is active; default ``local[*]``.
         spark: the session to use; default the active one, or a new one.
         settings: further settings of a new session.
+        py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
+            On a cluster the modules that this program has loaded and that are not installed are sent without it.
 
     Raises:
         EngineError: Java or Spark cannot do the work.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
     """
     session = spark if spark is not None else make_session(topology.name, master, settings)
+    check_reachable(session, checkpoint)
+    sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = None
     if checkpoint is None:
         temporary = checkpoint = tempfile.mkdtemp(prefix="sparkbolt-checkpoint-")
-    if not is_local(session) and "://" not in checkpoint:
-        raise EngineError(
-            f"checkpoint {checkpoint!r} is a local directory, and the topology runs on the cluster "
-            f"{session.sparkContext.master}: give a directory that every executor reaches, such as hdfs://... or "
-            "file:///a/shared/mount"
-        )
     try:
         held = Checkpoint(session, checkpoint)
     except OSError as error:
         raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
     try:
         placement = held.placement(topology)
+        if placement is None:
+            await_executors(session)
         lane = lay_out(topology, cores_of(session), placement)
         if placement is None:
             held.keep_placement(topology, lane.placement())

@@ -3,7 +3,7 @@
 Which question it answers: how must Spark be set up so that no tuple is lost?
 Rule: settings that guarantees depend on are set by us and checked, also in a session that somebody else made.
 
-Read before: nothing.
+Read before: ``sources``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -25,9 +28,16 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.jvm import jvm_output, keep_log
+from sparkbolt.spark.sources import add, own_archive
 
 JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
+EXECUTORS_WAIT_SECS = 60.0
+EXECUTORS_STEADY_SECS = 3.0
+GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which starts the JVM before the program."""
+STANDALONE = "spark://"
+PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 MALLOC_KEPT_BYTES = 256 << 20
 """How much freed memory a Python worker may keep for its next micro-batch."""
 
@@ -49,13 +59,14 @@ _CORE_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "sparkbolt.spark.daemon",
     "spark.driver.memory": "2g",
     # A micro-batch takes and frees tens of megabytes; asking the kernel for fresh pages each time costs a tenth of it.
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(MALLOC_KEPT_BYTES),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(MALLOC_KEPT_BYTES),
     "spark.driver.maxResultSize": "0",
 }
+_DAEMON = {"spark.python.daemon.module": "sparkbolt.spark.daemon"}
+"""Where it can be imported before any file was added: under a local master, and on a standalone cluster."""
 _LOCAL_SETTINGS = {
     # The hot path is Python's. Java's second compiler would take a third of two cores from it in the first minute, for
     # code that mostly copies bytes; and rows of a megabyte are a burden to the default collector.
@@ -106,26 +117,41 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
     if active is not None:
         _check_core(active)
         return active
-    if "spark.submit.deployMode" not in os.environ:
+    given = {}
+    if GATEWAY_ENV in os.environ:
+        given = _submitted()
+    else:
         check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = settings or {}
+    os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    master = retrying(master or "local[*]")
+    master = retrying(master or given.get("spark.master") or "local[*]")
+    known = {**given, **chosen}
     with _signals_kept():
-        session = _new_session(name, master, {**_CORE_SETTINGS, **_local_settings(master), **(settings or {})})
+        session = _new_session(name, master, {**_CORE_SETTINGS, **_settings_of(master, known), **known})
     _check_core(session)
     return session
 
 
+def _submitted() -> dict[str, str]:
+    """What ``spark-submit``, which has started this program and its JVM, was told."""
+    if SparkContext._gateway is None:
+        SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
 def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start the JVM, if this process has none, and a session in it."""
-    configuration = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
+    configuration = SparkConf().setAppName(name).setAll(list(settings.items())).setMaster(master)
     try:
         if SparkContext._active_spark_context is None:
             gateway = SparkContext._gateway  # left by a context that was stopped: a process has one JVM at most
             if gateway is None:
                 gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
-            SparkContext(conf=configuration, gateway=gateway).setLogLevel("WARN")
+            context = SparkContext(conf=configuration, gateway=gateway)
+            context.setLogLevel("WARN")
+            if master.startswith(STANDALONE):
+                add(context, own_archive())  # before any task, since the Python daemon imports it
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:
         java = getattr(error, "java_exception", None)
@@ -199,13 +225,64 @@ def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
     return own
 
 
-def _local_settings(master: str) -> dict[str, str]:
-    """Let executors on this machine find the modules that the driver finds, and print to its terminal."""
-    if not master.startswith("local"):
-        return {}
-    path = [entry or os.getcwd() for entry in sys.path]
-    modules = {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
-    return {**_LOCAL_SETTINGS, **modules, **jvm_output().environment()}
+def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
+    """What depends on the kind of master.
+
+    Executors on this machine find the modules that the driver finds, and print to its terminal. Those of a standalone
+    cluster find Sparkbolt in their working directory, where Spark puts the files that were added. YARN and Kubernetes
+    make a Python path of their own, which is left alone: workers there import what they need after they were forked.
+    """
+    if master.startswith("local"):
+        path = [entry or os.getcwd() for entry in sys.path]
+        return {**_LOCAL_SETTINGS, **_DAEMON, PYTHONPATH: os.pathsep.join(path), **jvm_output().environment()}
+    if master.startswith(STANDALONE) and PYTHONPATH not in known:
+        return {**_DAEMON, PYTHONPATH: os.path.basename(own_archive())}
+    return {}
+
+
+def check_reachable(session: SparkSession, checkpoint: str | None) -> None:
+    """Refuse a checkpoint that executors on other machines do not reach.
+
+    Raises:
+        EngineError: there is none, or it is a local directory, and the master is a cluster's.
+    """
+    if is_local(session) or (checkpoint is not None and urlparse(checkpoint).scheme):
+        return
+    what = "there is no checkpoint" if checkpoint is None else f"checkpoint {checkpoint!r} is a local directory"
+    raise EngineError(
+        f"{what}, and the topology runs on the cluster {session.sparkContext.master}: give checkpoint=... a directory "
+        "that every executor reaches, such as hdfs://... or file:///a/shared/mount"
+    )
+
+
+def await_executors(session: SparkSession, timeout_secs: float = EXECUTORS_WAIT_SECS) -> None:
+    """Wait until a cluster has given the executors that it has to give, since a new topology is laid out for them.
+
+    That is when ``spark.cores.max`` is reached, or when no further one has come for some time. With dynamic allocation
+    there may be none until there is work, so nothing is waited for.
+
+    Raises:
+        EngineError: there is none when the time is over.
+    """
+    configuration = session.sparkContext.getConf()
+    if is_local(session) or configuration.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return
+    wanted = int(configuration.get("spark.cores.max", "0") or 0)
+    scala: Any = session.sparkContext._jsc.sc()  # pyspark has no public door to the list of executors
+    until = time.monotonic() + timeout_secs
+    count, since = 0, time.monotonic()
+    while count == 0 or time.monotonic() - since < EXECUTORS_STEADY_SECS:
+        found = scala.getExecutorMemoryStatus().size() - 1  # one is the driver
+        if found and wanted and cores_of(session) >= wanted:
+            return
+        if found != count:
+            count, since = found, time.monotonic()
+        if not count and time.monotonic() > until:
+            raise EngineError(
+                f"the cluster {session.sparkContext.master} has given no executor within {timeout_secs:.0f} s: its "
+                "cores may be in use by others, or its machines cannot reach this driver (spark.driver.host)"
+            )
+        time.sleep(0.1)
 
 
 def _check_core(session: SparkSession) -> None:

@@ -16,7 +16,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,17 +48,17 @@ class Shipment:
     components: Mapping[str, bytes]
     namespace: bytes
     path: tuple[str, ...]
-    """Where the driver finds modules: executors on the same machine look there too."""
+    """Where the driver finds modules, if executors are on the same machine and are to look there too."""
 
     @classmethod
-    def of(cls, lane: Lane, run: str) -> Shipment:
+    def of(cls, lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
         """Pack a lane."""
         return cls(
             run=run,
             lane=cloudpickle.dumps(lane),
             components=pickled_components(lane),
             namespace=pickled_definitions(main_definitions()),
-            path=tuple(sys.path),
+            path=tuple(path),
         )
 
     def worker(self) -> Worker:
@@ -86,8 +86,8 @@ class Shipment:
                 cloudpickle.loads(component)
         except ModuleNotFoundError as error:
             raise EngineError(
-                f"module {error.name!r} is missing on the executors: install it there, or ship it with "
-                f"py_files=[...] (spark.submit.pyFiles)"
+                f"module {error.name!r} is missing on the executors: install it there, or send it with "
+                f"py_files=[...] (sparkbolt run --py-files)"
             ) from error
         return materials_of(
             lane,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import signal
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Topology
 from sparkbolt.cli import main, seconds
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
-from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology
+from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import Outcome, StopRequests, perform
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
@@ -122,6 +124,17 @@ def test_a_module_that_raises_is_a_sentence_and_exit_code_1(
         load_topology(reference.format(module))
     assert main(["run", reference.format(module)]) == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_py_files_are_found_by_the_program_that_names_them(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile("deps.zip", "w") as file:
+        file.writestr("zipped_of_a_test.py", "X = 1")
+    Path("below").mkdir()
+    Path("below", "single_of_a_test.py").write_text("Y = 2")
+    look_in(["deps.zip", "below/single_of_a_test.py", "hdfs://host/far.zip"])
+    assert importlib.import_module("zipped_of_a_test").X + importlib.import_module("single_of_a_test").Y == 3
+    assert main(["run", f"{module}:topology", "--py-files", "deps.zip,gone.py"]) == 2
+    assert capsys.readouterr().err == "sparkbolt: --py-files names 'gone.py', which does not exist\n"
 
 
 def test_debug_shows_the_traceback(module: str, capsys: pytest.CaptureFixture[str]) -> None:

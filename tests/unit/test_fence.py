@@ -30,6 +30,21 @@ def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> Non
         old.check_life(life)
 
 
+def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
+    old, new = NoLock(tmp_path), NoLock(tmp_path)
+    old.begin_life()
+    for number in range(4):
+        old.write_entry(number, b"an entry")
+        old.files.write(f"plans/{number}-0", b"a plan")
+    new.begin_life()
+    with pytest.raises(CheckpointError, match="was taken over by another driver"):
+        old.compact(2, b"a snapshot")
+    assert sorted(new.files.names("ledger")) == [f"{number}.entry" for number in range(4)]
+    new.compact(2, b"a snapshot")
+    assert sorted(new.files.names("ledger")) == ["2.snapshot", "3.entry"]
+    assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
+
+
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = checkpoint.LocalFiles(str(tmp_path))
     files.write("life", b"1")

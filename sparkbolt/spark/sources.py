@@ -1,0 +1,214 @@
+"""Sources: which of the driver's modules travel to the executors of a cluster.
+
+Which question it answers: how does an executor on another machine import what the driver imported?
+Rule 1: what is installed stays: the standard library, site-packages and Spark. Modules that the program has loaded
+from anywhere else are sent, packages with all that is in their folder. Sparkbolt itself is always sent, so that the
+driver and the executors run the same one.
+Rule 2: an archive's name tells its content, so the same content is sent once and a changed one under another name.
+
+Under a local master nothing is sent: executors are on the driver's machine and look where the driver does.
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import logging
+import os
+import shutil
+import site
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any
+
+from sparkbolt.errors import EngineError
+
+ARCHIVE_BYTES_MAX = 64 << 20
+"""Sources that are larger than that are not sent by themselves: data lies beside them, most likely."""
+SPARK_S_OWN = frozenset({"pyspark", "py4j"})
+_LEFT_OUT = (".pyc", ".pyo", ".so")
+"""What cannot be imported from an archive, or need not be in it."""
+_PLANNER_FOLDER = "streaming_job"
+log = logging.getLogger("sparkbolt")
+
+Sources = list[tuple[str, Path]]
+"""Names in an archive, and the file or folder that each stands for."""
+
+
+def installed_places() -> list[str]:
+    """The folders whose content is installed, and so not sent."""
+    paths = sysconfig.get_paths()
+    places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return [os.path.realpath(place) for place in (*places, *site.getsitepackages(), site.getusersitepackages())]
+
+
+def loaded_sources(modules: Mapping[str, ModuleType | None], installed: Sequence[str]) -> Sources:
+    """What the loaded modules were imported from, where that is not installed; in the order of names.
+
+    Args:
+        modules: as ``sys.modules``.
+        installed: folders that are left out, with everything below.
+    """
+    found: set[tuple[str, Path]] = set()
+    for name, module in modules.items():
+        if module is None or "." in name or name == "__main__" or name in SPARK_S_OWN or name == "sparkbolt":
+            continue
+        file = getattr(module, "__file__", None)
+        if file is None:  # built in, or a package without __init__.py, which may have several folders
+            places = [Path(os.path.abspath(place)) for place in getattr(module, "__path__", ())]
+        else:
+            place = Path(os.path.abspath(file))
+            places = [place.parent if place.name == "__init__.py" else place]
+        for place in places:
+            if place.exists() and not _is_installed(place, installed):
+                found.add((name if place.is_dir() else f"{name}{place.suffix}", place))
+    return sorted(found)
+
+
+def _is_installed(place: Path, installed: Sequence[str]) -> bool:
+    if {"site-packages", "dist-packages"} & set(place.parts):
+        return True
+    return any(place.resolve().is_relative_to(known) for known in installed)
+
+
+def files_of(sources: Sources) -> Iterator[tuple[str, Path]]:
+    """The files of an archive by their names in it; hidden ones and compiled ones are left out."""
+    for name, place in sources:
+        if place.is_file():
+            if not name.endswith(_LEFT_OUT):
+                yield name, place
+            continue
+        for folder, folders, files in os.walk(place):
+            folders[:] = sorted(inner for inner in folders if not inner.startswith(".") and inner != "__pycache__")
+            for file in sorted(files):
+                if not file.startswith(".") and not file.endswith(_LEFT_OUT):
+                    path = Path(folder, file)
+                    yield f"{name}/{path.relative_to(place).as_posix()}", path
+
+
+def archive(stem: str, sources: Sources, directory: str) -> str:
+    """Write the archive of some sources, named by its content, and tell its path."""
+    digest = hashlib.sha256()
+    content = [(name, path.read_bytes()) for name, path in files_of(sources)]
+    for name, data in content:
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    target = os.path.join(directory, f"{stem}-{digest.hexdigest()[:12]}.zip")
+    if not os.path.exists(target):
+        # A folder without __init__.py is found in an archive only if it is listed as a folder.
+        folders = {f"{parent}/" for name, _ in content for parent in PurePosixPath(name).parents if parent.name}
+        with zipfile.ZipFile(target, "w") as file:
+            for name in sorted(folders):
+                file.writestr(zipfile.ZipInfo(name), b"")
+            for name, data in content:
+                file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def size_of(sources: Sources) -> int:
+    """The bytes of all files, not compressed."""
+    return sum(path.stat().st_size for _, path in files_of(sources))
+
+
+def sendable(sources: Sources, bytes_max: int = ARCHIVE_BYTES_MAX) -> Sources:
+    """The sources without those that are too large; a warning says what follows for each of these."""
+    kept = []
+    for source in sources:
+        size = size_of([source])
+        if size > bytes_max:
+            log.warning(
+                "%s (%s) is not sent to the executors, because it has %d MB: they must have it already; install it "
+                "there, or keep data out of the folder of the package",
+                *source,
+                size >> 20,
+            )
+        else:
+            kept.append(source)
+    return kept
+
+
+@cache
+def _directory() -> str:
+    directory = tempfile.mkdtemp(prefix="sparkbolt-sources-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+@cache
+def own_archive() -> str:
+    """The archive of Sparkbolt itself; the one it came from, if it did not come as a folder."""
+    folder = Path(os.path.abspath(__file__)).parents[1]
+    return archive("sparkbolt", [("sparkbolt", folder)], _directory()) if folder.is_dir() else str(folder.parent)
+
+
+def given_file(path: str) -> str:
+    """What is handed to Spark for one of ``py_files``: a URL or an archive as it is, a folder as an archive.
+
+    Raises:
+        EngineError: there is no such file, or it is none that Python imports from.
+    """
+    if "://" in path:
+        return path
+    place = Path(os.path.abspath(os.path.expanduser(path)))
+    if not place.exists():
+        raise EngineError(f"py_files names {path!r}, which does not exist (looked for at {place})")
+    if place.is_dir():
+        return archive(place.name, [(place.name, place)], _directory())
+    if place.suffix not in (".py", ".zip", ".egg"):
+        raise EngineError(
+            f"py_files names {path!r}, expected a .py file, a .zip or .egg archive, or the folder of a package"
+        )
+    return str(place)
+
+
+_sent: set[tuple[str, str]] = set()
+"""The application's id and the path of what was sent already."""
+
+
+def send(context: Any, py_files: Iterable[str], *, cluster: bool) -> None:
+    """Have Spark bring modules to every executor, before a task runs there.
+
+    Args:
+        context: the SparkContext.
+        py_files: what the user named.
+        cluster: also send Sparkbolt and what the program has loaded from source.
+
+    Raises:
+        EngineError: one of ``py_files`` is not there.
+    """
+    paths = [given_file(path) for path in py_files]
+    if cluster:
+        _let_planner_see()
+        paths.append(own_archive())
+        sources = sendable(loaded_sources(sys.modules, installed_places()))
+        if sources:
+            paths.append(archive("sources", sources, _directory()))
+    for path in paths:
+        add(context, path)
+
+
+def add(context: Any, path: str) -> None:
+    """``addPyFile``, once, and without its change of this process's own path."""
+    key = (str(context.applicationId), path)
+    if key in _sent:
+        return
+    before = list(sys.path)
+    context.addPyFile(path)
+    sys.path[:] = before
+    _sent.add(key)
+
+
+def _let_planner_see() -> None:
+    """Spark sends its planner to a folder below that of the files, which it never fills: make it the same one."""
+    from pyspark import SparkFiles
+
+    link = Path(SparkFiles.getRootDirectory(), _PLANNER_FOLDER)
+    if not link.exists():
+        link.symlink_to(link.parent, target_is_directory=True)
