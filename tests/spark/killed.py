@@ -23,6 +23,7 @@ from typing import Any
 from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import TextSpout
+from tests.chaos.moments import plant
 
 HELD_MICRO_BATCHES = 2
 
@@ -101,42 +102,12 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def plant(moment: str) -> None:
-    """Put the kill where it is wanted."""
-    from sparkbolt.spark import checkpoint, life
-
-    where, _, number = moment.partition(":")
-    if where == "compacting":
-        original = checkpoint.LocalFiles.write
-
-        def write(self: Any, name: str, data: bytes) -> None:
-            original(self, name, data)
-            if name.endswith(".snapshot"):
-                die()
-
-        checkpoint.LocalFiles.write = write  # type: ignore[method-assign]
-        return
-    owner, name, after = {
-        "staged": (checkpoint.Checkpoint, "write_entry", True),
-        "outlived": (checkpoint.Checkpoint, "write_entry", True),
-        "committed": (life.Life, "_promote", False),
-        "promoted": (life.Life, "_promote", True),
-        "planned": (life.Life, "_offset", True),
-    }[where]
-    method = getattr(owner, name)
-
-    def planted(self: Any, argument: Any, *rest: Any) -> Any:
-        due = getattr(argument, "micro_batch_id", argument) >= int(number)
-        if due and not after:
-            die()
-        result = method(self, argument, *rest)
-        if due and where == "outlived":
-            leave_a_process_behind()
-        if due:
-            die()
-        return result
-
-    setattr(owner, name, planted)
+def end(where: str, due: bool) -> None:
+    """The moment has come; die, if it is late enough."""
+    if due and where == "outlived":
+        leave_a_process_behind()
+    if due:
+        die()
 
 
 def main() -> None:
@@ -147,7 +118,8 @@ def main() -> None:
 
         checkpoint_module.LOCK_WAIT_SECS = 1.0
     elif moment != "never":
-        plant(moment)
+        where, _, number = moment.partition(":")
+        plant("staged" if where == "outlived" else where, lambda reached: end(where, reached >= int(number or 0)))
     running = build(text, out).start(checkpoint=checkpoint, master="local[2]")
     running.await_finished()
     metrics = running.metrics()
