@@ -68,6 +68,8 @@ class EntryReader:
         """The last position of the range that was read; the one before its start, if none was."""
         self._cut: int | None = None
         """The last position, if tuples of it were given: there may have been more of them."""
+        self._misplaced: list[int] = []
+        """Positions that came behind later ones, and so were not taken."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, some positions again, or the records that came along."""
@@ -111,7 +113,7 @@ class EntryReader:
         worker = self._stage.worker
         spout: PartitionedSpout = worker.spout(self._entry.task)
         self._bad, self._broken = False, None
-        self._seen, self._cut = range_.start - 1, None
+        self._seen, self._cut, self._misplaced = range_.start - 1, None, []
         chunks: Iterator[Any] | None = None
         while True:
             self._reads += 1
@@ -158,6 +160,8 @@ class EntryReader:
         first, last = int(positions[0]), int(positions[-1])
         least = max(self._seen, range_.start)
         if first < least or last >= range_.end or bool(np.any(positions[1:] < positions[:-1])):
+            behind = positions[(positions >= range_.start) & (positions <= self._seen)]
+            self._misplaced = np.unique(behind).tolist()
             raise EmitError(
                 f"spout {self._component!r} read positions {first} to {last} of {range_.source!r}: expected them to "
                 f"rise from {least} on and to stay below {range_.end}"
@@ -166,8 +170,9 @@ class EntryReader:
     def _break_off(self, range_: Range, shift: int, error: Exception) -> None:
         """Reading ended too early: nobody knows what would have come.
 
-        Two trees fail. That of the record that was given last, which may be the first tuple of several; and, for all
-        positions behind it, that of the first of them, to which no tuple belongs, so that nothing else can fail it.
+        The tree of the record fails that was given last, which may be the first tuple of several; for all positions
+        behind it that of the first of them, to which no tuple belongs, so that nothing else can fail it; and that of
+        each record that came too late to be taken.
         """
         failure = failure_of(error)
         rest = self._seen + 1
@@ -178,6 +183,9 @@ class EntryReader:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
             self._fail_record(rest + shift, Failure("read", text, failure.traceback))
+        for position in self._misplaced:
+            text = f"{range_.source}@{position} came behind later records: {failure.reason}"
+            self._fail_record(position + shift, Failure("misplaced", text, reported=False))
 
     def _fail_record(self, sequence: int, failure: Failure) -> None:
         """The tree of a record that could not be read: it is started, unless it was, and fails."""

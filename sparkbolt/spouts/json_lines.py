@@ -12,13 +12,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkbolt.core.components import BadRecord, Range
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.text import Paths, TextSpout
-
-ROWS_MAX = 4096
-"""How many objects are given at once as columns."""
 
 
 class JsonLinesSpout(TextSpout):
@@ -75,23 +72,8 @@ class JsonLinesSpout(TextSpout):
                     )
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """The same in columns, each a list of Python values."""
-        positions: list[int] = []
-        columns: list[list[Any]] = [[] for _ in self.outputs]
-        appends = [column.append for column in columns]
-        for record in self.read(range_):
-            if isinstance(record, BadRecord):
-                yield record
-                continue
-            positions.append(record[0])
-            for append, value in zip(appends, record[1], strict=True):
-                append(value)
-            if len(positions) >= ROWS_MAX:
-                yield positions, columns
-                positions, columns = [], [[] for _ in self.outputs]
-                appends = [column.append for column in columns]
-        if positions:
-            yield positions, columns
+        """The same in columns: what ``TextSpout`` has here would be the lines."""
+        return PartitionedSpout.read_columns(self, range_)
 
 
 def checked_fields(outputs: Sequence[str]) -> list[str]:

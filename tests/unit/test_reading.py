@@ -188,3 +188,21 @@ def test_on_error_stop_stops_where_reading_raises() -> None:
     engine.step()
     assert engine.failure is not None
     assert "'numbers' raised, and its on_error is 'stop'" in engine.failure
+
+
+class BadFirst(Numbers):
+    """Once gives a record that cannot be read before the columns of earlier ones."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        self.tried[range_.start] += 1
+        numbers = list(range(range_.start, range_.end))
+        if range_.start == 0 and self.tried[0] == 1:
+            yield BadRecord(30, "unreadable")
+            yield numbers[:30], [numbers[:30]]
+            return
+        yield numbers, [numbers]
+
+
+def test_records_that_come_behind_later_ones_are_not_lost() -> None:
+    run(BadFirst(lambda number, times: None))
+    assert sorted(SEEN) == list(range(COUNT))
