@@ -171,7 +171,8 @@ def combine(parts: Sequence[Partials]) -> Partials:
         starts = run_starts(held_keys)
         held_keys, held_by = held_keys[starts], held_by[starts]
     fails = _one_fail_each(fail for part in parts for fail in part.fails)
-    touched = np.unique(_join([p.touched_keys for p in parts]))
+    touched = _join([p.touched_keys for p in parts])
+    touched = np.unique(touched) if len(touched) else touched
     return Partials(init_keys, init_xors, ack_keys, ack_xors, held_keys, held_by, fails, touched)
 
 
@@ -272,7 +273,8 @@ def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
         first, last = first[starts], last[np.append(starts[1:], len(last)) - 1]
         counts = np.add.reduceat(counts, starts)
     failed = _one_fail_each(fail for v in verdicts for fail in v.failed)
-    touched = np.unique(_join([v.touched for v in verdicts]))
+    touched = _join([v.touched for v in verdicts])
+    touched = np.unique(touched) if len(touched) else touched
     return Verdicts(first, last, counts, failed, keys, xors, holders, new, init_failed, touched)
 
 

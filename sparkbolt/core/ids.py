@@ -119,7 +119,7 @@ def run_starts(sorted_values: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
     change = np.empty(len(sorted_values), dtype=bool)
     change[0] = True
     np.not_equal(sorted_values[1:], sorted_values[:-1], out=change[1:])
-    return np.flatnonzero(change)
+    return change.nonzero()[0]
 
 
 def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
@@ -129,7 +129,7 @@ def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
     """
     if len(keys) == 0:
         return keys, xors
-    if not bool(np.all(keys[1:] >= keys[:-1])):
+    if not (keys[1:] >= keys[:-1]).all():
         order = np.argsort(keys, kind="stable")
         keys, xors = keys[order], xors[order]
     starts = run_starts(keys)

@@ -300,6 +300,8 @@ class Ledger:
 
     def touch(self, keys: U64) -> None:
         """Give trees their full time again (Storm's ``resetTimeout``); what is not open is left out."""
+        if len(keys) == 0:
+            return
         wanted = np.unique(keys)
         self._trees.touch(wanted)
         self._expiring = np.setdiff1d(self._expiring, wanted, assume_unique=True)
@@ -361,14 +363,8 @@ class Ledger:
             f"micro-batch {number} cannot be staged: the last promoted one is {self.last_promoted}",
         )
         verdicts = feedback.verdicts
-        started = np.concatenate(
-            (
-                verdicts.done_first,
-                verdicts.done_last,
-                verdicts.open_keys[verdicts.open_new],
-                verdicts.init_failed,
-            )
-        )
+        new_keys = verdicts.open_keys[verdicts.open_new]
+        started = np.concatenate((verdicts.done_first, verdicts.done_last, new_keys, verdicts.init_failed))
         for stranger in self._messages.unreserved(plan, started)[:1].tolist():
             raise InvariantError(
                 f"micro-batch {number} started tree {split_key(stranger)} (task, sequence), "
@@ -376,7 +372,7 @@ class Ledger:
             )
         failed = np.array([fail.key for fail in verdicts.failed], dtype=np.uint64)
         check(
-            len(np.unique(failed)) == len(failed) and bool(np.isin(verdicts.init_failed, failed).all()),
+            set(verdicts.init_failed.tolist()) <= set(failed.tolist()) and len(set(failed.tolist())) == len(failed),
             f"micro-batch {number}: a tree fails once, and each of init_failed is among the failed",
         )
         self._staged = (plan, feedback)
@@ -391,7 +387,7 @@ class Ledger:
         return acked
 
     def _time_out(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
-        keys = np.unique(np.array(plan.expired, dtype=np.uint64))
+        keys = np.unique(np.array(plan.expired, dtype=np.uint64)) if plan.expired else empty_u64()
         keys = keys[self._trees.find(keys)[1]]
         if len(keys) == 0:
             return

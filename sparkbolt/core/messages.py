@@ -220,6 +220,8 @@ class Messages:
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
         """Those of the keys that belong to a spout's task and that no entry of the plan reserves."""
+        if len(keys) == 0:
+            return keys
         of_spouts = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._spouts), dtype=np.uint64))
         entries = sorted(plan.entries, key=lambda entry: entry.first_key)
         return keys[of_spouts & (_slots(*_columns(entries), keys) < 0)]

@@ -19,6 +19,8 @@ from sparkbolt.core.ids import U64
 from sparkbolt.errors import check
 
 _WIDTHS = ("<u1", "<u2", "<u4", "<u8", "<i4", "<i8")
+_DTYPES = tuple(map(np.dtype, _WIDTHS))
+_WIDTH_OF = {dtype: index for index, dtype in enumerate(_DTYPES)}
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQ")
 
@@ -29,7 +31,9 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     >>> narrow(np.array([3, 255], dtype=np.uint64)).dtype, narrow(np.array([3, 256])).dtype
     (dtype('uint8'), dtype('uint16'))
     """
-    most = int(values.max()) if len(values) else 0
+    if len(values) == 0:
+        return values.astype(np.uint8)
+    most = int(values.max())
     return values.astype(np.min_scalar_type(most), copy=False)
 
 
@@ -42,7 +46,7 @@ def steps_of(keys: U64) -> npt.NDArray[Any]:
     >>> steps_of(keys), keys_from(int(keys[0]), steps_of(keys)).tolist() == keys.tolist()
     (array([7, 2], dtype=uint8), True)
     """
-    return narrow(np.diff(keys))
+    return narrow(keys[1:] - keys[:-1])
 
 
 def keys_from(first: int, steps: npt.NDArray[Any]) -> U64:
@@ -70,9 +74,7 @@ def pack(arrays: Sequence[npt.NDArray[Any]]) -> list[bytes]:
         arrays: one-dimensional, of unsigned integers, or of signed ones of 32 or 64 bits.
     """
     pieces = [_COUNT.pack(len(arrays))]
-    pieces += [
-        _ENTRY.pack(_WIDTHS.index(array.dtype.newbyteorder("<").str.replace("|", "<")), len(array)) for array in arrays
-    ]
+    pieces += [_ENTRY.pack(_WIDTH_OF[array.dtype], len(array)) for array in arrays]
     for array in arrays:
         pieces.append(array.tobytes())
         pieces.append(bytes(-array.nbytes % 8))
@@ -97,7 +99,7 @@ def unpack(data: memoryview, at: int = 0) -> tuple[list[npt.NDArray[Any]], int]:
     arrays = []
     for entry in range(count):
         width, length = _ENTRY.unpack_from(data, table + entry * _ENTRY.size)
-        dtype = np.dtype(_WIDTHS[width])
+        dtype = _DTYPES[width]
         size = dtype.itemsize * length
         check(at + size <= len(data), f"a packed array of {size} bytes is cut off after {len(data) - at}")
         arrays.append(np.frombuffer(data, dtype, length, at))

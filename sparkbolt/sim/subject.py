@@ -31,7 +31,7 @@ from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, su
 MESSAGES_MAX = 200
 """How many messages of each spout a simulation reads, where nothing else is said."""
 CORES = 2
-COMPACT_EVERY = 3
+COMPACT_EVERY = 2
 
 Feed = Mapping[str, Sequence[Mapping[str, Any] | Sequence[Any]]]
 """By spout, or ``spout/stream``: the values of each message, in order or by field."""

@@ -226,7 +226,9 @@ class World:
         for component, pacer in self.driver.host.pacers.items():
             total = self.subject.positions[component]
             share = (
-                total if number >= self._micro_batches else random_.randint(1, max(1, 2 * total // self._micro_batches))
+                total
+                if number >= self._micro_batches - 1
+                else random_.randint(1, max(1, 2 * total // self._micro_batches))
             )
             pacer.budget = max(1, share)
 
