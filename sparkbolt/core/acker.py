@@ -299,12 +299,18 @@ def split_sections(data: Buffer) -> list[bytes]:
     return sections
 
 
+_NO_KEYS = zlib.compress(b"", 1)
+
+
 def pack_keys(keys: U64) -> bytes:
     """Integers of 64 bits in few bytes: differences of neighbours, byte by byte of equal weight, zlib.
 
     Any values are kept exactly; those that rise slowly become small.
     """
-    steps = np.diff(keys, prepend=np.uint64(0)).astype("<u8")
+    if len(keys) == 0:
+        return _NO_KEYS
+    steps = np.array(keys, dtype="<u8")
+    steps[1:] -= keys[:-1]
     return zlib.compress(steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 1)
 
 

@@ -128,7 +128,7 @@ class Executors:
                 if share
             ]
             rows = self._stage(plan.micro_batch_id, BOLTS, jobs, fault if place == unlucky else None, outcome, random_)
-        if random_.random() < 0.5:  # the ackers run on the executors
+        if random_.random() < 0.25:  # the ackers run on the executors
             rows = [row for share in self._shuffled(rows, random_) if share for row in judge_rows(share)]
         outcome.rows = rows
         return outcome

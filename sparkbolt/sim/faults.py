@@ -132,7 +132,7 @@ class Fault:
         return f"micro-batch {self.micro_batch_id}: {KINDS[self.step][self.kind]}"
 
 
-def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max: int = 5) -> tuple[Fault, ...]:
+def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max: int = 4) -> tuple[Fault, ...]:
     """The faults of one seed, in the order of their micro-batches.
 
     Args:

@@ -52,7 +52,7 @@ def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
         "exclamation": exclamation.build,
         "rolling-top-words": rolling_top_words.build,
     }
-    check(subject_of(topologies[name](), messages_max=60), range(EXAMPLE_SEEDS))
+    check(subject_of(topologies[name](), messages_max=40), range(EXAMPLE_SEEDS))
 
 
 @pytest.mark.slow
