@@ -213,7 +213,7 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
     spouts = ["m0", "m1"][: random_.choice([1, 1, 2])]
     for name in spouts:
         builder.set_spout(name, random_.choice([Messages, Messages, Jobs])(), parallelism=random_.randint(1, 2))
-        feed[name] = [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]
+        feed[name] = [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 25))]
     known: list[tuple[str, type]] = [(name, object) for name in spouts]
     for place in range(random_.randint(1, 4)):
         kind = random_.choice(KINDS)

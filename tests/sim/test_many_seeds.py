@@ -16,8 +16,8 @@ from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
 from tests.sim.random_topologies import insisting_topology, random_topology
 
-EXAMPLE_SEEDS = 150
-RANDOM_TOPOLOGIES = 350
+EXAMPLE_SEEDS = 200
+RANDOM_TOPOLOGIES = 300
 SEEDS_EACH = 4
 
 
