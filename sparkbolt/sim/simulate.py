@@ -8,10 +8,10 @@ Read before: ``world``, ``checkers``, ``shrink``.
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.faults import Fault, draw
 from sparkbolt.sim.promises import Facts, Violation
@@ -22,7 +22,7 @@ MICRO_BATCHES = (1, 1, 2, 2, 3)
 """In how many micro-batches the messages are read while faults are on: one of these."""
 STATE_EVERY = 8
 UNFINISHED = "everything finishes"
-ENGINE = "the engine keeps its own rules"
+ENGINE = "the engine goes on"
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ def run_seed(
             extra.append(Violation(UNFINISHED, unfinished, next(iter(facts.trees.open), None)))
         elif world.stopped is None and not checkers.violations:
             checkers.ended(world.driver)
-    except SparkboltError as error:
-        extra.append(Violation(ENGINE, f"{type(error).__name__}: {error}"))
+    except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is what is looked for
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        extra.append(Violation(ENGINE, f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"))
     finally:
         if world is not None:
             world.close()
