@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -121,14 +122,16 @@ class Watched(LocalEngine):
                 worker.abandon()
 
 
-def run(tested: BoltBase, *, spout: Numbers | None = None, **settings: Any) -> tuple[Watched, list[FailedTree]]:
+def run(
+    tested: BoltBase, *, spout: Numbers | None = None, kind: type[LocalEngine] = Watched, **settings: Any
+) -> tuple[LocalEngine, list[FailedTree]]:
     SEEN.clear()
     Numbers.tried.clear()
     builder = TopologyBuilder("deaths", Config(max_attempts=1, **settings))
     builder.set_spout("numbers", spout or Numbers(lambda number, times: None))
     builder.set_bolt("tested", tested).shuffle_grouping("numbers")
     builder.set_bolt("last", Last()).shuffle_grouping("tested")
-    engine = Watched(builder.build())
+    engine = kind(builder.build())
     failed: list[FailedTree] = []
     while (promotion := engine.step()) is not None:
         failed += promotion.failed
@@ -156,6 +159,14 @@ def test_the_same_deaths_give_the_same_log() -> None:
     engine, _ = run(Basic())
     other, _ = run(Basic())
     assert engine.log == other.log
+
+
+@pytest.mark.parametrize("tested", [Basic(), ByHand(), Async(), Columns(), function], ids=lambda of: type(of).__name__)
+def test_work_that_is_watched_gives_the_same_ids(tested: BoltBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "DEADLY", ())
+    watched, _ = run(tested)
+    plain, _ = run(tested, kind=LocalEngine)
+    assert watched.log == plain.log
 
 
 class Flushing(BasicBolt):
