@@ -391,11 +391,20 @@ class Host:
 
     # The end.
 
+    @staticmethod
+    def reads(plan: MicroBatchPlan | None) -> bool:
+        """Whether a plan brings new tuples."""
+        return plan is not None and bool(plan.entries)
+
     @property
     def drained(self) -> bool:
-        """Whether every tree is finished and every verdict told; retries may wait, and are left for replay."""
+        """Whether every tree is finished and every verdict told; retries may wait, and are left for replay.
+
+        A plan that only lets time pass does not count: with ticks that come faster than micro-batches end there is
+        always one in force.
+        """
         return (
-            self.in_force is None
+            not self.reads(self.in_force)
             and self.ledger.staged is None
             and self.ledger.open_trees == 0
             and all(desk.idle for desk in self.desks.values())

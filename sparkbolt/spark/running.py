@@ -308,7 +308,9 @@ class RunningTopology:
     @property
     def _idle(self) -> bool:
         host = self._host
-        return host.drained and not host.ledger.retries and host.next_plan(now_ms(), time.monotonic()) is None
+        if not host.drained or host.ledger.retries:
+            return False
+        return not host.reads(host.next_plan(now_ms(), time.monotonic()))
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt import Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.host import Desk, Host
 from sparkbolt.core.ledger import Promotion
@@ -140,3 +140,34 @@ def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_op
     assert list(new.acks) == ["heard of soon"]
     assert list(new.fails) == ["this, too", 0, 1]
     assert (new.planned, new.message_ids) == ([], {})
+
+
+class Drop(BasicBolt):
+    """Does nothing."""
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_from_finishing() -> None:
+    builder = TopologyBuilder("ticking", Config())
+    builder.set_spout("numbers", Numbers(count=10))
+    builder.set_bolt("drop", Drop(), tick_tuple_freq_secs=0.5).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    host: Host = engine.host
+    engine.step()
+    assert host.finished
+    for _ in range(3):
+        plan = host.next_plan(engine.now_ms + 1000, 1.0)
+        assert plan is not None
+        assert plan.ticks
+        assert host.drained
+        assert host.finished
+        engine.now_ms += 1000
+        engine.step()
+
+
+def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
+    engine = LocalEngine(keeping())
+    assert engine.host.next_plan(0, 0.0) is not None
+    assert not engine.host.drained
