@@ -50,6 +50,10 @@ from sparkbolt.spark.session import (
 )
 from sparkbolt.spark.spout_threads import SpoutThread
 
+JVM_IS_GONE = (
+    "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
+    "checkpoint, in a new process"
+)
 log = logging.getLogger("sparkbolt")
 
 
@@ -164,10 +168,7 @@ class RunningTopology:
         if self._failure is not None:
             return self._failure
         if not jvm_lives(self._spark):
-            return (
-                "Spark's JVM has died, and this process cannot have another one: start the topology again with the "
-                "same checkpoint, in a new process"
-            )
+            return JVM_IS_GONE
         if "was stopped by somebody else" in said or is_hopeless(said):
             return "not started again: it would fail again"
         return None
@@ -391,6 +392,8 @@ def start(
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
     """
     session = spark if spark is not None else make_session(topology.name, master, settings)
+    if not jvm_lives(session):
+        raise EngineError(JVM_IS_GONE)
     check_reachable(session, checkpoint)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = None
