@@ -17,8 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from sparkbolt.errors import SparkboltError
-from sparkbolt.spark.session import make_session
+from sparkbolt.spark.session import jvm_lives, make_session
 from tests.chaos.moments import MOMENTS, plant
 from tests.chaos.topology import build
 
@@ -97,11 +96,11 @@ def main(directory: str) -> int:
     while not orders.stop.is_set():
         try:
             run(directory, session, orders)
-        except SparkboltError as error:
-            say(event="refused", why=str(error))
-            return 1
-        except Exception as error:  # noqa: BLE001  py4j raises what sockets raise when the JVM is gone
-            say(event="lost", why=f"{type(error).__name__}: {error}")
+        except Exception as error:
+            if jvm_lives(session):
+                say(event="refused", why=f"{type(error).__name__}: {error}")
+                raise
+        if not jvm_lives(session):
             os._exit(3)  # what is left of PySpark would wait for the JVM
     return 0
 
