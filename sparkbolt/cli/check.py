@@ -246,6 +246,8 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
     """Settings that were given to a component and mean nothing for it."""
     meaningless = {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "trace"}
+    if getattr(spec.component, "starts_trees", False):
+        meaningless = {"fuse", "trace"}
     if isinstance(spec.component, Spout):
         meaningless |= {"max_attempts"}
     names = {field.name for field in fields(spec.config)} & COMPONENT_KEYS & meaningless

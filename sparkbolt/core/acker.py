@@ -250,7 +250,8 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
 def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
     """The verdicts of all shards as one; call it also for one shard, since it joins neighbouring ranges.
 
-    Two ranges of one task are joined if no tree that was started in this micro-batch lies between them.
+    Two ranges of one task are joined if no tree that was started in this micro-batch lies between them, and if both
+    are of trees that were started for the first time, or both of trees that were started again.
     """
     keys = _join([v.open_keys for v in verdicts])
     order = np.argsort(keys, kind="stable")
@@ -265,7 +266,7 @@ def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
     counts = _join([v.done_counts for v in verdicts]).astype(np.int64)[order]
     if len(first):
         between = np.sort(np.concatenate((keys[new], init_failed)))
-        task = first >> np.uint64(SEQUENCE_BITS)
+        task = first >> np.uint64(SEQUENCE_BITS - 1)
         apart = np.ones(len(first), dtype=bool)
         blocked = np.searchsorted(between, first[1:]) != np.searchsorted(between, last[:-1])
         np.logical_or(task[1:] != task[:-1], blocked, out=apart[1:])

@@ -235,6 +235,12 @@ class BoltBase(Component):
     stateless: ClassVar[bool] = False
     """Set to True where attributes need not outlive a micro-batch: such a bolt may be fused and costs no state."""
 
+    starts_trees: bool = False
+    """Set to True where what is emitted and belongs to no tree starts one, as from a spout: a window, for one, acks its
+    tuples when it has them, and what it emits is another matter. The task keeps such values in its state until their
+    trees are finished, and gives them again when they fail, up to ``max_attempts`` in all; the bolt is not told. The
+    attribute is read from the instance that the topology was built with."""
+
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; then durable attributes, if there are any, are put over what it made."""
 

@@ -125,7 +125,8 @@ class Config:
     enable_message_timeouts: bool = _flag(True)
     """Whether trees time out at all."""
     max_spout_pending: int | None = _whole_or_none(1)
-    """How many trees of one spout task may be open at once; None: found by measuring."""
+    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None: found by
+    measuring for a spout, no limit for a bolt."""
     acker_tasks: int | None = _whole_or_none(0)
     """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
     debug: bool = _flag(False)
@@ -135,7 +136,7 @@ class Config:
     micro_batch_target_ms: int = _whole(1000, 1)
     """How long a micro-batch should take, in milliseconds; what it reads is adapted to that."""
     max_attempts: int = _whole(3, 1)
-    """How often a spout that can read again gives a tuple in all, the first time included."""
+    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
     trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes

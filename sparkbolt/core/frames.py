@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array
 from sparkbolt.core.packing import narrow, pack, pack_keys, unpack, unpack_keys
+from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
 from sparkbolt.errors import check
 
@@ -162,6 +163,10 @@ class Clock:
     """As of ``MicroBatchPlan.void``: what the task is to forget."""
     wanted: tuple[int, ...] = ()
     """Roots of trees that time out now: the task tells which of their tuples it holds."""
+    settled: tuple[tuple[int, int], ...] = ()
+    """(first, last) positions of what the task keeps for trees of its own, and need not keep any more."""
+    again: tuple[Entry, ...] = ()
+    """What the task is to give again."""
 
 
 @dataclass

@@ -13,9 +13,7 @@ Read before: ``plan``, ``ledger``, ``pacing``.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -23,6 +21,7 @@ import numpy as np
 
 from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Spout
+from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion, SpoutInfo
@@ -35,72 +34,16 @@ from sparkbolt.errors import check
 RETRIES_PER_PLAN_MAX = 5000
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
-DESK_RECORDS_MAX = 65_536
-"""Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
+SETTLED_PER_PLAN_MAX = 5000
+"""Spans of what tasks need not keep any more; the rest goes with the next plans."""
+SETTLED_WAIT_SECS = 1.0
+"""How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
 STOPPING = frozenset({"exception", "killed", "read"})
 """The causes of failure that stop the topology where ``on_error`` is ``stop``."""
 ROTATIONS = 31
 """Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
-
-
-@dataclass
-class Desk:
-    """The records of one ``Spout`` task: those that wait, those of the plan in force, and the ids of open trees."""
-
-    number: int
-    pending_max: int
-    waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
-    planned: list[tuple[Record, Any]] = field(default_factory=list)
-    planned_base: int = 0
-    message_ids: dict[int, Any] = field(default_factory=dict)
-    """Sequence to message id, for tracked trees of promoted or planned micro-batches."""
-    acks: deque[Any] = field(default_factory=deque)
-    fails: deque[Any] = field(default_factory=deque)
-    exhausted: bool = False
-
-    @property
-    def pending(self) -> int:
-        """Tuples that were emitted and whose trees are not finished."""
-        return len(self.waiting) + len(self.message_ids)
-
-    @property
-    def open_for_more(self) -> bool:
-        """Whether ``next_tuple`` may be called."""
-        return self.pending < self.pending_max
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits here, neither records nor verdicts that the spout has not heard."""
-        return not (self.waiting or self.planned or self.acks or self.fails)
-
-    def take_over(self, old: Desk) -> None:
-        """Begin as the desk of the same task in an earlier life of the same driver, whose spout is still open.
-
-        What was planned and not committed is planned again. What was committed and is open belongs to a life that is
-        dead: the spout hears that it failed, and gives it again or does not.
-        """
-        planned = range(old.planned_base, old.planned_base + len(old.planned))
-        self.waiting.extend([*old.planned, *old.waiting])
-        self.acks.extend(old.acks)
-        self.fails.extend(old.fails)
-        self.fails.extend(message_id for sequence, message_id in old.message_ids.items() if sequence not in planned)
-        self.exhausted = old.exhausted
-
-    def plan(self, base: int, bytes_max: int) -> Entry | None:
-        """Put what waits into a plan, as long as it is small enough."""
-        size = 0
-        while self.waiting and size < bytes_max:
-            record, message_id = self.waiting.popleft()
-            size += 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)
-            if record.tracked:
-                self.message_ids[base + len(self.planned)] = message_id
-            self.planned.append((record, message_id))
-        if not self.planned:
-            return None
-        self.planned_base = base
-        return Entry(self.number, base, None, 0, len(self.planned))
 
 
 class Host:
@@ -138,6 +81,7 @@ class Host:
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
+        self._promoted_at = mono_s
         self._emitted: dict[str, int] = {}
         self._fresh = empty_u64()
         """Trees that come open, or get a new timeout, with the promotion of what is staged."""
@@ -171,14 +115,29 @@ class Host:
         self._rotate(mono_s)
         now_ms = max(now_ms, self.ledger.last_now_ms)
         bases: dict[int, int] = {}
-        entries = [*self._retries(bases), *self._ranges(bases), *self._records(bases)]
+        retries = self._retries(bases)
+        entries = [entry for entry in retries if self._is_read(entry)]
+        again = tuple(entry for entry in retries if not self._is_read(entry))
+        if not self._held_back():
+            entries += [*self._ranges(bases), *self._records(bases)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
-        if not (entries or ticks or expired):
+        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
+        if not (entries or again or ticks or expired or (settled and mono_s >= self._settled_due(settled))):
             return None
         number = self.ledger.last_promoted + 1
-        asked = self._holders(expired[:ASKED_FOR_MAX])
-        plan = MicroBatchPlan(number, self.life, now_ms, tuple(entries), ticks, expired, self.ledger.void, asked)
+        plan = MicroBatchPlan(
+            micro_batch_id=number,
+            life=self.life,
+            now_ms=now_ms,
+            entries=tuple(entries),
+            ticks=ticks,
+            expired=expired,
+            void=self.ledger.void,
+            asked=self._holders(expired[:ASKED_FOR_MAX]),
+            again=again,
+            settled=settled,
+        )
         self.in_force = plan
         self._planned_at = mono_s
         return self.in_force
@@ -239,6 +198,25 @@ class Host:
             for (task, source, attempt), positions in grouped.items()
         ]
 
+    def _is_read(self, entry: Entry) -> bool:
+        """Whether a spout reads the entry, rather than a bolt's task give it of what it keeps."""
+        return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
+
+    def _held_back(self) -> bool:
+        """Whether a bolt that starts trees has as many unfinished as it may: nothing is read until it has fewer."""
+        for component in self.lane.starters:
+            limit = self.topology.components[component].config.max_spout_pending
+            if limit is None:
+                continue
+            unfinished = self.ledger.pending(component) + self.ledger.retries
+            if unfinished >= limit * len(self.topology.tasks(component)):
+                return True
+        return False
+
+    def _settled_due(self, settled: Sequence[tuple[int, int, int]]) -> float:
+        """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
+        return self._promoted_at + (SETTLED_WAIT_SECS if len(settled) < SETTLED_PER_PLAN_MAX else 0.0)
+
     def _ranges(self, bases: dict[int, int]) -> list[Entry]:
         if not self.active:
             return []
@@ -277,10 +255,16 @@ class Host:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
 
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
-        """When, on the wall clock, the next tick or the next rotation of open trees is due; None if none will be."""
+        """When, on the wall clock, something is due: a tick, a rotation of open trees, news for tasks that start trees.
+
+        None if nothing will be.
+        """
         due: list[float] = list(self._next_tick.values())
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(0.0, self._next_rotation - mono_s) * 1000)
+        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
+        if settled:
+            due.append(now_ms + max(0.0, self._settled_due(settled) - mono_s) * 1000)
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -314,6 +298,7 @@ class Host:
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
         plan = self.in_force
+        self._promoted_at = mono_s
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
@@ -422,7 +407,7 @@ class Host:
 
 
 def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
-    """What the ledger must know of the topology's spouts."""
+    """What the ledger must know of the topology's spouts, and of its bolts that start trees."""
     return [
         SpoutInfo(
             spec.id,
@@ -431,6 +416,9 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
             spec.config.max_attempts,
         )
         for spec in lane.topology.spouts
+    ] + [
+        SpoutInfo(name, lane.topology.tasks(name), True, lane.topology.components[name].config.max_attempts, own=True)
+        for name in lane.starters
     ]
 
 

@@ -26,6 +26,10 @@ SEQUENCE_BITS = 48
 MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 MAX_TASK_NUMBER = (1 << 16) - 1
 
+AGAIN = 1 << (SEQUENCE_BITS - 1)
+"""Sequences from here on are given out by plans to trees that a bolt's task starts again; those below are the task's
+own to give."""
+
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB
 _M1_INVERSE = pow(_M1, -1, 1 << 64)

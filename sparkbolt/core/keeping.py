@@ -24,10 +24,12 @@ def keeps_state(component: Component) -> bool:
     """Whether a bolt has anything to keep from one micro-batch to the next.
 
     A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without
-    attributes whose class never stores one: there is nothing that could be kept.
+    attributes whose class never stores one: there is nothing that could be kept. What starts trees keeps what it emits.
     """
     if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
         return False
+    if component.starts_trees:
+        return True
     if component.stateless:
         return False
     if vars(component) or hasattr(component, "init_state"):

@@ -106,6 +106,14 @@ class Lane:
         """Dest to task number."""
         return {dest: task for task, dest in self.dests.items()}
 
+    @cached_property
+    def starters(self) -> tuple[str, ...]:
+        """Bolts whose tasks start trees of their own; none if nothing is tracked."""
+        if not self.tracked:
+            return ()
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        return tuple(name for name, bolt in bolts if getattr(bolt, "starts_trees", False))
+
     def dests_of_level(self, number: int) -> frozenset[int]:
         """The dests whose rows are processed at a level; all others pass through it."""
         level = self.levels[number - 1]

@@ -16,7 +16,7 @@ Nothing is done per tree in Python but for trees that fail. What message a tree 
 have come, is known to ``messages``; ``stories`` keeps what is told of the ways of trees; ``tally`` counts.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
-Read before: ``plan``, ``acker``, ``rotating_map``, ``messages``, ``stories``, ``promotion``, ``ledger_log``, ``tally``.
+Read before: ``acker``, ``rotating_map``, ``messages``, ``settled``, ``stories``, ``promotion``, ``ledger_log``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.rotating_map import RotatingMap
+from sparkbolt.core.settled import Settled
 from sparkbolt.core.stories import STORIES_MAX, Ranges, Stories, hold_words, holder_of, holds_of, story_of
 from sparkbolt.core.story import NOTHING_TOLD, Story, Told
 from sparkbolt.core.tally import Tally
@@ -68,8 +69,7 @@ class Ledger:
         """Make an empty ledger, before micro-batch 0.
 
         Args:
-            spouts: the topology's spouts. Trees of other tasks (what a window emits) have no entries; their
-                tasks are their spouts.
+            spouts: the topology's spouts, and its bolts that start trees (a window, for one).
             rotations: on which ``expire`` after its start (or ``touch``) a tree has run out of time.
             task_owner: (component, index) of a task number; for words and metrics.
             stories_max: how many stories are kept, as of ``Stories``.
@@ -80,11 +80,12 @@ class Ledger:
         self.last_now_ms = 0
         self.metrics = TopologyMetrics()
         self.void: tuple[tuple[int, int], ...] = ()
-        """(task number, sequence) pairs that the next plan must carry; empty once a plan with them was
-        promoted."""
+        """(task number, sequence) pairs that the next plan must carry; empty once one with them was promoted."""
         self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
         self._messages = Messages(spouts, task_owner=task_owner)
         self._stories = Stories(stories_max)
+        self.settled = Settled()
+        """What tasks that start trees need not keep any more, and have not heard of."""
         self._task_owner = task_owner
         self._trees = RotatingMap(rotations)
         self._expiring: U64 = empty_u64()
@@ -231,6 +232,7 @@ class Ledger:
         self._settle_stories(plan, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
+        self.settled.learn(plan.settled, promotion, self._messages)
         promotion.progress_moved = self._messages.advance(self._trees)
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)
@@ -320,6 +322,7 @@ class Ledger:
                 messages=self._messages.state(),
                 stories=self._stories.state(),
                 trees=self._trees.arrays(),
+                settled=self.settled.first(),
             )
         )
 
@@ -349,6 +352,7 @@ class Ledger:
         ledger.void = state.void
         ledger._messages = Messages(spouts, task_owner=task_owner, state=state.messages)
         ledger._stories = Stories(stories_max, state.stories)
+        ledger.settled = Settled(state.settled)
         ledger._trees = RotatingMap.restore(rotations, *state.trees)
         ledger._tally.opened(state.trees[0])
         ledger._tally.show_pending()

@@ -58,6 +58,7 @@ class State:
     stories: StoriesState
     trees: tuple[U64, U64, I32]
     """(keys, xors, holders) of the open trees."""
+    settled: tuple[tuple[int, int, int], ...] = ()
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
@@ -108,6 +109,7 @@ def dump_snapshot(state: State) -> bytes:
         "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
+        "settled": state.settled,
     }
     columns = [
         pack_keys(keys),
@@ -150,6 +152,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(xors, dtype="<u8").astype(np.uint64),
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
+        settled=tuple((task, first, last) for task, first, last in body["settled"]),
     )
 
 

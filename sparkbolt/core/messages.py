@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, split_key
-from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, U64, split_key, tree_key
+from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.story import NOTHING_TOLD, Hop, Story, Told, message_text, on_the_way, root_text
 from sparkbolt.errors import InvariantError, check
@@ -46,11 +46,14 @@ class SpoutInfo:
     """Whether it is a ``PartitionedSpout``: its records can be read again."""
     max_attempts: int
     """How many times a record of a replayable spout is tried before it is set aside; at least 1."""
+    own: bool = False
+    """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
+    they emitted, and give it again; the source is ``own_source``."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A record of a ``PartitionedSpout`` that is to be read again."""
+    """A record of a ``PartitionedSpout`` that is to be read again, or what a bolt's task is to emit again."""
 
     task: int
     """The number of the task that read it."""
@@ -183,6 +186,8 @@ class Messages:
         """Component -> source -> the position below which all is finished."""
         self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
+        self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
+        """The tasks of bolts that start trees."""
         self._task_owner = task_owner
         self._next_sequence = state.next_sequence
         self._retries = {(component, r.source, r.position): r for component, r in state.retries}
@@ -212,34 +217,49 @@ class Messages:
 
     def next_sequence(self, task: int) -> int:
         """The first sequence of a task that no promoted plan has reserved."""
-        return self._next_sequence.get(task, 0)
+        spout = self._spouts.get(task)
+        return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
 
     def first_retries(self, limit: int) -> list[Retry]:
         """Up to ``limit`` records to be read again, those that wait longest first; they stay in the queue."""
         return list(islice(self._retries.values(), limit))
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
-        """Those of the keys that belong to a spout's task and that no entry of the plan reserves."""
+        """Those of the keys that no entry of the plan reserves, though they need one: a bolt's own trees do not."""
         if len(keys) == 0:
             return keys
-        of_spouts = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._spouts), dtype=np.uint64))
-        entries = sorted(plan.entries, key=lambda entry: entry.first_key)
-        return keys[of_spouts & (_slots(*_columns(entries), keys) < 0)]
+        tasks = keys >> np.uint64(SEQUENCE_BITS)
+        of_spouts = np.isin(tasks, np.array(list(self._spouts), dtype=np.uint64))
+        first_own = np.isin(tasks, self.own_tasks) & (keys & np.uint64(AGAIN) == 0)
+        entries = sorted(plan.reserving, key=lambda entry: entry.first_key)
+        strangers: U64 = keys[of_spouts & ~first_own & (_slots(*_columns(entries), keys) < 0)]
+        return strangers
 
     def lives_of(self, keys: U64) -> list[Live | None]:
         """The entry of each key; None where there is none, as for trees that a window began."""
         return [self._live[slot] if slot >= 0 else None for slot in self._slots_of(keys).tolist()]
 
+    def first_keys_of(self, keys: Sequence[int]) -> list[int]:
+        """For trees that bolts' tasks started, the keys of the first attempts at the same values, where known."""
+        found = []
+        for key, live in zip(keys, self.lives_of(np.array(keys, dtype=np.uint64)), strict=True):
+            task, sequence = split_key(key)
+            if sequence < AGAIN:
+                found.append(key)
+            elif live is not None:
+                found.append(tree_key(task, live.entry.position_of(sequence)))
+        return found
+
     # The steps of a promotion.
 
     def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
         """Take over the plan's entries: sequences, progress, retries, and which have unfinished trees."""
-        for entry in plan.entries:
+        for entry in plan.reserving:
             self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
             if entry.source is None:
                 continue
             component = self._spouts[entry.task].component
-            self._moved.add((component, entry.source))
+            self._has_moved(entry)
             if entry.positions is None:
                 ends = self.progress.setdefault(component, {})
                 ends[entry.source] = max(ends.get(entry.source, 0), entry.end)
@@ -248,7 +268,7 @@ class Messages:
                 queued = self._retries.get((component, entry.source, position))
                 if queued is not None and queued.attempt == entry.attempt:
                     del self._retries[component, entry.source, position]
-        new = [Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.entries if entry.reserved]
+        new = [Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.reserving if entry.reserved]
         self._keep(sorted([*self._live, *new], key=lambda live: live.entry.first_key))
         self._count(unfinished, 1)
 
@@ -330,8 +350,13 @@ class Messages:
                 live.unfinished >= 0,
                 f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
             )
-            if live.entry.source is not None:
-                self._moved.add((self._spouts[live.entry.task].component, live.entry.source))
+            self._has_moved(live.entry)
+
+    def _has_moved(self, entry: Entry) -> None:
+        """The source of an entry may have progressed; what a bolt's task keeps has no progress."""
+        spout = self._spouts[entry.task]
+        if entry.source is not None and not spout.own:
+            self._moved.add((spout.component, entry.source))
 
     def _decide(self, fail: Fail, live: Live | None, told: Told, ended_ms: int | None) -> FailedTree:
         """The fate of one failed tree; its message is put into the queue of retries or set aside."""
@@ -340,6 +365,9 @@ class Messages:
         entry = live.entry if live else None
         source = entry.source if entry else None
         position = entry.position_of(sequence) if entry and source is not None else None
+        spout = self._spouts.get(number)
+        if entry is None and spout is not None and spout.own:
+            source, position = own_source(task), sequence
         attempt = entry.attempt if entry else 1
         fate, end = "spout", None
         if entry is not None and entry.positions is None:

@@ -22,6 +22,14 @@ from sparkbolt.errors import CheckpointError
 PLAN_FORMAT = 1
 
 
+def own_source(index: int) -> str:
+    """The source of a bolt's task that starts trees, by its index: what it keeps.
+
+    A position in it is the sequence of the value's first attempt.
+    """
+    return f"kept-{index}"
+
+
 @dataclass(frozen=True)
 class Entry:
     """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
@@ -85,6 +93,15 @@ class MicroBatchPlan:
     """(task number, sequence): trees of the task below the sequence belong to a dead life; nobody waits for them."""
     asked: tuple[int, ...] = ()
     """Numbers of tasks that hold tuples of the first of the expired trees, and are asked which."""
+    again: tuple[Entry, ...] = ()
+    """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
+    settled: tuple[tuple[int, int, int], ...] = ()
+    """(task number, first, last): positions that a task which starts trees need not keep any more."""
+
+    @property
+    def reserving(self) -> tuple[Entry, ...]:
+        """All entries that reserve sequences: those that are read, and those that tasks give again."""
+        return (*self.entries, *self.again)
 
     def alive_entries(self, life: int) -> tuple[Entry, ...]:
         """The entries that can still be read in ``life``: all but ``Spout`` records of another life."""
@@ -105,6 +122,10 @@ class MicroBatchPlan:
             body["void"] = [list(pair) for pair in self.void]
         if self.asked:
             body["asked"] = list(self.asked)
+        if self.again:
+            body["again"] = [entry.to_json() for entry in self.again]
+        if self.settled:
+            body["settled"] = [list(span) for span in self.settled]
         return body
 
     @classmethod
@@ -128,6 +149,8 @@ class MicroBatchPlan:
             expired=tuple(body.get("expired", ())),
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),
+            again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
+            settled=tuple((task, first, last) for task, first, last in body.get("settled", ())),
         )
 
     def dumps(self) -> str:

@@ -267,15 +267,27 @@ class EntryReader:
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task to which a tick tuple is due, or which holds tuples of a dead life or of expired trees."""
+    """One row for each task that is told something: a tick, what is void, what is asked, what became of its trees."""
     moment = Moment(plan.micro_batch_id, plan.now_ms)
+    owner = lane.topology.task_owner
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
-    tasks = {*(task for component in everybody for task in lane.topology.tasks(component)), *plan.asked}
+    told = {*plan.asked, *(task for task, _, _ in plan.settled), *(entry.task for entry in plan.again)}
     wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
+    settled: dict[int, list[tuple[int, int]]] = {}
+    for task, first, last in plan.settled:
+        settled.setdefault(task, []).append((first, last))
     rows: list[Row] = []
-    for task in sorted(tasks, key=lambda task: (lane.topology.task_owner(task)[0], task)):
-        ticks = lane.topology.task_owner(task)[0] in plan.ticks
-        clock = Clock(ticks, plan.void, wanted if task in plan.asked else ())
+    for task in sorted(
+        told.union(*(lane.topology.tasks(component) for component in everybody)),
+        key=lambda task: (owner(task)[0], task),
+    ):
+        clock = Clock(
+            tick=owner(task)[0] in plan.ticks,
+            void=plan.void,
+            wanted=wanted if task in plan.asked else (),
+            settled=tuple(settled.get(task, ())),
+            again=tuple(entry for entry in plan.again if entry.task == task),
+        )
         rows.append((lane.dests[task], encode_control(CLOCK, clock, moment)))
     return rows
 

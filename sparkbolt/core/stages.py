@@ -52,6 +52,7 @@ from sparkbolt.core.holding import held_tuples
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
+from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
@@ -153,9 +154,11 @@ class StageRun:
         spec = self.lane.topology.components[component]
         self.worker.enter(number)
         stateful = store is not None and keeps_state(spec.component)
+        own = None
         if stateful and store is not None:
             with self.worker.doing(Deed.STATE, number):
                 task = self.worker.load(number, store)
+                own = self.worker.own_trees(number)
         else:
             task = self.worker.bolt(number)
         self._begin(task)
@@ -165,14 +168,19 @@ class StageRun:
         if inbox.clock is not None and inbox.clock.wanted:
             wanted = frozenset(inbox.clock.wanted)
             self.tracer.holds(task.context, held_tuples(vars(task.bolt), wanted), wanted)
+        if inbox.clock is not None and own is not None:
+            with self.worker.doing(Deed.STATE, number):
+                again = own.hear(inbox.clock, task.output)
+            for started in again:
+                self._send_started(started, number)
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
-            seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None)))
+            seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
             origin = self.worker.origin(frame.source, frame.stream)
             rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
-            seen.append(self._work(task, rows))
+            seen.append(self._work(task, rows, own))
         self._add(component, task.flush(seen, self))
         if stateful:
             with self.worker.doing(Deed.STATE, number):
@@ -186,16 +194,24 @@ class StageRun:
         task.context.now_ms = self.moment.now_ms
         task.output.begin()
 
-    def _work(self, task: BoltTask, rows: Rows) -> Rows:
+    def _send_started(self, started: Started, number: int) -> None:
+        for reason in started.refused:
+            self._refuse(number, (), reason, started.block.path)
+        if len(started.keys):
+            self.start_trees(started.keys, np.zeros(len(started.keys), dtype=np.uint64))
+        if started.block.count:
+            self.send(started.block, number)
+
+    def _work(self, task: BoltTask, rows: Rows, own: OwnTrees | None = None) -> Rows:
         """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
         if task.watch is None:
-            self._work_on(task, rows)
+            self._work_on(task, rows, own)
         else:
             for start, stop in task.watch.spans(rows.count):
-                self._work_on(task, rows.part(start, stop))
+                self._work_on(task, rows.part(start, stop), own)
         return rows
 
-    def _work_on(self, task: BoltTask, rows: Rows) -> None:
+    def _work_on(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
         clock = self.worker.materials.clock
         if self.witness is not None:
             rows = self.witness.starting(task, rows)
@@ -213,7 +229,8 @@ class StageRun:
                 path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
                 for block in blocks_of(out, rows, self.lane.tracked):
                     block.path = path
-                    self.send(block, task.context.task)
+                    births = own.start(block) if own is not None else Started(block)
+                    self._send_started(births, task.context.task)
             out.clear()
 
     def _trace(self, task: BoltTask, rows: Rows, counts: Counts) -> None:

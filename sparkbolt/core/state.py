@@ -202,13 +202,17 @@ class TaskState:
             decoded: what ``load`` is to give back without decoding, if not None; never changed in place.
         """
         check(not name.startswith(_OWN), f"segment {name!r}: names with two underscores are the state's own")
+        self.write_own(name, data, decoded)
+
+    def write_own(self, name: str, data: bytes, decoded: Any = None) -> None:
+        """As ``write``, for a segment of the engine's own: its name begins with two underscores."""
         self._staged[name] = data
         self._staged_decoded.pop(name, None)
         if decoded is not None:
             self._staged_decoded[name] = decoded
 
     def drop(self, name: str) -> None:
-        """Stage the removal of a segment that may or may not be there."""
+        """Stage the removal of a segment that may or may not be there, be it the bolt's or the engine's."""
         self._staged[name] = None
         self._staged_decoded.pop(name, None)
 

@@ -191,6 +191,7 @@ class Topology:
                         f"{sub.source}/{sub.stream}": sub.grouping.describe()
                         for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
                     },
+                    **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
                 }
                 for id_, spec in sorted(self.components.items())
             },

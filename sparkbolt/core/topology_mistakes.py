@@ -123,6 +123,8 @@ def _component_mistake(declaration: Declaration) -> str | None:
     component, kind = declaration.component, declaration.kind
     expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == "spout" else (BoltBase,)
     if isinstance(component, expected):
+        if isinstance(component, BoltBase) and component.starts_trees and component.stateless:
+            return "it starts trees and is stateless, expected one of the two: what it emits is kept in its state"
         return None
     if inspect.isclass(component):
         name = component.__name__

@@ -5,7 +5,7 @@ Rule 1: one instance a task and process: ``prepare`` once, then connections stay
 Rule 2: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple, and one
 whose last micro-batch was broken off is thrown away.
 
-Read before: ``lane``, ``tasks``, ``state``.
+Read before: ``lane``, ``tasks``, ``state``, ``own_trees``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from sparkbolt.core.deaths import Deed, Watch
 from sparkbolt.core.frames import Column
 from sparkbolt.core.ids import U64
 from sparkbolt.core.lane import Lane
+from sparkbolt.core.own_trees import OwnTrees
 from sparkbolt.core.routing import Parcel, StreamRoutes, routes_of
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.segments import SegmentStore
-from sparkbolt.core.snapshots import DurableAttributes
+from sparkbolt.core.snapshots import DurableAttributes, Pickling
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tasks import BoltTask
 from sparkbolt.core.tuples import Origin
@@ -85,6 +86,8 @@ class Worker:
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}
+        self._own_trees: dict[int, OwnTrees] = {}
+        """Of tasks that are in a micro-batch."""
         self._spouts: dict[int, Any] = {}
         self._busy: set[int] = set()
         """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
@@ -117,7 +120,7 @@ class Worker:
         if number in self._busy:
             if number in self._tasks:
                 self._tasks[number].abandon()
-            for known in (self._tasks, self._states, self._durable, self._spouts):
+            for known in (self._tasks, self._states, self._durable, self._own_trees, self._spouts):
                 known.pop(number, None)
         self._busy.add(number)
 
@@ -175,9 +178,20 @@ class Worker:
             self._durable[number].restore(state.snapshot())
         return task
 
+    def own_trees(self, number: int) -> OwnTrees | None:
+        """What a loaded task keeps of the trees that it starts, until ``save``; None if it starts none."""
+        component, _ = self.lane.topology.task_owner(number)
+        if component not in self.lane.starters:
+            return None
+        own = self._own_trees[number] = OwnTrees(self._states[number], number, Pickling(self.materials.namespace))
+        return own
+
     def save(self, number: int) -> str | None:
         """Commit a task's state with the micro-batch; what to warn of, if anything."""
         durable, state = self._durable[number], self._states[number]
+        own = self._own_trees.pop(number, None)
+        if own is not None:
+            own.save()
         state.set_snapshot(durable.capture())
         state.commit(self.materials.stamps)
         return durable.warning()

@@ -16,7 +16,8 @@ from typing import Any
 from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
-from sparkbolt.core.host import Desk, Host
+from sparkbolt.core.desk import Desk
+from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
 from sparkbolt.core.routing import routes_of

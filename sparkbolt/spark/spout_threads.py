@@ -15,7 +15,7 @@ from typing import Any
 
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.core.host import Desk
+from sparkbolt.core.desk import Desk
 from sparkbolt.core.reading import Record
 
 IDLE_SECS = 0.01

@@ -555,6 +555,71 @@ def timed(directory: str) -> Topology:
     return builder.build()
 
 
+class Gathers(Bolt):
+    """Acks numbers as they come, and starts a tree for each with the next tick."""
+
+    outputs = {"default": ["n"], "direct": Direct(["n"])}
+    starts_trees = True
+    transient = ["target"]
+
+    def prepare(self, context: Any) -> None:
+        self.numbers: list[int] = []
+        [self.target] = context.component_tasks("behind")
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.numbers.append(tup["n"])
+            collector.ack(tup)
+            return
+        for n in self.numbers:
+            if n % 2:
+                collector.emit_direct(self.target, [n], stream="direct")
+            else:
+                collector.emit([n])
+        self.numbers = []
+
+
+BEHIND = {
+    0: ["ack"],
+    1: ["fail", "raise", "ack"],
+    2: ["raise", "fail", "raise"],
+    3: ["never", "ack"],
+    4: ["never", "never", "never"],
+}
+"""What is done with each attempt at a number, by its remainder."""
+
+
+class Behind(Bolt):
+    """Notes every attempt, and does what ``BEHIND`` says."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        n = tup["n"]
+        note(self.directory, "behind", n, tup.attempt)
+        what = BEHIND[n % len(BEHIND)][tup.attempt - 1]
+        if what == "raise":
+            raise ValueError("on purpose")
+        if what == "fail":
+            collector.fail(tup, "not now")
+        elif what == "ack":
+            collector.ack(tup)
+
+
+STARTED = 20
+
+
+def starting(directory: str) -> Topology:
+    builder = TopologyBuilder("starting", Config(message_timeout_secs=2, max_error_report_per_interval=1000))
+    builder.set_spout("numbers", Messages(directory, STARTED))
+    gathers = builder.set_bolt("gathers", Gathers(), parallelism=2, tick_tuple_freq_secs=1)
+    gathers.fields_grouping("numbers", ["n"])
+    behind = builder.set_bolt("behind", Behind(directory)).global_grouping("gathers")
+    behind.direct_grouping("gathers", stream="direct")
+    return builder.build()
+
+
 def untracked(directory: str) -> Topology:
     builder = TopologyBuilder("untracked", Config(acker_tasks=0))
     builder.set_spout("numbers", Messages(directory, 10))

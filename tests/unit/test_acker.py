@@ -22,7 +22,7 @@ from sparkbolt.core.acker import (
     shard_of,
     unpack_keys,
 )
-from sparkbolt.core.ids import mix64_array, split_key, tree_key
+from sparkbolt.core.ids import AGAIN, mix64_array, split_key, tree_key
 from sparkbolt.errors import InvariantError
 
 
@@ -123,6 +123,12 @@ def test_shards_that_are_merged_say_what_one_judge_says(parts, shards):
     whole = merge([judge(parts)])
     assert same(verdicts, whole)
     assert verdicts.failed == whole.failed
+
+
+def test_a_range_is_of_first_attempts_or_of_further_ones_and_never_of_both():
+    keys = [tree_key(1, sequence) for sequence in (5, 6, AGAIN, AGAIN + 1)]
+    verdicts = merge([judge([partials(inits=[(key, 0) for key in keys])])])
+    assert (verdicts.done_first.tolist(), verdicts.done_last.tolist()) == ([keys[0], keys[2]], [keys[1], keys[3]])
 
 
 @given(parts=PARTS, seed=st.integers(0, 9))

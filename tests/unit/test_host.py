@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
+from sparkbolt.core.desk import Desk
 from sparkbolt.core.feedback import gather
-from sparkbolt.core.host import Desk, Host
+from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.reading import Record

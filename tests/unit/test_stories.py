@@ -172,9 +172,9 @@ def test_a_frame_carries_its_way_and_a_fused_bolt_passes_it_on() -> None:
     paths: list[Any] = []
     original = StageRun._work
 
-    def spy(run: StageRun, task: Any, rows: Any) -> Any:
+    def spy(run: StageRun, task: Any, rows: Any, *own: Any) -> Any:
         paths.append((task.context.component, [number for number, _ in rows.path]))
-        return original(run, task, rows)
+        return original(run, task, rows, *own)
 
     made = topology()
     numbers = {name: made.tasks(name)[0] for name in made.components}
