@@ -18,6 +18,7 @@ from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.own_trees import NothingStartedIsLost
 from sparkbolt.sim.promises import Checker, Facts, Records, Violation
 from sparkbolt.sim.repeats import TheSameAgain
 from sparkbolt.sim.states import StateIsWhatWasCommitted
@@ -222,7 +223,7 @@ class SequencesAreNew(Checker):
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Compare with all that ran before."""
-        for entry in plan.entries:
+        for entry in plan.reserving:
             if entry.source is None and entry not in records:
                 continue
             identity = (plan.micro_batch_id, plan.life if entry.source is None else -1, entry)
@@ -315,7 +316,16 @@ class MemoryIsBounded(Checker):
                 )
 
 
-PROMISES = (NoFalseAck, AcksAreDurable, NothingIsLost, SequencesAreNew, TheSameAgain, ProgressRises, MemoryIsBounded)
+PROMISES = (
+    NoFalseAck,
+    AcksAreDurable,
+    NothingIsLost,
+    NothingStartedIsLost,
+    SequencesAreNew,
+    TheSameAgain,
+    ProgressRises,
+    MemoryIsBounded,
+)
 
 
 class Checkers:

@@ -65,7 +65,7 @@ class Facts:
         task, sequence = split_key(key)
         component, index = self.subject.topology.task_owner(task)
         for number, plan in self.plans.items():
-            for entry in plan.entries:
+            for entry in plan.reserving:
                 if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
                     place = f" {entry.source}@{entry.position_of(sequence)}" if entry.source is not None else ""
                     return f"tree {key:x} of {component}[{index}]{place}, attempt {entry.attempt}, micro-batch {number}"

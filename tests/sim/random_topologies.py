@@ -282,3 +282,59 @@ def insisting_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]
     builder.set_bolt("insisting", Insisting(), tick_tuple_freq_secs=1).global_grouping("m")
     builder.set_bolt("patient", Patient(), tick_tuple_freq_secs=1).global_grouping("insisting")
     return builder.build(), {"m": [[number] for number in range(1 + seed % 7)]}
+
+
+class Starting(Salted, Bolt):
+    """Acks what it gets; starts trees at once or with the next tick, and emits anchored as well."""
+
+    outputs = ["n"]
+    starts_trees = True
+
+    def prepare(self, context: Any) -> None:
+        self.values: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            for value in self.values:
+                for child in children(self.salt, value):
+                    collector.emit([child])
+            self.values = []
+            return
+        way = pick((self.salt, "way"), tup["n"], 5)
+        if way < 2:
+            collector.emit([tup["n"]], anchors=tup if way else None)
+        self.values.append(tup["n"])
+        collector.ack(tup)
+
+
+class Fussy(Salted, Bolt):
+    """Acks, fails, raises or forgets each attempt by itself."""
+
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        way = pick((self.salt, tup.attempt), tup["n"], 6)
+        if way == 0:
+            collector.fail(tup, "by chance")
+        elif way == 1:
+            raise ValueError("by chance")
+        elif way > 2 or tup.attempt > 1:
+            collector.emit([tup["n"]], anchors=tup)
+            collector.ack(tup)
+
+
+def starting_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
+    """Bolts that start trees, one behind the other, and others that fail them."""
+    random_ = random.Random(f"starting {seed}")
+    config = Config(
+        message_timeout_secs=3, acker_tasks=random_.choice([None, 1, 3]), max_spout_pending=random_.choice([None, 20])
+    )
+    builder = TopologyBuilder(f"starting-{seed}", config)
+    builder.set_spout("m", random_.choice([Messages, Jobs])(), parallelism=random_.randint(1, 2))
+    before = "m"
+    for place in range(2):
+        starting = builder.set_bolt(f"s{place}", Starting(seed + place), random_.randint(1, 3), tick_tuple_freq_secs=2)
+        starting.fields_grouping(before, ["n"])
+        before = f"f{place}"
+        builder.set_bolt(before, Fussy(seed + place), random_.randint(1, 2)).shuffle_grouping(f"s{place}")
+    return builder.build(), {"m": [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]}

@@ -22,7 +22,10 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.ids import MASK64, edge_salt
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.messages import Messages as KnownMessages
+from sparkbolt.core.own_trees import OwnTrees
+from sparkbolt.core.plan import Entry
 from sparkbolt.core.reading import EntryReader
+from sparkbolt.core.settled import Settled
 from sparkbolt.core.stages import StageRun
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tuples import Tuple
@@ -33,7 +36,7 @@ from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.twin import close_twins
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
-from tests.sim.random_topologies import Messages, insisting_topology, random_topology
+from tests.sim.random_topologies import Messages, insisting_topology, random_topology, starting_topology
 
 SEEDS_MAX = 5000
 SEEDS_A_TOPOLOGY = 4
@@ -48,7 +51,7 @@ def subject(number: int) -> Subject:
     return _subjects[number]
 
 
-def hunt() -> tuple[int, str, str]:
+def hunt(subject: Callable[[int], Subject] = subject) -> tuple[int, str, str]:
     """(seeds that were needed, the promise that was broken, in which words)."""
     gc.disable()
     try:
@@ -306,6 +309,66 @@ def patch() -> Iterator[Patch]:
 def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
     needed, promise, words = hunt()
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
+
+
+def what_is_settled_stays(patch: Patch) -> None:
+    patch.setattr(OwnTrees, "settle", lambda self, spans: None)
+
+
+def what_was_set_aside_is_never_told(patch: Patch) -> None:
+    learn = Settled.learn
+
+    def deaf(self: Settled, told: Any, promotion: Any, messages: Any) -> None:
+        learn(self, told, replace(promotion, failed=[]), messages)
+
+    patch.setattr(Settled, "learn", deaf)
+
+
+def two_values_are_given_again_at_most(patch: Patch) -> None:
+    again = OwnTrees.again
+
+    def shortened(self: OwnTrees, entry: Entry, streams: Any) -> Any:
+        return again(self, replace(entry, positions=(entry.positions or ())[:2]), streams)
+
+    patch.setattr(OwnTrees, "again", shortened)
+
+
+def compaction_forgets_what_is_settled(patch: Patch) -> None:
+    dump = ledger_log.dump_snapshot
+    patch.setattr(ledger_log, "dump_snapshot", lambda state: dump(replace(state, settled=())))
+
+
+def sequences_begin_anew_with_each_worker(patch: Patch) -> None:
+    known: set[int] = set()
+    init = OwnTrees.__init__
+
+    def forgetful(self: OwnTrees, state: Any, number: int, pickling: Any) -> None:
+        init(self, state, number, pickling)
+        if id(state) not in known:
+            known.add(id(state))
+            self._first = self._next = 0
+
+    patch.setattr(OwnTrees, "__init__", forgetful)
+
+
+OWN_PLANTS = (
+    what_is_settled_stays,
+    what_was_set_aside_is_never_told,
+    two_values_are_given_again_at_most,
+    compaction_forgets_what_is_settled,
+    sequences_begin_anew_with_each_worker,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", OWN_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_bug_that_is_planted_in_what_bolts_start_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    starting: dict[int, Subject] = {}
+    needed, promise, words = hunt(
+        lambda number: starting.get(number) or starting.setdefault(number, subject_of(*starting_topology(number)))
+    )
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
 
 
