@@ -378,8 +378,8 @@ class Host:
 
     @staticmethod
     def reads(plan: MicroBatchPlan | None) -> bool:
-        """Whether a plan brings new tuples."""
-        return plan is not None and bool(plan.entries)
+        """Whether a plan brings new tuples, read or given again."""
+        return plan is not None and bool(plan.reserving)
 
     @property
     def drained(self) -> bool:
