@@ -135,6 +135,7 @@ def run(
     failed: list[FailedTree] = []
     while (promotion := engine.step()) is not None:
         failed += promotion.failed
+    engine.worker.abandon()
     assert engine.host.finished
     return engine, failed
 
