@@ -31,6 +31,7 @@ from sparkbolt.errors import (
     SparkboltError,
     StateError,
 )
+from sparkbolt.windows import Count, WindowedBolt
 
 __all__ = [
     "AsyncBolt",
@@ -41,6 +42,7 @@ __all__ = [
     "ColumnBolt",
     "Config",
     "ConfigError",
+    "Count",
     "Direct",
     "EmitError",
     "EngineError",
@@ -58,6 +60,7 @@ __all__ = [
     "TopologyBuilder",
     "TopologyContext",
     "Tuple",
+    "WindowedBolt",
     "bolt",
 ]
 __version__ = "0.1.0"

@@ -19,7 +19,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -139,6 +139,8 @@ class Feedback:
     """Of failed trees, of those that are given again, and of those that ``trace`` chose."""
     message_ids: dict[int, str] = field(default_factory=dict)
     """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
+    wakes: dict[int, Any] = field(default_factory=dict)
+    """By the numbers of hosted tasks that ran: when each is to be told the time next (``hosted.Wake``, or None)."""
 
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

@@ -47,6 +47,8 @@ class TopologyContext:
     config: Config
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The task numbers of every component."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """The streams that the component gets, as (component, stream)."""
     now_ms: int = 0
     micro_batch_id: int = -1
 

@@ -72,7 +72,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FEEDBACK:
-            metrics, reports, hops = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            feedback.wakes.update(wakes)
             for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)

@@ -22,6 +22,7 @@ import numpy as np
 from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
+from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion, SpoutInfo
@@ -83,6 +84,7 @@ class Host:
         self._planned_at = mono_s
         self._promoted_at = mono_s
         self._emitted: dict[str, int] = {}
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
         self._fresh = empty_u64()
         """Trees that come open, or get a new timeout, with the promotion of what is staged."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
@@ -123,7 +125,9 @@ class Host:
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
-        if not (entries or again or ticks or expired or (settled and mono_s >= self._settled_due(settled))):
+        clocks = self._wakes.due(now_ms)
+        news = settled and mono_s >= self._settled_due(settled)
+        if not (entries or again or ticks or expired or clocks or news):
             return None
         number = self.ledger.last_promoted + 1
         plan = MicroBatchPlan(
@@ -137,6 +141,7 @@ class Host:
             asked=self._holders(expired[:ASKED_FOR_MAX]),
             again=again,
             settled=settled,
+            clocks=clocks,
         )
         self.in_force = plan
         self._planned_at = mono_s
@@ -255,11 +260,11 @@ class Host:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
 
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
-        """When, on the wall clock, something is due: a tick, a rotation of open trees, news for tasks that start trees.
+        """When, on the wall clock, something is due: a tick, a window, a rotation of open trees, news of own trees.
 
         None if nothing will be.
         """
-        due: list[float] = list(self._next_tick.values())
+        due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(0.0, self._next_rotation - mono_s) * 1000)
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -280,6 +285,7 @@ class Host:
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
         feedback.message_ids = self._message_ids(plan, feedback)
+        self._wakes.heard = feedback.wakes
         return self.ledger.stage(plan, feedback)
 
     def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
@@ -308,6 +314,7 @@ class Host:
         self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
         self._schedule_ticks(plan)
+        self._wakes.count(plan.clocks)
         self._settle_records(plan)
         self._tell_desks(promotion)
         for component, moved in promotion.progress_moved.items():
@@ -397,8 +404,8 @@ class Host:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do, now and ever."""
-        if not self.drained or self.ledger.retries:
+        """Whether there is nothing left to do, now and ever: no window waits for its time either."""
+        if not self.drained or self.ledger.retries or self._wakes.waits:
             return False
         progress = self.ledger.progress
         return all(spout.finished(progress.get(component, {})) for component, spout in self.spouts.items()) and all(

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from sparkbolt.core.components import BoltBase, Component, FunctionBolt
+from sparkbolt.core.hosted import HostedBolt
 
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object"}
@@ -28,7 +29,7 @@ def keeps_state(component: Component) -> bool:
     """
     if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
         return False
-    if component.starts_trees:
+    if component.starts_trees or isinstance(component, HostedBolt):
         return True
     if component.stateless:
         return False

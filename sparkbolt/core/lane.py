@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.topology import ComponentSpec, Topology
 
@@ -118,6 +119,12 @@ class Lane:
         """The dests whose rows are processed at a level; all others pass through it."""
         level = self.levels[number - 1]
         return frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
+
+    @cached_property
+    def hosted_tasks(self) -> frozenset[int]:
+        """The tasks that say themselves when they are to be told the time."""
+        bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, HostedBolt))
+        return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
 
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""

@@ -31,9 +31,22 @@ class ComponentMetrics:
     """Exceptions and reported errors of the component."""
     execute_ms: float = 0.0
     """Time spent in ``execute``, summed over tasks."""
+    windows: int = 0
+    """Windows of a windowed bolt that were shown to it."""
+    window_tuples: int = 0
+    """Tuples in those windows: one that was in two counts twice."""
+    late_tuples: int = 0
+    """Tuples that were older than the watermark, and are in no window."""
+    expired: int = 0
+    """Tuples that windows are done with."""
+    watermark_ms: int = 0
+    """The watermark, in milliseconds since the epoch: of its tasks that ran last, the one that is furthest behind (not
+    a total; 0 where there is none)."""
+    watermark_behind_ms: int = 0
+    """How far that watermark was behind the time of its micro-batch (not a total)."""
 
     def add(self, other: ComponentMetrics) -> None:
-        """Add another's totals to these; ``pending`` is no total and stays."""
+        """Add another's totals to these; ``pending`` is no total and stays, of two watermarks the lower one."""
         self.emitted += other.emitted
         self.executed += other.executed
         self.acked += other.acked
@@ -42,6 +55,13 @@ class ComponentMetrics:
         self.late += other.late
         self.errors += other.errors
         self.execute_ms += other.execute_ms
+        self.windows += other.windows
+        self.window_tuples += other.window_tuples
+        self.late_tuples += other.late_tuples
+        self.expired += other.expired
+        if other.watermark_ms and not 0 < self.watermark_ms <= other.watermark_ms:
+            self.watermark_ms = other.watermark_ms
+            self.watermark_behind_ms = other.watermark_behind_ms
 
 
 Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
@@ -95,4 +115,7 @@ class TopologyMetrics:
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add what one micro-batch counted."""
         for component, counts in other.items():
-            self.of(component).add(counts)
+            own = self.of(component)
+            if counts.watermark_ms:
+                own.watermark_ms = 0
+            own.add(counts)

@@ -97,6 +97,8 @@ class MicroBatchPlan:
     """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
     settled: tuple[tuple[int, int, int], ...] = ()
     """(task number, first, last): positions that a task which starts trees need not keep any more."""
+    clocks: tuple[int, ...] = ()
+    """Tasks that are told the time, besides those that get anything."""
 
     @property
     def reserving(self) -> tuple[Entry, ...]:
@@ -116,6 +118,8 @@ class MicroBatchPlan:
             body["entries"] = [entry.to_json() for entry in self.entries]
         if self.ticks:
             body["ticks"] = list(self.ticks)
+        if self.clocks:
+            body["clocks"] = list(self.clocks)
         if self.expired:
             body["expired"] = list(self.expired)
         if self.void:
@@ -146,6 +150,7 @@ class MicroBatchPlan:
             now_ms=body["now"],
             entries=tuple(Entry.from_json(entry) for entry in body.get("entries", ())),
             ticks=tuple(body.get("ticks", ())),
+            clocks=tuple(body.get("clocks", ())),
             expired=tuple(body.get("expired", ())),
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),

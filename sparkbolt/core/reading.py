@@ -267,11 +267,11 @@ class EntryReader:
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task that is told something: a tick, what is void, what is asked, what became of its trees."""
+    """One row for each task that is told something: the time, a tick, what is void or asked, what became of trees."""
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     owner = lane.topology.task_owner
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
-    told = {*plan.asked, *(task for task, _, _ in plan.settled), *(entry.task for entry in plan.again)}
+    told = {*plan.asked, *plan.clocks, *(task for task, _, _ in plan.settled), *(entry.task for entry in plan.again)}
     wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
     settled: dict[int, list[tuple[int, int]]] = {}
     for task, first, last in plan.settled:

@@ -22,8 +22,6 @@ from sparkbolt.core.acker import (
     combine,
     decode_partials,
     encode_partials,
-    only_shard,
-    shard_of,
 )
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.forgetting import forget
@@ -49,6 +47,7 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.holding import held_tuples
+from sparkbolt.core.hosted import Wake
 from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
@@ -56,17 +55,19 @@ from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
+from sparkbolt.core.shards import shards_of
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tracing import Tracer
-from sparkbolt.core.tuples import tick
+from sparkbolt.core.tuples import Origin, tick
 from sparkbolt.core.worker import Worker
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
 
 COLUMN_BYTES_GUESS = 64
+_NOWHERE = Origin("", -1, "", ())
 TRACEBACKS_MAX = 50
 """How many failed trees of one stage and micro-batch keep the traceback; all keep the reason."""
 
@@ -95,6 +96,8 @@ class StageRun:
         self._tracer: Tracer | None = None
         self._hops: list[Hop] = []
         """Of earlier stages."""
+        self._wakes: dict[int, Wake | None] = {}
+        """When hosted tasks are to be told the time next."""
 
     # What tasks say of trees.
 
@@ -162,6 +165,7 @@ class StageRun:
         else:
             task = self.worker.bolt(number)
         self._begin(task)
+        hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
             forget(vars(task.bolt), dict(inbox.clock.void))
@@ -173,6 +177,8 @@ class StageRun:
                 again = own.hear(inbox.clock, task.output)
             for started in again:
                 self._send_started(started, number)
+        if hosted is not None:
+            self._between(task, hosted.begin, own)
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
@@ -182,6 +188,9 @@ class StageRun:
             rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
             seen.append(self._work(task, rows, own))
         self._add(component, task.flush(seen, self))
+        if hosted is not None:
+            self._between(task, hosted.end, own)
+            self._wakes[number] = hosted.wake
         if stateful:
             with self.worker.doing(Deed.STATE, number):
                 warning = self.worker.save(number)
@@ -202,6 +211,10 @@ class StageRun:
         if started.block.count:
             self.send(started.block, number)
 
+    def _between(self, task: BoltTask, step: Callable[[Counts], None], own: OwnTrees | None) -> None:
+        """A step of a hosted bolt before or behind its rows, then everything it emitted."""
+        self._work_on(task, Rows(_NOWHERE, 0, [], None, None), own, lambda _, sink: task.run_between(step, sink))
+
     def _work(self, task: BoltTask, rows: Rows, own: OwnTrees | None = None) -> Rows:
         """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
         if task.watch is None:
@@ -211,12 +224,14 @@ class StageRun:
                 self._work_on(task, rows.part(start, stop), own)
         return rows
 
-    def _work_on(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
+    def _work_on(
+        self, task: BoltTask, rows: Rows, own: OwnTrees | None, run: Callable[[Rows, StageRun], Counts] | None = None
+    ) -> None:
         clock = self.worker.materials.clock
-        if self.witness is not None:
+        if self.witness is not None and run is None:
             rows = self.witness.starting(task, rows)
         started = clock()
-        counts = task.run(rows, self)
+        counts = (run or task.run)(rows, self)
         if task.watch is not None:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
@@ -246,6 +261,8 @@ class StageRun:
         metrics.acked += counts.acked
         metrics.failed += counts.failed
         metrics.errors += counts.errors
+        if counts.of_windows is not None:
+            metrics.add(counts.of_windows)
 
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
@@ -355,7 +372,8 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports, hops = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            self._wakes.update(wakes)
             for component, counts in unpack(metrics).items():
                 self.counts(component).add(counts)
             self._reports.extend(reports)
@@ -368,13 +386,13 @@ class StageRun:
         """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
         rows, self.rows = self.rows, []
         if self.lane.tracked:
-            for shard, partials in enumerate(self._shards(self._combined())):
+            for shard, partials in enumerate(shards_of(self._combined(), len(self.lane.acker_dests))):
                 if partials is not None:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
-        if self._metrics or self._reports or hops:
-            told = pack(self._metrics), self._reports, hops
+        if self._metrics or self._reports or hops or self._wakes:
+            told = pack(self._metrics), self._reports, hops, self._wakes
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 
@@ -389,30 +407,6 @@ class StageRun:
         if self._fails:
             parts.append(Partials(fails=self._fails))
         return combine(parts)
-
-    def _shards(self, partials: Partials) -> Iterator[Partials | None]:
-        shards = len(self.lane.acker_dests)
-        only = only_shard(partials, shards)
-        if only is not None:
-            yield from (partials if shard == only and not partials.empty else None for shard in range(shards))
-            return
-        init, ack, held, touched = (
-            shard_of(keys, shards)
-            for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
-        )
-        fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
-        for shard in range(shards):
-            chosen = Partials(
-                init_keys=partials.init_keys[init == shard],
-                init_xors=partials.init_xors[init == shard],
-                ack_keys=partials.ack_keys[ack == shard],
-                ack_xors=partials.ack_xors[ack == shard],
-                held_keys=partials.held_keys[held == shard],
-                held_by=partials.held_by[held == shard],
-                touched_keys=partials.touched_keys[touched == shard],
-                fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
-            )
-            yield chosen if not chosen.empty else None
 
 
 def _size(column: Column, count: int) -> int:

@@ -100,9 +100,12 @@ class TaskState:
         self._directory = Directory()
         self._staged: dict[str, bytes | None] = {}
         self._staged_decoded: dict[str, Any] = {}
+        self._alone: set[str] = set()
         self._decoded: dict[str, tuple[int | bytes, Any]] = {}
         self._snapshot: tuple[int | bytes, bytes] | None = None
-        self._key_value = KeyValueState(Pickling(namespace or {}))
+        self._namespace = namespace or {}
+        self._key_values = {_TABLE: KeyValueState(Pickling(self._namespace))}
+        """By the name of their tables in the directory: the user's, and those of the engine."""
         self._instance_proof: object = _Unproven
         self._instance_current = False
 
@@ -120,7 +123,8 @@ class TaskState:
             del self._decoded[name]
         self._instance_current = self._instance_proof == self._snapshot_proof()
         self._instance_proof = _Unproven
-        self._key_value._attach(store, self._directory.inline.get(_TABLE))
+        for table, key_value in self._key_values.items():
+            key_value._attach(store, self._directory.inline.get(table))
 
     # The instance and its snapshot.
 
@@ -147,9 +151,17 @@ class TaskState:
         self._staged[_SNAPSHOT_DIGEST] = digest
         return True
 
-    def key_value(self) -> KeyValueState:
-        """The task's key-value state: one object as long as this one lives."""
-        return self._key_value
+    def key_value(self, name: str = "") -> KeyValueState:
+        """The task's key-value state: one object as long as this one lives.
+
+        Args:
+            name: of another one than the user's, for what the engine keeps by key.
+        """
+        table = f"{_TABLE}_{name}" if name else _TABLE
+        if table not in self._key_values:
+            key_value = self._key_values[table] = KeyValueState(Pickling(self._namespace))
+            key_value._attach(self._opened(), self._directory.inline.get(table))
+        return self._key_values[table]
 
     # Named segments.
 
@@ -204,10 +216,20 @@ class TaskState:
         check(not name.startswith(_OWN), f"segment {name!r}: names with two underscores are the state's own")
         self.write_own(name, data, decoded)
 
-    def write_own(self, name: str, data: bytes, decoded: Any = None) -> None:
-        """As ``write``, for a segment of the engine's own: its name begins with two underscores."""
+    def write_own(self, name: str, data: bytes, decoded: Any = None, *, alone: bool = False) -> None:
+        """As ``write``, for a segment of the engine's own: its name begins with two underscores.
+
+        Args:
+            name: of the segment.
+            data: the whole content.
+            decoded: as of ``write``.
+            alone: never put it into the directory itself, however small it is. Then ``load`` gives back ``decoded``
+                itself only if this very write was the last one, whatever the content of others was.
+        """
         self._staged[name] = data
         self._staged_decoded.pop(name, None)
+        if alone:
+            self._alone.add(name)
         if decoded is not None:
             self._staged_decoded[name] = decoded
 
@@ -231,22 +253,26 @@ class TaskState:
             StateError: a key or value cannot be pickled; nothing of this attempt counts then.
         """
         store = self._opened()
-        key_values = self._key_value._commit(stamps)
-        if key_values is None and not self._staged:
+        committed = {table: key_value._commit(stamps) for table, key_value in self._key_values.items()}
+        if not self._staged and all(key_values is None for key_values in committed.values()):
             self._instance_proof = self._snapshot_proof()
             return 0
         written = 0
-        if key_values is not None:
-            self._directory.inline[_TABLE] = key_values[0]
-            written += key_values[1]
+        for table, key_values in committed.items():
+            if key_values is not None:
+                self._directory.inline[table] = key_values[0]
+                written += key_values[1]
         room = INLINE_TOTAL_BYTES_MAX - sum(
-            len(data) for name, data in self._directory.inline.items() if name != _TABLE and name not in self._staged
+            len(data)
+            for name, data in self._directory.inline.items()
+            if not name.startswith(_TABLE) and name not in self._staged
         )
         for name, data in self._staged.items():
             self._remove(name)
             if data is None:
                 continue
-            if name == _SNAPSHOT_DIGEST or (name != _SNAPSHOT and len(data) <= min(INLINE_BYTES_MAX, room)):
+            apart = name == _SNAPSHOT or name in self._alone
+            if name == _SNAPSHOT_DIGEST or (not apart and len(data) <= min(INLINE_BYTES_MAX, room)):
                 self._directory.inline[name] = data
                 room -= len(data)
             else:

@@ -28,7 +28,9 @@ from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnColle
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import TaskWatch
 from sparkbolt.core.frames import column_of
+from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
+from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
@@ -79,6 +81,8 @@ class Counts:
     late_acks: list[Tuple] = field(default_factory=list)
     late_fails: list[Tuple] = field(default_factory=list)
     """Tuples from earlier that it had kept and now settled."""
+    of_windows: ComponentMetrics | None = None
+    """What a hosted bolt counts besides."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -118,11 +122,16 @@ class BoltTask:
         self._by_hand = BoltCollector(output)
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
+        self.hosted: Hosted | None = None
+        """What runs a hosted bolt, from ``prepare`` on."""
         self._work = self._choose_work()
 
     def prepare(self) -> None:
         """Prepare the instance."""
         self.bolt.prepare(self.context)
+        if isinstance(self.bolt, HostedBolt):
+            self.hosted = self.bolt.hosted(self.context, self.output)
+            self._work = self.hosted.rows
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
@@ -152,8 +161,34 @@ class BoltTask:
                 sink.hold(rows.pairs_where(held & ~failed)[0], self.context.task)
         if isinstance(self.bolt, Bolt):
             self._settle_late(counts, sink)
+        if self.hosted is not None:
+            self._settle_hosted(self.hosted, counts, sink)
         self._report(counts, sink)
         return counts
+
+    def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
+        """A step of a hosted bolt before or behind its rows, as ``run``."""
+        counts = Counts()
+        step(counts)
+        assert self.hosted is not None
+        self._settle_hosted(self.hosted, counts, sink)
+        self._report(counts, sink)
+        return counts
+
+    def _settle_hosted(self, hosted: Hosted, counts: Counts, sink: Sink) -> None:
+        told, hosted.told = hosted.told, Told()
+        counts.of_windows = told.metrics
+        counts.acked += sum(len(edges) for _, edges in told.acks)
+        if told.acks:
+            sink.ack(*joined(told.acks))
+        for roots, error in told.fails:
+            failure = failure_of(error)
+            counts.errors += failure.reported
+            sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            for root in dict.fromkeys(roots.tolist()):
+                self._fail(((root, 0),), failure, sink)
+        for text in told.reports:
+            sink.report(Report(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows], sink: Sink) -> Counts:
         """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""

@@ -23,6 +23,7 @@ import cloudpickle
 from sparkbolt.core.components import BoltBase, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.groupings import DirectGrouping, Grouping
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.tuples import StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
@@ -77,6 +78,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
     for declaration in declarations:
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
+        mistakes += [f"{declaration}: {why}" for why in _hosted_mistakes(declaration, known, config)]
     if not any(declaration.kind == "spout" for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
     total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
@@ -217,6 +219,24 @@ def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]
             hint = did_you_mean(name, stream.fields) or f": its fields are {list(stream.fields)}"
             return f"it groups {where} by {name!r}, which that stream does not declare{hint}"
     return None
+
+
+def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
+    """What a hosted bolt finds wrong with itself."""
+    bolt = declaration.component
+    if not isinstance(bolt, HostedBolt) or _output_mistakes(declaration):
+        return []
+    try:
+        config = config.with_component(declaration.settings)
+    except ConfigError:
+        pass
+    inputs = {}
+    for subscription in declaration.subscriptions:
+        source = known.get(subscription.source)
+        for stream in source.streams() if source is not None else ():
+            if stream.name == subscription.stream:
+                inputs[subscription.source, subscription.stream] = stream.fields
+    return bolt.mistakes(config, {stream.name: stream.fields for stream in declaration.streams()}, inputs)
 
 
 def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:

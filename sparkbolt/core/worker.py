@@ -19,7 +19,8 @@ from sparkbolt.core.acker import Fail
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.deaths import Deed, Watch
-from sparkbolt.core.frames import Column
+from sparkbolt.core.frames import Clock, Column
+from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.own_trees import OwnTrees
@@ -186,9 +187,20 @@ class Worker:
         own = self._own_trees[number] = OwnTrees(self._states[number], number, Pickling(self.materials.namespace))
         return own
 
+    def attach(self, number: int, clock: Clock | None) -> Hosted | None:
+        """What runs a hosted bolt, attached to the loaded state, without what is void; None for any other bolt."""
+        hosted = self._tasks[number].hosted
+        if hosted is not None:
+            hosted.attach(self._states[number])
+            if clock is not None and clock.void:
+                hosted.forget(void_roots(dict(clock.void)))
+        return hosted
+
     def save(self, number: int) -> str | None:
         """Commit a task's state with the micro-batch; what to warn of, if anything."""
-        durable, state = self._durable[number], self._states[number]
+        durable, state, hosted = self._durable[number], self._states[number], self._tasks[number].hosted
+        if hosted is not None:
+            hosted.save()
         own = self._own_trees.pop(number, None)
         if own is not None:
             own.save()
@@ -222,4 +234,5 @@ def context_of(lane: Lane, number: int) -> TopologyContext:
         task=number,
         config=spec.config,
         tasks={name: topology.tasks(name) for name in topology.components},
+        inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
     )

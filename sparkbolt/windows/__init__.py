@@ -1,0 +1,55 @@
+"""Windows: by count, by time, mixed, per tuple, on arrival or on event time; sessions; by key.
+
+``WindowedBolt`` and ``Count`` are all that most programs need. The policies and ``WindowManager`` are Storm's, pure and
+without a clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
+``watermarks``, ``content``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``, ``window``, ``settings``,
+``bolt``, ``collector``, ``reading``, ``keyed``, ``task``.
+"""
+
+from sparkbolt.windows.bolt import LateTuple, WindowedBolt
+from sparkbolt.windows.collector import WindowCollector
+from sparkbolt.windows.firing import Count
+from sparkbolt.windows.manager import WindowManager
+from sparkbolt.windows.policies import (
+    Action,
+    CountEvictionPolicy,
+    Event,
+    EvictionContext,
+    EvictionPolicy,
+    TimeEvictionPolicy,
+    WatermarkCountEvictionPolicy,
+    WatermarkTimeEvictionPolicy,
+)
+from sparkbolt.windows.triggers import (
+    CountTriggerPolicy,
+    TimeTriggerPolicy,
+    TriggerPolicy,
+    WatermarkCountTriggerPolicy,
+    WatermarkTimeTriggerPolicy,
+)
+from sparkbolt.windows.watermarks import WaterMarkEventGenerator
+from sparkbolt.windows.window import TupleWindow, WindowTuples
+
+__all__ = [
+    "Action",
+    "Count",
+    "CountEvictionPolicy",
+    "CountTriggerPolicy",
+    "Event",
+    "EvictionContext",
+    "EvictionPolicy",
+    "LateTuple",
+    "TimeEvictionPolicy",
+    "TimeTriggerPolicy",
+    "TriggerPolicy",
+    "TupleWindow",
+    "WaterMarkEventGenerator",
+    "WatermarkCountEvictionPolicy",
+    "WatermarkCountTriggerPolicy",
+    "WatermarkTimeEvictionPolicy",
+    "WatermarkTimeTriggerPolicy",
+    "WindowCollector",
+    "WindowManager",
+    "WindowTuples",
+    "WindowedBolt",
+]

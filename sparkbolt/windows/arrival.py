@@ -1,0 +1,297 @@
+"""Windows over tuples in the order in which they come, or in which the watermark passes them.
+
+Which question it answers: which tuples are in a window that is a stretch of that order?
+Rule: such a window is a range of sequences. What is new in it and what has expired since the last one are ranges too,
+so a window costs the same however many tuples it holds, and opens nothing until somebody looks.
+
+Timed by arrival, all windows are of this kind: tuples come in the order of their times. A window that slides with a
+timer holds what came in ``[T - length, T)``. In event time, those with a count are: a tuple enters when the watermark
+passes it (tuples passed at once in the order of arrival), so each is counted once, however late it comes or however
+equal timestamps are. Storm counts anew at each watermark and can lose both (``docs/differences-from-storm.md``).
+
+Read before: ``firing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.ids import U64
+from sparkbolt.windows.content import I64, Content, join
+from sparkbolt.windows.firing import Count, Extent, Fired, Windower
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Selection, Shelf
+from sparkbolt.windows.triggers import aligned
+
+
+class ArrivalWindows(Windower):
+    """Windows by arrival.
+
+    Args:
+        shelf: for segments.
+        length: of a window.
+        slide: from window to window.
+        origin_ms: when timers begin; the first window ends one slide later.
+        carry: whether what expires with a window that has no tuples, and so is not shown, is shown by the next one
+            that has some. It is kept until then.
+    """
+
+    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int, *, carry: bool = True) -> None:
+        self.log = Log(shelf)
+        self._carry = carry
+        self._length = length
+        self._slide = slide
+        self._seen = 0
+        """Tuples since the last window, where tuples are counted."""
+        self._due_ms = origin_ms + (0 if isinstance(slide, Count) else slide)
+        self._head = 0
+        """The first sequence that is not over."""
+        self._told = 0
+        """The first sequence that was not shown as expired."""
+        self._shown = 0
+        """The sequence up to which the last window went."""
+
+    def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
+        """Tuples have come; a window for every so many of them, if they are counted."""
+        begin = self.log.end
+        self.log.append(content)
+        if isinstance(self._slide, Count):
+            every = self._slide.tuples
+            yield from self._fire_each(range(begin + every - self._seen, self.log.end + 1, every), now_ms)
+            self._seen = (self._seen + len(content)) % every
+
+    def _fire_each(self, ends: range, now_ms: int) -> Iterator[Fired]:
+        for end in ends:
+            yield self._fire(end, now_ms)
+            self.log.end_before(self._told)
+
+    def clock(self, now_ms: int) -> Iterator[Fired]:
+        """A window for each timer that was due by ``now_ms``."""
+        if isinstance(self._slide, Count):
+            return
+        while self._due_ms <= now_ms:
+            if self._head == self.log.end:  # nothing is kept: the next timer that matters is the first after now
+                self._due_ms += ((now_ms - self._due_ms) // self._slide + 1) * self._slide
+                return
+            yield self._fire(self.log.end, self._due_ms - 1)
+            self.log.end_before(self._told)
+            self._due_ms += self._slide
+
+    def _fire(self, end: int, reference_ms: int) -> Fired:
+        """The window that ends before sequence ``end``."""
+        log = self.log
+        if isinstance(self._length, Count):
+            begin, start_ms = max(self._head, end - self._length.tuples), None
+        else:
+            start_ms = reference_ms - self._length
+            begin = min(max(self._head, log.first_after(start_ms)), end)
+        new = log.between(max(begin, self._shown), end)
+        expired = log.between(self._told, begin) if begin < end or not self._carry else NOTHING
+        self._told = begin if begin < end or not self._carry else self._told
+        self._head, self._shown = begin, end
+        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired)
+
+    def due_ms(self) -> int | None:
+        """The next timer's time, while anything is kept."""
+        if isinstance(self._slide, Count) or self._head == self.log.end:
+            return None
+        return self._due_ms
+
+    def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+        """See ``Windower``; what is left is counted as if it alone had come."""
+        log = self.log
+        log.end_void(is_void)
+        places = (log.end - self._seen, self._shown)
+        counts = [log.select(BEFORE_ALL, AFTER_ALL, max(self._head, place)).count for place in places]
+        kept = log.select(BEFORE_ALL, AFTER_ALL, self._head)
+        log.restart(kept)
+        self._seen, self._shown = counts[0], kept.count - counts[1]
+        self._head = self._told = 0
+
+    @property
+    def waits(self) -> bool:
+        """A window of the last so many tuples fires for ever; it waits for what it has not shown."""
+        return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
+
+    def save(self) -> Any:
+        """See ``Windower``."""
+        self.log.tidy()
+        return self.log.save(), self._seen, self._due_ms, self._head, self._told, self._shown
+
+    def load(self, state: Any) -> None:
+        """See ``Windower``."""
+        log, self._seen, self._due_ms, self._head, self._told, self._shown = state
+        self.log.load(log)
+
+
+class ReleasedWindows(Windower):
+    """Windows in event time that have a count: tuples wait until the watermark passes them, and are counted then.
+
+    Args:
+        shelf: for segments; those of the tuples that wait and of those that were passed are told apart.
+        length: of a window.
+        slide: from window to window; one of the two is a count.
+    """
+
+    def __init__(self, shelf: Shelf, length: Extent, slide: Extent) -> None:
+        self.log = Log(_Half(shelf, 0))
+        self._waiting = Log(_Half(shelf, 1))
+        self._length = length
+        self._slide = slide
+        self._seen = 0
+        self._end_ms = 0
+        """Where the next window ends, with a slide in time."""
+        self._newest_ms = BEFORE_ALL
+        self._head = 0
+        self._shown = 0
+        self._mark_ms = 0
+
+    def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
+        """Tuples have come, and wait."""
+        self._waiting.append(content)
+        yield from ()
+
+    def watermark(self, mark_ms: int) -> Iterator[Fired]:
+        """The windows of what the watermark has passed."""
+        self._mark_ms = mark_ms
+        if isinstance(self._slide, Count):
+            yield from self._by_count(self._slide.tuples, mark_ms)
+        else:
+            yield from self._by_time(self._slide, mark_ms)
+
+    def _release(self, upto_ms: int) -> I64:
+        """Tuples up to a time enter; their times."""
+        passed = self._waiting.select(BEFORE_ALL, upto_ms)
+        if not passed.count:
+            return np.empty(0, dtype=np.int64)
+        parts = [self._waiting.content(segment).take(rows) for segment, rows in passed.parts()]
+        self._waiting.end_rows(passed)
+        self._waiting.sweep()
+        content = join(parts)
+        self.log.append(content)
+        return content.times
+
+    def _by_count(self, every: int, mark_ms: int) -> Iterator[Fired]:
+        begin = self.log.end
+        times = self._release(mark_ms)
+        if not len(times):
+            return
+        newest = np.maximum(np.maximum.accumulate(times), self._newest_ms)
+        first = every - self._seen
+        for place in range(first, len(times) + 1, every):
+            reference = int(newest[place - 1])
+            if isinstance(self._length, Count):
+                yield self._fire_range(begin + place, reference)
+                self.log.end_before(self._head)
+            else:
+                yield from self._fire_times(begin + place, reference, self._length)
+        self._seen = (self._seen + len(times)) % every
+        self._newest_ms = int(newest[-1])
+
+    def _by_time(self, every: int, mark_ms: int) -> Iterator[Fired]:
+        while self._end_ms <= mark_ms:
+            end = self._end_ms
+            self._release(end)
+            if self._head < self.log.end:
+                yield self._fire_range(self.log.end, end)
+                self.log.end_before(self._head)
+                self._end_ms = end + every
+                continue
+            earliest = self._waiting.earliest(end, mark_ms)
+            if earliest is None:
+                return
+            self._end_ms = aligned(earliest, every)
+
+    def _fire_range(self, end: int, reference_ms: int) -> Fired:
+        log, count = self.log, self._length
+        assert isinstance(count, Count)
+        begin = max(self._head, end - count.tuples)
+        new = log.between(max(begin, self._shown), end)
+        fired = Fired(reference_ms, None, log.between(begin, end), new, log.between(self._head, begin))
+        self._head, self._shown = begin, end
+        return fired
+
+    def _fire_times(self, end: int, reference_ms: int, length_ms: int) -> Iterator[Fired]:
+        """A length in time: what is too old is somewhere in the order, not always at its beginning."""
+        log, shown, start_ms = self.log, self._shown, reference_ms - length_ms
+        expired = log.select(BEFORE_ALL, start_ms, stop=end)
+        new = Selection(None, lambda: log.select(start_ms, AFTER_ALL, shown, end).parts())
+        yield Fired(reference_ms, start_ms, log.select(start_ms, AFTER_ALL, stop=end), new, expired)
+        log.end_rows(expired)
+        self._shown = end
+
+    def due_ms(self) -> int | None:
+        """The watermark from which on there is something to do."""
+        if isinstance(self._slide, Count):
+            if self._waiting.live + self._seen < self._slide.tuples:
+                return None
+            return self._waiting.earliest(BEFORE_ALL, AFTER_ALL)
+        if self._head < self.log.end:
+            return self._end_ms
+        earliest = self._waiting.earliest(BEFORE_ALL, AFTER_ALL)
+        return None if earliest is None else max(self._end_ms, aligned(earliest, self._slide))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return self.log.live == 0 and self._waiting.live == 0
+
+    @property
+    def held(self) -> int:
+        """How many tuples are kept."""
+        return self.log.live + self._waiting.live
+
+    def everything(self) -> Iterator[tuple[Log, Selection]]:
+        """See ``Windower``."""
+        for log in (self.log, self._waiting):
+            yield log, log.select(BEFORE_ALL, AFTER_ALL)
+
+    def release(self, keep: int) -> None:
+        """See ``Windower``."""
+        self.log.release(keep)
+        self._waiting.release(keep)
+
+    def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+        """See ``Windower``; as of ``ArrivalWindows``."""
+        self._waiting.end_void(is_void)
+        log = self.log
+        log.end_void(is_void)
+        places = (log.end - self._seen, self._shown)
+        counts = [log.select(BEFORE_ALL, AFTER_ALL, max(self._head, place)).count for place in places]
+        kept = log.select(BEFORE_ALL, AFTER_ALL, self._head)
+        log.restart(kept)
+        self._seen, self._shown, self._head = counts[0], kept.count - counts[1], 0
+
+    def save(self) -> Any:
+        """See ``Windower``."""
+        self._waiting.tidy(0)
+        self.log.tidy(None if isinstance(self._length, Count) else self._shown)
+        own = self._seen, self._end_ms, self._newest_ms, self._head, self._shown, self._mark_ms
+        return self.log.save(), self._waiting.save(), own
+
+    def load(self, state: Any) -> None:
+        """See ``Windower``."""
+        log, waiting, own = state
+        self._seen, self._end_ms, self._newest_ms, self._head, self._shown, self._mark_ms = own
+        self.log.load(log)
+        self._waiting.load(waiting)
+
+
+class _Half:
+    """A shelf's even numbers, or its odd ones."""
+
+    def __init__(self, shelf: Shelf, odd: int) -> None:
+        self._shelf = shelf
+        self._odd = odd
+
+    def read(self, number: int) -> Content:
+        return self._shelf.read(2 * number + self._odd)
+
+    def write(self, number: int, data: bytes, content: Content) -> None:
+        self._shelf.write(2 * number + self._odd, data, content)
+
+    def drop(self, number: int) -> None:
+        self._shelf.drop(2 * number + self._odd)

@@ -1,0 +1,114 @@
+"""Windows of any policies: a user's own, or Storm's as they are.
+
+Which question it answers: how does a ``WindowManager`` make the windows of a bolt, durable like the others?
+Rule: it gives the same windows as the built-in kinds where those have the same rules, at another price: every
+evaluation looks at each tuple that waits, and after a restart all their times are read.
+
+Read before: ``manager``, ``firing``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sparkbolt.windows.content import Content
+from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Selection, Shelf
+from sparkbolt.windows.manager import WindowManager
+from sparkbolt.windows.policies import Event, EvictionPolicy
+from sparkbolt.windows.triggers import TriggerPolicy
+
+
+class PolicyWindows(Windower):
+    """Windows as a pair of policies make them.
+
+    Args:
+        shelf: for segments.
+        eviction: copied for this window.
+        trigger: copied for this window.
+        start_ms: when the trigger begins.
+    """
+
+    def __init__(self, shelf: Shelf, eviction: EvictionPolicy, trigger: TriggerPolicy, start_ms: int) -> None:
+        self.log = Log(shelf)
+        self._fired: list[tuple[list[Event], list[Event], list[Event], int]] = []
+        self._expired: set[int] = set()
+        """Sequences that have expired and are still in the log."""
+        self._length_ms: int | None = getattr(eviction, "length_ms", None)
+        self._manager = WindowManager(
+            copy.deepcopy(eviction),
+            copy.deepcopy(trigger),
+            on_activation=lambda *window: self._fired.append(window),
+            on_expiry=lambda events: self._expired.update(event.value for event in events),
+        )
+        self._manager.start(start_ms)
+
+    def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
+        """Tuples have come, one after the other."""
+        begin = self.log.end
+        self.log.append(content)
+        for offset, time_ms in enumerate(content.times.tolist()):
+            self._manager.add(begin + offset, time_ms)
+            yield from self._flush()
+
+    def watermark(self, mark_ms: int) -> Iterator[Fired]:
+        """The watermark has risen."""
+        self._manager.add_watermark(mark_ms)
+        yield from self._flush()
+
+    def clock(self, now_ms: int) -> Iterator[Fired]:
+        """Time has passed."""
+        self._manager.advance(now_ms)
+        yield from self._flush()
+
+    def _flush(self) -> Iterator[Fired]:
+        fired, self._fired = self._fired, []
+        for events, new, expired, end_ms in fired:
+            start_ms = None if self._length_ms is None else end_ms - self._length_ms
+            shown = self._pick(expired)
+            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown)
+            self._over(shown, expired)
+        waiting = {event.value for event in self._manager.remembered}
+        lost = sorted(self._expired - waiting)
+        if lost:
+            expired = [Event(sequence, 0) for sequence in lost]
+            unseen = self._pick(expired)
+            yield Fired(0, None, NOTHING, NOTHING, unseen)
+            self._over(unseen, expired)
+
+    def _pick(self, events: Sequence[Event]) -> Selection:
+        return self.log.pick([event.value for event in events]) if events else NOTHING
+
+    def _over(self, selection: Selection, events: Sequence[Event]) -> None:
+        self.log.end_rows(selection)
+        self._expired.difference_update(event.value for event in events)
+
+    def due_ms(self) -> int | None:
+        """The trigger's next timer; of a trigger without one any watermark may have something to do."""
+        due = self._manager.trigger.next_due_ms()
+        if self.is_empty:
+            return None
+        return due if due is not None else 0
+
+    def save(self) -> Any:
+        """See ``Windower``; what waits is read from the log again."""
+        self.log.tidy()
+        state = self._manager.get_state()
+        del state["queue"]
+        state["expired"] = [event.value for event in state["expired"]]
+        return self.log.save(), state
+
+    def load(self, state: Any) -> None:
+        """See ``Windower``."""
+        log, kept = state
+        self.log.load(log)
+        known: dict[int, Event] = {}
+        for segment, rows in self.log.select(BEFORE_ALL, AFTER_ALL).parts():
+            times = self.log.content(segment).times
+            places = range(segment.count) if rows is None else rows.tolist()
+            known.update((segment.first + row, Event(segment.first + row, int(times[row]))) for row in places)
+        self._expired = set(kept["expired"])
+        expired = [known.pop(sequence) for sequence in kept["expired"]]
+        self._manager.set_state({**kept, "queue": list(known.values()), "expired": expired})

@@ -1,0 +1,95 @@
+"""The collector of a windowed bolt.
+
+Which question it answers: what is that which a window emits anchored to?
+Rule: to nothing, and so it starts trees of its own; or, where tuples are acked when they expire, to all tuples of the
+window.
+
+Read before: ``core.collectors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sparkbolt.core.collectors import UNANCHORED, Output, StreamOut
+from sparkbolt.core.ids import OBJECT_ORDINAL, U64
+from sparkbolt.core.tuples import DEFAULT_STREAM
+
+Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
+Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]
+
+
+class WindowCollector:
+    """Emits what ``execute`` makes of a window."""
+
+    __slots__ = ("_anchors", "_emitted", "_output", "_pairs")
+
+    def __init__(self, output: Output) -> None:
+        """Emit into ``output``."""
+        self._output = output
+        self._pairs: Pairs | None = None
+        self._anchors: list[tuple[int, int]] | None = None
+        self._emitted = 0
+
+    def begin(self, pairs: Pairs | None) -> None:
+        """The next window; ``pairs`` gives the (roots, edges) to anchor to, None: nothing is anchored."""
+        self._pairs = pairs
+        self._anchors = None
+
+    def begin_micro_batch(self) -> None:
+        """Emissions are numbered anew."""
+        self._emitted = 0
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple.
+
+        Raises:
+            EmitError: the stream is not declared, or has another number of fields.
+        """
+        out = self._output.checked(values, stream)
+        out.extend(values)
+        out.append_parent(self._parent(out))
+
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream."""
+        out = self._output.checked(values, stream, direct=True)
+        out.extend(values)
+        out.append_parent(self._parent(out))
+        out.direct_to.append(task)
+
+    def report_error(self, error: BaseException | str) -> None:
+        """Report an error that fails nothing."""
+        self._output.errors.append(error)
+
+    def _parent(self, out: StreamOut) -> int:
+        if self._pairs is None:
+            return UNANCHORED
+        if self._anchors is None:
+            roots, edges = self._pairs()
+            self._anchors = list(zip(roots.tolist(), edges.tolist(), strict=True))
+        # Each tuple is in a window once, so its edge tells it from the others: all anchors have slot 0.
+        ordinal = OBJECT_ORDINAL + self._emitted
+        self._emitted += 1
+        out.extras.append([(root, edge, ordinal, 0) for root, edge in self._anchors])
+        out.extra_attempts.append(1)
+        return -1 - len(out.extras)
+
+    # A window that raises has emitted nothing.
+
+    def mark(self) -> Mark:
+        """How far each stream has come."""
+        return [
+            (out, len(out.values), len(out.parents), len(out.extras), len(out.direct_to), out.unheard)
+            for out in self._output.streams.values()
+        ]
+
+    def back_to(self, mark: Mark) -> None:
+        """Take back what was emitted since ``mark``."""
+        for out, values, parents, extras, direct_to, unheard in mark:
+            del out.values[values:]
+            del out.parents[parents:]
+            del out.extras[extras:]
+            del out.extra_attempts[extras:]
+            del out.direct_to[direct_to:]
+            out.unheard = unheard

@@ -1,0 +1,263 @@
+"""Content: the tuples of a window, column by column.
+
+Which question it answers: how are many tuples kept, joined, cut, written and read again without a Python object each?
+Rule 1: content never changes. What is taken from it or joined to it is new content.
+Rule 2: values come out as they went in, type by type (``core.frames`` decides what may be Arrow).
+
+Tuples of several streams may follow one another in one window. Where all have the same fields there is a column for
+each; otherwise there is one column of value tuples, and each row's origin says what its fields are.
+
+Read before: ``core.frames``, ``core.tuples``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.frames import Anchoring, Column, column_of, part, python_values, take
+from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.errors import EmitError
+
+I64: TypeAlias = npt.NDArray[np.int64]
+Picked: TypeAlias = npt.NDArray[np.intp] | None
+"""Rows of some content, rising; None: all of them."""
+
+SMALL_ROWS = 64
+"""Content of fewer rows is pickled whole: an Arrow stream costs half a kilobyte and 50 us by itself."""
+
+
+@dataclass(eq=False)
+class Content:
+    """Some tuples in the order of arrival."""
+
+    origins: tuple[Origin, ...]
+    codes: npt.NDArray[np.int32] | None
+    """For each row the index of its origin; None: all rows have the first one."""
+    columns: list[Column]
+    """One a field; where origins differ in their fields, one of value tuples."""
+    times: I64
+    """For each row its timestamp in milliseconds."""
+    trees: Anchoring | None = None
+    """The trees of the rows, where tuples are acked when they expire."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.times)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether origins differ in their fields."""
+        return any(origin.fields != self.origins[0].fields for origin in self.origins)
+
+    def origin_of(self, row: int) -> Origin:
+        """Where a row comes from."""
+        return self.origins[0 if self.codes is None else int(self.codes[row])]
+
+    def take(self, rows: Picked) -> Content:
+        """The content of some rows."""
+        if rows is None:
+            return self
+        return Content(
+            self.origins,
+            None if self.codes is None else self.codes[rows],
+            [take(column, rows) for column in self.columns],
+            self.times[rows],
+            None if self.trees is None else self.trees.take(rows),
+        )
+
+    def part(self, start: int, stop: int) -> Content:
+        """Consecutive rows; they share memory with these."""
+        if (start, stop) == (0, len(self)):
+            return self
+        return Content(
+            self.origins,
+            None if self.codes is None else self.codes[start:stop],
+            [part(column, start, stop) for column in self.columns],
+            self.times[start:stop],
+            None if self.trees is None else self.trees.take(np.arange(start, stop)),
+        )
+
+    def value_rows(self) -> Iterator[tuple[Any, ...]]:
+        """Each row's values."""
+        if self.is_mixed:
+            return iter(python_values(self.columns[0]))
+        if not self.columns:
+            return iter([()] * len(self))
+        return zip(*map(python_values, self.columns), strict=True)
+
+    def tuples(self, rows: Picked) -> Iterator[Tuple]:
+        """Tuples of some rows, one after the other."""
+        content = self.take(rows)
+        origins, codes = content.origins, content.codes
+        if codes is None:
+            for values in content.value_rows():
+                yield Tuple.of(origins[0], values)
+        else:
+            for values, code in zip(content.value_rows(), codes.tolist(), strict=True):
+                yield Tuple.of(origins[code], values)
+
+    def column(self, name: str, rows: Picked) -> Column:
+        """The values of a field.
+
+        Raises:
+            KeyError: a row has no such field.
+        """
+        for origin in self.origins:
+            if name not in origin.fields:
+                raise KeyError(
+                    f"{name!r} does not exist in stream {origin.stream!r} of {origin.component!r}, "
+                    f"whose fields are {list(origin.fields)}"
+                )
+        if not self.is_mixed:
+            column = self.columns[self.origins[0].fields.index(name)]
+            return column if rows is None else take(column, rows)
+        places = [origin.fields.index(name) for origin in self.origins]
+        assert self.codes is not None
+        found = [values[places[code]] for values, code in zip(self.value_rows(), self.codes.tolist(), strict=True)]
+        return found if rows is None else [found[row] for row in rows.tolist()]
+
+    def pairs(self, rows: Picked) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """(roots, edges) of all trees of some rows; empty where nothing is tracked."""
+        if self.trees is None:
+            nothing = np.empty(0, dtype=np.uint64)
+            return nothing, nothing
+        trees = self.trees if rows is None else self.trees.take(rows)
+        return trees.roots, trees.edges
+
+
+def join(parts: Sequence[Content]) -> Content:
+    """The rows of all parts, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    origins = tuple(dict.fromkeys(origin for part in parts for origin in part.origins))
+    place = {origin: index for index, origin in enumerate(origins)}
+    codes = None
+    if len(origins) > 1:
+        codes = np.concatenate([_codes(part, place) for part in parts])
+    mixed = any(origin.fields != origins[0].fields for origin in origins)
+    columns: list[Column]
+    if mixed:
+        columns = [[values for part in parts for values in part.value_rows()]]
+    else:
+        columns = [join_columns([part.columns[i] for part in parts]) for i in range(len(origins[0].fields))]
+    return Content(origins, codes, columns, np.concatenate([part.times for part in parts]), _join_trees(parts))
+
+
+def _codes(part: Content, place: dict[Origin, int]) -> npt.NDArray[np.int32]:
+    known = np.array([place[origin] for origin in part.origins], dtype=np.int32)
+    return known[part.codes] if part.codes is not None else np.full(len(part), known[0], dtype=np.int32)
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    """Columns one after the other: Arrow if all are of one type, else Python values."""
+    if len(columns) == 1:
+        return columns[0]
+    plain = [column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in columns]
+    if all(isinstance(column, pa.Array) and column.type == plain[0].type for column in plain):  # type: ignore[union-attr]
+        return pa.concat_arrays(plain)
+    return [value for column in columns for value in python_values(column)]
+
+
+def _join_trees(parts: Sequence[Content]) -> Anchoring | None:
+    """All rows' trees; a row of a part without trees has none."""
+    if all(part.trees is None for part in parts):
+        return None
+    roots = np.concatenate([part.pairs(None)[0] for part in parts])
+    edges = np.concatenate([part.pairs(None)[1] for part in parts])
+    counts = [
+        np.zeros(len(part), dtype=np.int64)
+        if part.trees is None
+        else (np.ones(len(part), dtype=np.int64) if part.trees.offsets is None else np.diff(part.trees.offsets))
+        for part in parts
+    ]
+    offsets = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
+    return Anchoring(roots, edges, offsets)
+
+
+def arrow_of(name: str, column: Column) -> pa.Array:
+    """A column as an Arrow array, for user code.
+
+    Raises:
+        EmitError: the values have no Arrow type in common.
+    """
+    if isinstance(column, pa.DictionaryArray):
+        return column.dictionary_decode()
+    if isinstance(column, pa.Array):
+        return column
+    try:
+        return pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): iterate over the window") from error
+
+
+def encode(content: Content) -> bytes:
+    """The content as bytes; dictionaries are written as plain columns."""
+    trees = content.trees
+    ids = None if trees is None else (trees.roots.tobytes(), trees.edges.tobytes(), _bytes(trees.offsets))
+    times = _times_bytes(content.times)
+    head: tuple[Any, ...]
+    if len(content) < SMALL_ROWS:
+        values = [list(python_values(column)) for column in content.columns]
+        return pickle.dumps((content.origins, _bytes(content.codes), times, ids, values, None), 5)
+    arrow: list[pa.Array] = []
+    plain: dict[int, list[Any]] = {}
+    for index, column in enumerate(content.columns):
+        column = column_of(column)
+        if isinstance(column, pa.Array):
+            arrow.append(column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column)
+        else:
+            plain[index] = list(column)
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    head = (content.origins, _bytes(content.codes), times, ids, plain, sink.getvalue().to_pybytes())
+    return pickle.dumps(head, 5)
+
+
+def decode(data: bytes) -> Content:
+    """The inverse of ``encode``."""
+    origins, codes, times, ids, values, stream = pickle.loads(data)
+    columns: list[Column]
+    if stream is None:
+        columns = values
+    else:
+        with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
+            columns = list(reader.read_next_batch().columns)
+        for index, column in sorted(values.items()):
+            columns.insert(index, column)
+    trees = None
+    if ids is not None:
+        roots, edges = np.frombuffer(ids[0], dtype=np.uint64), np.frombuffer(ids[1], dtype=np.uint64)
+        trees = Anchoring(roots, edges, None if ids[2] is None else np.frombuffer(ids[2], dtype=np.int64))
+    return Content(
+        origins, None if codes is None else np.frombuffer(codes, dtype=np.int32), columns, _times_of(times), trees
+    )
+
+
+def _bytes(array: npt.NDArray[Any] | None) -> bytes | None:
+    return None if array is None else array.tobytes()
+
+
+def _times_bytes(times: I64) -> tuple[int, int, bytes]:
+    """(count, first, the rest): one number where all are equal, small ones where they are near."""
+    first = int(times[0]) if len(times) else 0
+    far = times - first
+    if not far.any():
+        return len(times), first, b""
+    small = far.astype(np.int32)
+    return len(times), first, (small if bool((small == far).all()) else far).tobytes()
+
+
+def _times_of(packed: tuple[int, int, bytes]) -> I64:
+    count, first, rest = packed
+    if not rest:
+        return np.full(count, first, dtype=np.int64)
+    return np.frombuffer(rest, dtype=np.int32 if len(rest) == 4 * count else np.int64).astype(np.int64) + first

@@ -1,0 +1,167 @@
+"""Windows over event time, and sessions.
+
+Which question it answers: which tuples belong to a stretch of time, once the watermark has passed it?
+Rule 1: a window ``(end - length, end]`` excludes its start and includes its end, as in Storm: a tuple right on a
+boundary belongs to the earlier window. (Spark and Flink include the start and exclude the end.)
+Rule 2: a window shows its tuples in the order of arrival, never sorted by time.
+Rule 3: windows end at multiples of the slide; those without tuples are skipped.
+
+Read before: ``firing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.windows.content import Content
+from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Part, Selection, Shelf
+from sparkbolt.windows.triggers import aligned
+
+
+class EventTimeWindows(Windower):
+    """Windows of a length in time that slide by time, on event time.
+
+    Args:
+        shelf: for segments.
+        length_ms: of a window.
+        slide_ms: from window to window.
+        carry: as of ``ArrivalWindows``.
+    """
+
+    def __init__(self, shelf: Shelf, length_ms: int, slide_ms: int, *, carry: bool = True) -> None:
+        self.log = Log(shelf)
+        self._carry = carry
+        self._length_ms = length_ms
+        self._slide_ms = slide_ms
+        self._end_ms = 0
+        """Where the next window ends."""
+        self._mark_ms = 0
+        self._shown_ms = BEFORE_ALL
+        """Where the last window ended, if it had tuples."""
+        self._shown = 0
+        """The end of the log at that time."""
+
+    def watermark(self, mark_ms: int) -> Iterator[Fired]:
+        """All windows that end at the watermark or before."""
+        self._mark_ms = mark_ms
+        log = self.log
+        while self._end_ms <= mark_ms:
+            end, start = self._end_ms, self._end_ms - self._length_ms
+            events, expired = log.select(start, end), log.select(BEFORE_ALL, start)
+            if events.count or (expired.count and not self._carry):
+                yield Fired(end, start, events, self._new(start, end), expired)
+                log.end_rows(expired)
+            if events.count:
+                self._shown_ms, self._shown = end, log.end
+                self._end_ms = end + self._slide_ms
+                continue
+            self._shown_ms = BEFORE_ALL
+            earliest = log.earliest(end, mark_ms)
+            if earliest is None:
+                return
+            self._end_ms = aligned(earliest, self._slide_ms)
+
+    def _new(self, start_ms: int, end_ms: int) -> Selection:
+        """What was not in the last window: newer than its end, or as new but come since."""
+        log, shown_ms, shown = self.log, self._shown_ms, self._shown
+
+        def make() -> list[Part]:
+            parts: list[Part] = []
+            for segment, rows in log.select(max(start_ms, shown_ms - 1), end_ms).parts():
+                if segment.first < shown and segment.low_ms <= shown_ms:
+                    rows = np.arange(segment.count, dtype=np.intp) if rows is None else rows
+                    times = log.content(segment).times[rows]
+                    rows = rows[(times > shown_ms) | (rows + segment.first >= shown)]
+                if rows is None or len(rows):
+                    parts.append((segment, rows))
+            return parts
+
+        return Selection(None, make)
+
+    def due_ms(self) -> int | None:
+        """The end of the next window that may have tuples."""
+        if self.log.live == 0:
+            return None
+        if self._end_ms > self._mark_ms:
+            return self._end_ms
+        earliest = self.log.earliest(self._end_ms - 1, AFTER_ALL)
+        return None if earliest is None else aligned(earliest, self._slide_ms)
+
+    def save(self) -> Any:
+        """See ``Windower``."""
+        self.log.tidy(self._shown)
+        return self.log.save(), self._end_ms, self._mark_ms, self._shown_ms, self._shown
+
+    def load(self, state: Any) -> None:
+        """See ``Windower``."""
+        log, self._end_ms, self._mark_ms, self._shown_ms, self._shown = state
+        self.log.load(log)
+
+
+class SessionWindows(Windower):
+    """Sessions: tuples with less than ``gap_ms`` between one and the next; on event time or on arrival.
+
+    A session starts with its first tuple's time and ends a gap after its last; it fires when the watermark, or the
+    clock, has reached that end, and its tuples are over then. All of them are new in it.
+    """
+
+    def __init__(self, shelf: Shelf, gap_ms: int) -> None:
+        self.log = Log(shelf)
+        self._gap_ms = gap_ms
+        self._due_ms: int | None = None
+        """No session ends before it."""
+
+    def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
+        """Tuples have come."""
+        self.log.append(content)
+        if len(content):
+            end = int(content.times.min()) + self._gap_ms
+            self._due_ms = end if self._due_ms is None else min(self._due_ms, end)
+        yield from ()
+
+    def watermark(self, mark_ms: int) -> Iterator[Fired]:
+        """The sessions that have ended, in the order of their ends."""
+        if self._due_ms is None or mark_ms < self._due_ms:
+            return
+        log = self.log
+        times = np.sort(log.times(log.select(BEFORE_ALL, mark_ms)))
+        breaks = np.flatnonzero(np.diff(times) >= self._gap_ms)
+        firsts = times[np.concatenate(([0], breaks + 1))] if len(times) else times
+        lasts = times[np.concatenate((breaks, [len(times) - 1]))] if len(times) else times
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            if last + self._gap_ms <= mark_ms:
+                events = log.select(first - 1, last)
+                yield Fired(last + self._gap_ms, first, events, events, NOTHING, is_last=True)
+                log.end_rows(events)
+        log.sweep()
+        self._due_ms = self._next_end()
+
+    def clock(self, now_ms: int) -> Iterator[Fired]:
+        """As ``watermark``: where arrival is the time, the clock is."""
+        return self.watermark(now_ms)
+
+    def _next_end(self) -> int | None:
+        """Before when no session can end: a gap after the last tuple of the oldest one, as far as it is known."""
+        times = np.sort(self.log.times(self.log.select(BEFORE_ALL, AFTER_ALL)))
+        if not len(times):
+            return None
+        breaks = np.flatnonzero(np.diff(times) >= self._gap_ms)
+        return int(times[breaks[0] if len(breaks) else -1]) + self._gap_ms
+
+    def due_ms(self) -> int | None:
+        """The time at which the next session may end."""
+        return self._due_ms
+
+    def save(self) -> Any:
+        """See ``Windower``."""
+        self.log.tidy(0)
+        return self.log.save(), self._due_ms
+
+    def load(self, state: Any) -> None:
+        """See ``Windower``."""
+        log, self._due_ms = state
+        self.log.load(log)

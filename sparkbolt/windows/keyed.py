@@ -1,0 +1,267 @@
+"""Windows by key: one for each value of some fields, within a task.
+
+Which question it answers: which of very many windows has something to do, and what of them is kept?
+Rule 1: a micro-batch costs what it touches: the keys that got tuples, and those that are due. A window is in the
+key-value state under its key, and the keys are listed by the time at which they are due.
+Rule 2: a key whose window is empty is forgotten; so is one that was idle for as long as the bolt allows.
+
+Read before: ``firing``, ``core.keyvalue``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.windows.content import Content, decode
+from sparkbolt.windows.firing import Windower
+from sparkbolt.windows.log import Shelf
+
+CACHED_KEYS_MAX = 10_000
+"""So many windows stay decoded in a worker; a window is about three kilobytes besides its tuples."""
+LISTS_MAX = 64
+"""So many lists of due keys pile up for one time before they become one."""
+
+
+class _KeyShelf:
+    """The segments of one key's window."""
+
+    def __init__(self, state: KeyValueState, key: Any) -> None:
+        self._state = state
+        self._key = key
+
+    def read(self, number: int) -> Content:
+        return decode(self._state.get(("segment", self._key, number)))
+
+    def write(self, number: int, data: bytes, content: Content) -> None:
+        self._state.put(("segment", self._key, number), data)
+
+    def drop(self, number: int) -> None:
+        self._state.delete(("segment", self._key, number))
+
+
+class DueKeys:
+    """Keys by the time at which they are due, in lists that are written once.
+
+    Args:
+        name: tells lists of one purpose from those of another.
+        quantum_ms: times are rounded down to it.
+    """
+
+    def __init__(self, name: str, quantum_ms: int) -> None:
+        self._name = name
+        self._quantum_ms = max(1, quantum_ms)
+        self.lists: dict[int, list[int]] = {}
+        """The numbers of the lists of each slot; part of the task's head."""
+        self._fresh: dict[int, list[Any]] = {}
+        self._next = 0
+
+    def slot_of(self, due_ms: int) -> int:
+        """The slot of a time."""
+        return due_ms // self._quantum_ms * self._quantum_ms
+
+    def add(self, slot: int, key: Any) -> None:
+        """A key is due."""
+        self._fresh.setdefault(slot, []).append(key)
+
+    def first(self) -> int | None:
+        """The earliest slot; None if there is none."""
+        return min((*self.lists, *self._fresh), default=None)
+
+    def pop(self, state: KeyValueState, limit_ms: int) -> Iterator[tuple[int, Any]]:
+        """Take out what is due at or before a time, as (slot, key), the earliest slot first."""
+        for slot in sorted(slot for slot in {*self.lists, *self._fresh} if slot <= limit_ms):
+            found = self._read(state, slot) + self._fresh.pop(slot, [])
+            for key in dict.fromkeys(found):
+                yield slot, key
+
+    def _read(self, state: KeyValueState, slot: int) -> list[Any]:
+        found: list[Any] = []
+        for number in self.lists.pop(slot, ()):
+            found += pickle.loads(state.delete((self._name, slot, number)))
+        return found
+
+    def save(self, state: KeyValueState) -> Any:
+        """Write what is new; what ``load`` needs."""
+        for slot, keys in self._fresh.items():
+            if len(self.lists.get(slot, ())) >= LISTS_MAX:
+                keys = list(dict.fromkeys(self._read(state, slot) + keys))
+            state.put((self._name, slot, self._next), pickle.dumps(keys, 5))
+            self.lists.setdefault(slot, []).append(self._next)
+            self._next += 1
+        self._fresh.clear()
+        return self._next, {slot: list(numbers) for slot, numbers in self.lists.items()}
+
+    def load(self, saved: Any) -> None:
+        """Take over what ``save`` gave."""
+        self._next, lists = saved
+        self.lists = {slot: list(numbers) for slot, numbers in lists.items()}
+        self._fresh.clear()
+
+
+class _Kept:
+    """One key's window in memory."""
+
+    __slots__ = ("data", "idle_slot", "slot", "touched_ms", "windower")
+
+    def __init__(self, windower: Windower) -> None:
+        self.windower = windower
+        self.data: bytes | None = None
+        """What the state has; the object itself proves that it is still so."""
+        self.slot: int | None = None
+        self.idle_slot: int | None = None
+        self.touched_ms = 0
+
+
+class KeyedWindows:
+    """The windows of all keys of a task.
+
+    Args:
+        make: makes an empty window that keeps its segments on a shelf.
+        quantum_ms: as of ``DueKeys``, for the times at which windows are due.
+        idle_ms: a key that got nothing for so long is forgotten; None: never, while it has tuples.
+        repeats: whether a window may fire for ever without new tuples.
+    """
+
+    def __init__(
+        self, make: Callable[[Shelf], Windower], quantum_ms: int, idle_ms: int | None, *, repeats: bool
+    ) -> None:
+        self._make = make
+        self._repeats = repeats
+        self._news = False
+        self._idle_ms = idle_ms
+        self._due = DueKeys("due", quantum_ms)
+        self._idle = DueKeys("idle", (idle_ms or 8) // 8)
+        self._cached: dict[Any, _Kept] = {}
+        self._touched: dict[Any, _Kept] = {}
+        self._state: KeyValueState | None = None
+
+    def attach(self, state: KeyValueState, saved: Any | None, fresh: bool) -> None:
+        """Begin a micro-batch.
+
+        Args:
+            state: where windows are.
+            saved: what ``save`` gave, if anything was ever saved.
+            fresh: whether what is in memory may be of another past, and only ``saved`` counts.
+        """
+        self._state = state
+        self._touched.clear()
+        if fresh:
+            if saved is not None:
+                self._due.load(saved[0])
+                self._idle.load(saved[1])
+                self._news = saved[2]
+            else:
+                self._news = False
+                self._due.load((0, {}))
+                self._idle.load((0, {}))
+
+    def _of(self, key: Any) -> _Kept:
+        kept = self._touched.get(key)
+        if kept is not None:
+            return kept
+        assert self._state is not None
+        data = self._state.get(("window", key))
+        kept = self._cached.pop(key, None)
+        if kept is None or kept.data is not data or data is None:
+            kept = _Kept(self._make(_KeyShelf(self._state, key)))
+            if data is not None:
+                kept.slot, kept.idle_slot, kept.touched_ms, window = pickle.loads(data)
+                kept.windower.load(window)
+                kept.data = data
+        self._touched[key] = kept
+        return kept
+
+    def of(self, key: Any, now_ms: int) -> Windower:
+        """The window of a key that gets tuples."""
+        kept = self._of(key)
+        kept.touched_ms = now_ms
+        self._news = True
+        return kept.windower
+
+    def due(self, limit_ms: int) -> Iterator[tuple[Any, Windower]]:
+        """The keys that may have something to do at a time, or at a watermark."""
+        assert self._state is not None
+        due = list(self._due.pop(self._state, limit_ms))
+        self._news = self._news and not due
+        for slot, key in due:
+            kept = self._of(key)
+            if kept.slot == slot:
+                kept.slot = None
+            yield key, kept.windower
+
+    def idle(self, now_ms: int) -> Iterator[tuple[Any, Windower]]:
+        """The keys that have been idle for too long; they are forgotten when the micro-batch is saved."""
+        if self._idle_ms is None:
+            return
+        assert self._state is not None
+        for slot, key in list(self._idle.pop(self._state, now_ms - self._idle_ms)):
+            kept = self._of(key)
+            if kept.idle_slot == slot:
+                kept.idle_slot = None
+            if kept.touched_ms + self._idle_ms <= now_ms:
+                yield key, kept.windower
+                kept.windower.save()  # drops its segments
+                kept.windower = self._make(_KeyShelf(self._state, key))
+
+    def next_due_ms(self) -> int | None:
+        """Before when no key is due."""
+        return self._due.first()
+
+    @property
+    def waits(self) -> bool:
+        """As of ``Windower``, for all keys: windows that repeat wait if tuples have come since they fired."""
+        return not self._repeats or self._news
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether there is anything to save."""
+        return bool(self._touched)
+
+    def all(self) -> Iterator[tuple[Any, Windower]]:
+        """Every key's window; opens everything."""
+        assert self._state is not None
+        for name, _ in list(self._state):
+            if name[0] == "window":
+                yield name[1], self._of(name[1]).windower
+
+    def settle(self) -> None:
+        """List the touched keys by when they are due; call it before ``next_due_ms`` and ``save``."""
+        for key, kept in self._touched.items():
+            due = None if kept.windower.is_empty else kept.windower.due_ms()
+            slot = None if due is None else self._due.slot_of(due)
+            if slot is not None and (kept.slot is None or slot < kept.slot):
+                self._due.add(slot, key)
+                kept.slot = slot
+            if self._idle_ms is not None and kept.idle_slot is None and not kept.windower.is_empty:
+                kept.idle_slot = self._idle.slot_of(kept.touched_ms)
+                self._idle.add(kept.idle_slot, key)
+
+    def save(self) -> Any:
+        """Write what was touched; what ``attach`` needs."""
+        state = self._state
+        assert state is not None
+        for key, kept in self._touched.items():
+            window = kept.windower.save()
+            if kept.windower.is_empty:
+                if kept.data is not None:
+                    state.delete(("window", key))
+                kept.data = None
+                continue
+            kept.data = pickle.dumps((kept.slot, kept.idle_slot, kept.touched_ms, window), 5)
+            state.put(("window", key), kept.data)
+            self._cached[key] = kept
+        self._touched.clear()
+        while len(self._cached) > CACHED_KEYS_MAX:
+            del self._cached[next(iter(self._cached))]
+        return self._due.save(state), self._idle.save(state), self._news
+
+    def release(self, keep: int) -> None:
+        """Keep about so many tuples in memory."""
+        held = 0
+        for key in reversed(list(self._cached)):
+            held += self._cached[key].windower.held
+            if held > keep:
+                del self._cached[key]

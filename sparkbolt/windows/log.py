@@ -1,0 +1,454 @@
+"""The log: what a window holds, as segments of columns in the order of arrival.
+
+Which question it answers: which tuples have these places, or these times, and where are they kept?
+Rule 1: a tuple has a sequence, which rises in the order of arrival and is its place in the log.
+Rule 2: no question looks at every tuple: segments know the range of their sequences and of their times, and only those
+at the edges of an answer are opened. So a window costs the same at a thousand and at a million tuples.
+Rule 3: what is over goes by whole segments; a segment that is mostly over is written again with what is left.
+
+Read before: ``content``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.ids import U64
+from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
+
+MERGE_ROWS = 4096
+"""Neighbouring segments that both have fewer live rows than this become one."""
+SEGMENT_ROWS = 16_384
+"""No segment has more rows, so that the edges of a window cost the same however much comes at once."""
+INLINE_ROWS = 256
+"""A segment of fewer rows is kept in the head of its log, which saves a call of the store."""
+HOLES = 4
+"""A segment is written again when fewer than one in so many of its rows are live."""
+BEFORE_ALL = -(1 << 62)
+"""A timestamp before any."""
+AFTER_ALL = 1 << 62
+"""A timestamp after any."""
+
+
+class Shelf(Protocol):
+    """Where segments are kept beside the head of their log."""
+
+    def read(self, number: int) -> Content:
+        """The content of a segment that was written."""
+
+    def write(self, number: int, data: bytes, content: Content) -> None:
+        """Keep a segment; numbers are not used twice."""
+
+    def drop(self, number: int) -> None:
+        """Forget a segment."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """Consecutive tuples of a log."""
+
+    number: int
+    first: int
+    """The sequence of row 0; row i has ``first + i``."""
+    count: int
+    low_ms: int
+    """No row is older."""
+    high_ms: int
+    """No row is newer."""
+    live: int
+    """How many rows are not over."""
+    alive: npt.NDArray[np.bool_] | None = None
+    """Which rows are not over; None: all from ``start`` on."""
+    start: int = 0
+    """Rows before it are over."""
+    content: Content | None = None
+    """None: on the shelf."""
+    written: bool = False
+    """Whether the shelf has it."""
+    in_order: bool = False
+    """Whether its times never fall."""
+    place: int = -1
+    """Where it is in the log's index."""
+
+    @property
+    def end(self) -> int:
+        """The sequence behind the last row."""
+        return self.first + self.count
+
+    def live_rows(self, begin: int = 0, stop: int | None = None) -> Picked:
+        """The live rows from ``begin`` to ``stop``; None: all rows of the segment."""
+        stop = self.count if stop is None else min(stop, self.count)
+        begin = max(begin, self.start)
+        if self.alive is not None:
+            return np.flatnonzero(self.alive[begin:stop]) + begin if begin < stop else np.empty(0, dtype=np.intp)
+        if begin == 0 and stop == self.count:
+            return None
+        return np.arange(begin, max(begin, stop), dtype=np.intp)
+
+
+Part: TypeAlias = tuple[Segment, Picked]
+
+
+class Selection:
+    """Some tuples of a log, found when they are asked for."""
+
+    __slots__ = ("_count", "_make", "_parts")
+
+    def __init__(self, count: int | None, make: Callable[[], list[Part]]) -> None:
+        """Know how to find them and, unless ``count`` is None, how many there are."""
+        self._count = count
+        self._make = make
+        self._parts: list[Part] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tuples there are."""
+        if self._count is None:
+            self._count = sum(segment.count if rows is None else len(rows) for segment, rows in self.parts())
+        return self._count
+
+    def parts(self) -> list[Part]:
+        """The rows by segment, in the order of arrival."""
+        if self._parts is None:
+            self._parts = self._make()
+        return self._parts
+
+
+NOTHING = Selection(0, list)
+
+
+class _Index:
+    """What segments know of themselves, as arrays."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.starts = [segment.first for segment in segments]
+        columns = [(one.first, one.end, one.low_ms, one.high_ms, one.live) for one in segments]
+        self.firsts, self.ends, self.lows, self.highs, self.lives = (
+            np.array(columns, dtype=np.int64).reshape(len(segments), 5).T.copy()
+        )
+        for place, segment in enumerate(segments):
+            segment.place = place
+
+
+class Log:
+    """Tuples in the order of arrival, some of them over."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        """An empty log; large segments will be kept on ``shelf``."""
+        self._shelf = shelf
+        self.segments: Sequence[Segment] = ()
+        """Never changed in place, so that a selection may look at it later."""
+        self.end = 0
+        """The sequence that the next tuple will have."""
+        self._next_number = 0
+        self._index: _Index | None = None
+        self._gone: list[int] = []
+
+    @property
+    def live(self) -> int:
+        """How many tuples are not over."""
+        return sum(segment.live for segment in self.segments)
+
+    def append(self, content: Content) -> None:
+        """Tuples have come."""
+        count = len(content)
+        added = []
+        for start in range(0, count, SEGMENT_ROWS):
+            piece = content.part(start, min(start + SEGMENT_ROWS, count))
+            added.append(_segment(self._next_number, self.end, piece))
+            self._next_number += 1
+            self.end += len(piece)
+        if added:
+            self.segments = (*self.segments, *added)
+            self._index = None
+
+    def content(self, segment: Segment) -> Content:
+        """What is in a segment, opened if need be."""
+        if segment.content is None:
+            segment.content = self._shelf.read(segment.number)
+        return segment.content
+
+    def _indexed(self) -> _Index:
+        if self._index is None:
+            self._index = _Index(self.segments)
+        return self._index
+
+    # By place.
+
+    def between(self, begin: int, stop: int) -> Selection:
+        """The tuples with these sequences, of which none is missing from the log, live or not."""
+        if begin >= stop:
+            return NOTHING
+        segments, firsts = self.segments, self._indexed().starts
+
+        def make() -> list[Part]:
+            parts: list[Part] = []
+            for segment in segments[max(0, bisect_right(firsts, begin) - 1) :]:
+                if segment.first >= stop:
+                    break
+                low, high = max(begin - segment.first, 0), min(stop - segment.first, segment.count)
+                if low == 0 and high == segment.count:
+                    parts.append((segment, None))
+                elif low < high:
+                    parts.append((segment, np.arange(low, high, dtype=np.intp)))
+            return parts
+
+        return Selection(stop - begin, make)
+
+    def first_after(self, time_ms: int) -> int:
+        """The first sequence whose tuple is newer; where times never fall, as those of arrival."""
+        index = self._indexed()
+        place = int(np.searchsorted(index.highs, time_ms, side="right"))
+        if place == len(self.segments):
+            return self.end
+        segment = self.segments[place]
+        if segment.low_ms > time_ms:
+            return segment.first
+        return segment.first + int(np.searchsorted(self.content(segment).times, time_ms, side="right"))
+
+    def end_before(self, sequence: int) -> None:
+        """All tuples before a sequence are over."""
+        index = self._indexed()
+        for segment in self.segments:
+            if segment.first >= sequence:
+                break
+            segment.start = max(segment.start, min(sequence - segment.first, segment.count))
+            segment.live = segment.count - segment.start
+            index.lives[segment.place] = segment.live
+
+    def pick(self, sequences: Sequence[int]) -> Selection:
+        """The tuples with these sequences, which rise; each must be in the log."""
+        wanted = np.asarray(sequences, dtype=np.int64)
+        parts: list[Part] = []
+        for segment in self.segments:
+            low, high = np.searchsorted(wanted, (segment.first, segment.end))
+            if low < high:
+                parts.append((segment, (wanted[low:high] - segment.first).astype(np.intp)))
+        return Selection(len(wanted), lambda: parts)
+
+    # By time.
+
+    def select(self, after_ms: int, upto_ms: int, begin: int = 0, stop: int | None = None) -> Selection:
+        """The live tuples with ``after < timestamp <= upto``, of those with sequences from ``begin`` to ``stop``."""
+        index, segments = self._indexed(), self.segments
+        stop = AFTER_ALL if stop is None else stop
+        touched = (index.highs > after_ms) & (index.lows <= upto_ms) & (index.lives > 0)
+        touched &= (index.ends > begin) & (index.firsts < stop)
+        whole = touched & (index.lows > after_ms) & (index.highs <= upto_ms)
+        whole &= (index.firsts >= begin) & (index.ends <= stop)
+        edges = [
+            (segment, self._inside(segment, after_ms, upto_ms, begin, stop))
+            for segment in (segments[place] for place in np.flatnonzero(touched & ~whole).tolist())
+        ]
+        count = int(index.lives[whole].sum()) + sum(len(rows) for _, rows in edges)
+
+        def make() -> list[Part]:
+            parts: list[Part] = [
+                (segments[place], segments[place].live_rows()) for place in np.flatnonzero(whole).tolist()
+            ]
+            if edges:
+                parts = sorted([*parts, *((s, rows) for s, rows in edges if len(rows))], key=lambda part: part[0].first)
+            return parts
+
+        return Selection(count, make)
+
+    def _inside(self, segment: Segment, after_ms: int, upto_ms: int, begin: int, stop: int) -> npt.NDArray[np.intp]:
+        """The live rows of one segment with these times and sequences."""
+        low, high = max(begin - segment.first, 0), min(stop - segment.first, segment.count)
+        inside = None
+        if segment.low_ms <= after_ms or segment.high_ms > upto_ms:
+            times = self.content(segment).times
+            if segment.in_order:
+                low = max(low, int(np.searchsorted(times, after_ms, side="right")))
+                high = min(high, int(np.searchsorted(times, upto_ms, side="right")))
+            else:
+                inside = (times > after_ms) & (times <= upto_ms)
+        rows = segment.live_rows(low, high)
+        if rows is None:
+            rows = np.arange(segment.count, dtype=np.intp)
+        return rows if inside is None else rows[inside[rows]]
+
+    def times(self, selection: Selection) -> I64:
+        """The timestamps of a selection, in the order of arrival."""
+        parts = [
+            self.content(segment).times if rows is None else self.content(segment).times[rows]
+            for segment, rows in selection.parts()
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def earliest(self, after_ms: int, upto_ms: int) -> int | None:
+        """The least timestamp with ``after < timestamp <= upto`` of the live tuples; None if there is none."""
+        index = self._indexed()
+        touched = np.flatnonzero((index.highs > after_ms) & (index.lows <= upto_ms))
+        best: int | None = None
+        for place in touched[np.argsort(index.lows[touched], kind="stable")].tolist():
+            segment = self.segments[place]
+            if best is not None and segment.low_ms >= best:
+                break
+            if not segment.live:
+                continue
+            times = self.content(segment).times
+            rows = segment.live_rows()
+            times = times if rows is None else times[rows]
+            times = times[(times > after_ms) & (times <= upto_ms)]
+            if len(times):
+                found = int(times.min())
+                best = found if best is None else min(best, found)
+        return best
+
+    def end_rows(self, selection: Selection) -> None:
+        """The tuples of a selection are over."""
+        for segment, rows in selection.parts():
+            self._end(segment, rows)
+            if self._index is not None:
+                self._index.lives[segment.place] = segment.live
+
+    def _end(self, segment: Segment, rows: Picked) -> None:
+        if rows is None or len(rows) == segment.live:
+            segment.live = 0
+            segment.alive = np.zeros(segment.count, dtype=bool)
+            return
+        if segment.alive is None and rows[0] == segment.start and rows[-1] - rows[0] + 1 == len(rows):
+            segment.start += len(rows)
+            segment.live -= len(rows)
+            return
+        if segment.alive is None:
+            segment.alive = np.ones(segment.count, dtype=bool)
+            segment.alive[: segment.start] = False
+        else:
+            segment.alive = segment.alive.copy()
+        segment.alive[rows] = False
+        segment.live -= len(rows)
+
+    def end_void(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+        """Tuples all of whose trees are void are over; ``is_void`` says so for each of an array of roots."""
+        for segment in self.segments:
+            trees = self.content(segment).trees
+            if trees is None or not segment.live:
+                continue
+            void = is_void(trees.roots)
+            if trees.offsets is not None:
+                counts = np.diff(trees.offsets)
+                of_row = np.repeat(np.arange(segment.count), counts)
+                void = (np.bincount(of_row, weights=void, minlength=segment.count) == counts) & (counts > 0)
+            rows = segment.live_rows()
+            rows = np.flatnonzero(void) if rows is None else rows[void[rows]]
+            if len(rows):
+                self.end_rows(Selection(len(rows), lambda part=(segment, rows): [part]))  # type: ignore[misc]
+
+    def restart(self, selection: Selection) -> None:
+        """Begin anew with some of the tuples, whose sequences are from 0 on then."""
+        parts = [self.content(segment).take(rows) for segment, rows in selection.parts()]
+        self._gone += [segment.number for segment in self.segments if segment.written]
+        self.segments, self.end, self._index = (), 0, None
+        if parts:
+            self.append(join(parts))
+
+    # Durability.
+
+    def sweep(self) -> None:
+        """Forget segments that are over."""
+        if any(segment.live == 0 for segment in self.segments):
+            self._gone += [segment.number for segment in self.segments if not segment.live and segment.written]
+            self.segments = tuple(segment for segment in self.segments if segment.live)
+            self._index = None
+
+    def tidy(self, boundary: int | None = None) -> None:
+        """Join small neighbours and write again what is mostly over.
+
+        Where rows are over between others, those behind them get lower sequences; but none that was at or behind
+        ``boundary`` gets before it. With None every sequence stays what it is.
+        """
+        self.sweep()
+        tidied: list[Segment] = []
+        for segment in self.segments:
+            last = tidied[-1] if tidied else None
+            small = last is not None and last.live < MERGE_ROWS and segment.live < MERGE_ROWS
+            if last is not None and small and _may_join(last, segment, boundary):
+                tidied[-1] = self._merged([last, segment])
+                continue
+            if segment.live * HOLES < segment.count and _may_join(segment, segment, boundary):
+                segment = self._merged([segment])
+            tidied.append(segment)
+        if len(tidied) != len(self.segments) or any(a is not b for a, b in zip(tidied, self.segments, strict=True)):
+            self.segments = tuple(tidied)
+            self._index = None
+
+    def _merged(self, segments: Sequence[Segment]) -> Segment:
+        begin = segments[0].first + (segments[0].start if _stays(*segments) else 0)
+        parts = [self.content(segment).take(segment.live_rows()) for segment in segments]
+        content = join(parts)
+        self._gone += [segment.number for segment in segments if segment.written]
+        number, self._next_number = self._next_number, self._next_number + 1
+        return _segment(number, begin, content)
+
+    def save(self) -> list[Any]:
+        """Put what is new on the shelf; what ``load`` needs, as values that pickle."""
+        heads = []
+        for segment in self.segments:
+            inline = None
+            if segment.count < INLINE_ROWS:
+                inline = encode(self.content(segment))
+            elif not segment.written:
+                content = self.content(segment)
+                self._shelf.write(segment.number, encode(content), content)
+                segment.written = True
+            alive = None if segment.alive is None else np.packbits(segment.alive).tobytes()
+            place = (segment.number, segment.first, segment.count, segment.low_ms, segment.high_ms)
+            heads.append((*place, segment.live, alive, segment.start, segment.in_order, inline))
+        for number in self._gone:
+            self._shelf.drop(number)
+        self._gone.clear()
+        return [self.end, self._next_number, heads]
+
+    def load(self, state: Sequence[Any]) -> None:
+        """Take over what ``save`` gave."""
+        self.end, self._next_number, heads = state
+        segments = []
+        for number, first, count, low, high, live, alive, start, in_order, inline in heads:
+            mask = None
+            if alive is not None:
+                mask = np.unpackbits(np.frombuffer(alive, dtype=np.uint8), count=count).astype(bool)
+            content = None if inline is None else decode(inline)
+            segments.append(
+                Segment(number, first, count, low, high, live, mask, start, content, inline is None, in_order)
+            )
+        self.segments = tuple(segments)
+        self._index = None
+
+    def release(self, keep: int) -> None:
+        """Let go of content that the shelf has, oldest first, until about ``keep`` tuples are in memory."""
+        held = sum(segment.count for segment in self.segments if segment.content is not None)
+        for segment in self.segments:
+            if held <= keep:
+                break
+            if segment.written and segment.content is not None:
+                segment.content = None
+                held -= segment.count
+
+
+def _segment(number: int, first: int, content: Content) -> Segment:
+    times, count = content.times, len(content)
+    in_order = bool((times[1:] >= times[:-1]).all())
+    low, high = (times[0], times[-1]) if in_order else (times.min(), times.max())
+    return Segment(number, first, count, int(low), int(high), count, content=content, in_order=in_order)
+
+
+def _may_join(left: Segment, right: Segment, boundary: int | None) -> bool:
+    """Whether two neighbours, or one segment with itself, may be written as one; see ``Log.tidy``."""
+    stays = _stays(left) if left is right else _stays(left, right)
+    return stays or (boundary is not None and not left.first < boundary < right.end)
+
+
+def _stays(*segments: Segment) -> bool:
+    """Whether live rows of neighbours can be joined so that each keeps its sequence."""
+    return all(segment.alive is None for segment in segments) and all(
+        left.end == right.first + right.start and right.start == 0 for left, right in itertools.pairwise(segments)
+    )

@@ -1,0 +1,194 @@
+"""The window manager: events in, windows out.
+
+Which question it answers: which events are in the window that a trigger asks for, which are new in it, which are
+over?
+Rule 1: events are kept and shown in the order of arrival, never sorted by time.
+Rule 2: what has expired is told before the window that the same trigger made, in one call, and only if there is any.
+Rule 3: a window without events is not told of; what expired with it is not shown by a later one (as in Storm).
+
+This is the manager for any policies at all: each evaluation looks at each event that waits. The windows of bolts that
+are made of Storm's own policies use ``arrival`` and ``event_time`` instead, which give the same windows and look at
+what changes. Read before: ``policies``, ``triggers``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sparkbolt.windows.policies import Action, Event, EvictionPolicy
+from sparkbolt.windows.triggers import TriggerPolicy
+
+EXPIRE_EVENTS_THRESHOLD = 100
+"""After so many events without an evaluation the oldest are looked at, so that memory does not grow."""
+
+OnActivation: TypeAlias = Callable[[list[Event], list[Event], list[Event], int], None]
+"""Told of a window: its events, those that are new in it, those that expired since the last one, its end."""
+OnExpiry: TypeAlias = Callable[[list[Event]], None]
+"""Told of events that have expired."""
+
+
+class WindowManager:
+    """Keeps events and makes windows of them, as an eviction and a trigger policy say.
+
+    >>> from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy
+    >>> def show(events, new, expired, end_ms):
+    ...     print([event.value for event in events], [event.value for event in new], end_ms)
+    >>> manager = WindowManager(CountEvictionPolicy(2), CountTriggerPolicy(1), on_activation=show)
+    >>> manager.start(now_ms=0)
+    >>> for value, now_ms in [("a", 1), ("b", 2), ("c", 3)]:
+    ...     manager.add(value, now_ms)
+    ['a'] ['a'] 1
+    ['a', 'b'] ['b'] 2
+    ['b', 'c'] ['c'] 3
+    """
+
+    def __init__(
+        self,
+        eviction: EvictionPolicy,
+        trigger: TriggerPolicy,
+        *,
+        on_activation: OnActivation,
+        on_expiry: OnExpiry | None = None,
+    ) -> None:
+        self.eviction = eviction
+        self.trigger = trigger
+        self._on_activation = on_activation
+        self._on_expiry = on_expiry
+        self._queue: deque[Event] = deque()
+        self._expired: list[Event] = []
+        self._previous: set[int] = set()
+        """The identities of the events of the last window, all of which are kept alive by ``_previous_events``."""
+        self._previous_events: list[Event] = []
+        self._since_scan = 0
+        trigger.bind(self)
+
+    def start(self, now_ms: int) -> None:
+        """Let the trigger begin."""
+        self.trigger.start(now_ms)
+
+    def add(self, value: Any, timestamp_ms: int) -> None:
+        """An event has come; it may fire a window."""
+        self.add_event(Event(value, timestamp_ms))
+
+    def add_watermark(self, timestamp_ms: int) -> None:
+        """No event that is older will come any more; windows that end by then may fire."""
+        self.add_event(Event(None, timestamp_ms, is_watermark=True))
+
+    def add_event(self, event: Event) -> None:
+        """As ``add``, for an event or a watermark that was made already."""
+        if not event.is_watermark:
+            self._queue.append(event)
+        self.eviction.track(event)
+        self.trigger.track(event)
+        self._compact()
+
+    def advance(self, now_ms: int) -> None:
+        """Time has passed: fire what is due."""
+        self.trigger.advance(now_ms)
+
+    def _compact(self) -> None:
+        self._since_scan += 1
+        if self._since_scan >= EXPIRE_EVENTS_THRESHOLD:
+            self._scan(full=False)
+
+    def on_trigger(self) -> bool:
+        """Evaluate the window; called by the trigger policy. Whether the window had events."""
+        events = self._scan(full=True)
+        expired, self._expired = self._expired, []
+        new = [event for event in events if id(event) not in self._previous]
+        self._previous_events = events
+        self._previous = set(map(id, events))
+        if events:
+            context = self.eviction.context
+            self._on_activation(events, new, expired, context.reference_ms if context is not None else 0)
+        self.trigger.reset()
+        return bool(events)
+
+    def _scan(self, full: bool) -> list[Event]:
+        """Ask the eviction policy; without ``full`` only as far as events expire."""
+        inside: list[Event] = []
+        expired: list[Event] = []
+        kept: deque[Event] = deque()
+        queue = self._queue
+        while queue:
+            action = self.eviction.evict(queue[0])
+            if action is Action.EXPIRE:
+                expired.append(queue.popleft())
+            elif not full or action is Action.STOP:
+                break
+            else:
+                if action is Action.PROCESS:
+                    inside.append(queue[0])
+                kept.append(queue.popleft())
+        if kept:
+            kept.extend(queue)
+            self._queue = kept
+        self._since_scan = 0
+        if expired:
+            self._expired += expired
+            if self._on_expiry is not None:
+                self._on_expiry(expired)
+        return inside
+
+    # What trigger policies ask.
+
+    def get_earliest_event_ts(self, start_ms: int, end_ms: int) -> int | None:
+        """The least timestamp with ``start < timestamp <= end`` of all that wait; None if there is none."""
+        found = (event.timestamp_ms for event in self._queue if start_ms < event.timestamp_ms <= end_ms)
+        return min(found, default=None)
+
+    def get_event_count(self, reference_ms: int) -> int:
+        """How many events that wait have a timestamp of at most ``reference_ms``."""
+        return sum(event.timestamp_ms <= reference_ms for event in self._queue)
+
+    def get_sliding_count_timestamps(self, start_ms: int, end_ms: int, count: int) -> list[int]:
+        """Where windows end that slide by ``count`` events, of those with ``start < timestamp <= end``.
+
+        Events are taken in the order of arrival; after each ``count`` of them the newest timestamp so far is an end.
+        """
+        ends: list[int] = []
+        newest, seen = start_ms, 0
+        for event in self._queue:
+            if start_ms < event.timestamp_ms <= end_ms:
+                newest = max(newest, event.timestamp_ms)
+                seen += 1
+                if seen % count == 0:
+                    ends.append(newest)
+        return ends
+
+    # Durability.
+
+    @property
+    def waiting(self) -> Sequence[Event]:
+        """The events that wait, in the order of arrival."""
+        return tuple(self._queue)
+
+    @property
+    def remembered(self) -> Sequence[Event]:
+        """The events that have expired since the last evaluation, for the next window to show."""
+        return tuple(self._expired)
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything, as values that pickle if the events do; events are told apart by their places."""
+        places = {id(event): place for place, event in enumerate(self._queue)}
+        return {
+            "queue": list(self._queue),
+            "expired": self._expired,
+            "previous": [places[key] for key in map(id, self._previous_events) if key in places],
+            "since_scan": self._since_scan,
+            "eviction": self.eviction.get_state(),
+            "trigger": self.trigger.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over what ``get_state`` gave."""
+        self._queue = deque(state["queue"])
+        self._expired = list(state["expired"])
+        queue = list(self._queue)
+        self._previous_events = [queue[place] for place in state["previous"]]
+        self._previous = set(map(id, self._previous_events))
+        self._since_scan = state["since_scan"]
+        self.eviction.set_state(state["eviction"])
+        self.trigger.set_state(state["trigger"])

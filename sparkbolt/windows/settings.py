@@ -1,0 +1,224 @@
+"""The settings of a windowed bolt, and what can be wrong with them.
+
+Which question it answers: which windows does a bolt want, and which sentences say what does not fit?
+Rule: what is wrong is kept as it came and refused when the topology is built, with all the other mistakes.
+
+The checks are those of Storm's ``WindowedBoltExecutor``. Read before: ``firing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+from sparkbolt.core.config import Config, did_you_mean
+from sparkbolt.windows.firing import Count, Extent
+from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
+from sparkbolt.windows.triggers import TriggerPolicy
+
+WATERMARK_INTERVAL_MS = 1000
+LATE_FIELD = "late_tuple"
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """What ``with_...`` has set; values as the user gave them."""
+
+    length: Any = None
+    slide: Any = None
+    policies: tuple[EvictionPolicy, TriggerPolicy] | None = None
+    gap: Any = None
+    timestamp_field: Any = None
+    timestamp_extractor: Callable[[Any], Any] | None = None
+    lag: Any = None
+    watermark_interval: Any = None
+    late_stream: Any = None
+    idle_timeout: Any = None
+    key: Any = None
+    key_idle: Any = None
+    ack_on_expiry: bool = False
+    message_id_field: Any = None
+    max_events_in_memory: Any = None
+    mistakes: tuple[str, ...] = ()
+    """What a method has refused already."""
+
+    @property
+    def in_event_time(self) -> bool:
+        """Whether tuples carry their time."""
+        return self.timestamp_field is not None or self.timestamp_extractor is not None
+
+    @property
+    def length_extent(self) -> Extent:
+        """The length, checked."""
+        return _extent(self.length)
+
+    @property
+    def slide_extent(self) -> Extent:
+        """The slide, checked; one tuple unless it was set."""
+        return Count(1) if self.slide is None else _extent(self.slide)
+
+    @property
+    def watermark_interval_ms(self) -> int:
+        """How often the watermark moves, at most."""
+        return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
+
+
+def ms(duration: timedelta) -> int:
+    """A duration in whole milliseconds."""
+    return duration // timedelta(milliseconds=1)
+
+
+def _extent(given: Count | timedelta) -> Extent:
+    return given if isinstance(given, Count) else ms(given)
+
+
+def mistakes_of(
+    windowing: Windowing,
+    config: Config,
+    streams: Mapping[str, tuple[str, ...]],
+    inputs: Mapping[tuple[str, str], tuple[str, ...]],
+) -> Iterator[str]:
+    """Every sentence that says what is wrong.
+
+    Args:
+        windowing: the settings.
+        config: the component's.
+        streams: the fields of the bolt's declared streams.
+        inputs: the fields of the streams that it gets, by (component, stream).
+    """
+    yield from windowing.mistakes
+    yield from _shape_mistakes(windowing)
+    yield from _value_mistakes(windowing)
+    yield from _event_time_mistakes(windowing, streams)
+    yield from _field_mistakes(windowing, inputs)
+    if windowing.ack_on_expiry and not list(_shape_mistakes(windowing)) and windowing.length is not None:
+        yield from _expiry_mistakes(windowing, config)
+
+
+def _field_mistakes(windowing: Windowing, inputs: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
+    wanted: list[tuple[str, Any]] = [
+        ("with_timestamp_field", windowing.timestamp_field),
+        ("with_message_id_field", windowing.message_id_field),
+    ]
+    if windowing.key is not None and _is_key(windowing.key):
+        wanted += [("with_key", name) for name in windowing.key]
+    for what, name in wanted:
+        for (component, stream), fields in inputs.items():
+            if isinstance(name, str) and name and name not in fields:
+                hint = did_you_mean(name, fields) or f": its fields are {list(fields)}"
+                yield f"{what}: {name!r} does not exist in stream {stream!r} of {component!r}{hint}"
+
+
+def _shape_mistakes(windowing: Windowing) -> Iterator[str]:
+    ways = {
+        "with_window": windowing.length is not None,
+        "with_session_gap": windowing.gap is not None,
+        "with_policies": windowing.policies is not None,
+    }
+    chosen = [name for name, used in ways.items() if used]
+    if not chosen:
+        yield "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"
+    elif len(chosen) > 1:
+        yield f"{' and '.join(chosen)} were both called, expected one: a window has one shape"
+    for what, given in (("length", windowing.length), ("sliding interval", windowing.slide)):
+        if given is not None:
+            yield from _extent_mistakes(f"the window's {what}", given)
+
+
+def _extent_mistakes(what: str, given: Any) -> Iterator[str]:
+    if isinstance(given, Count):
+        count: object = given.tuples
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            yield f"{what}: expected Count(n) with an int n of at least 1, got Count({count!r})"
+    elif isinstance(given, timedelta):
+        yield from _duration_mistakes(what, given, least_ms=1)
+    else:
+        hint = f": did you mean Count({given})?" if isinstance(given, int) else ""
+        yield f"{what}: expected a Count or a timedelta, got {given!r}{hint}"
+
+
+def _duration_mistakes(what: str, given: Any, least_ms: int) -> Iterator[str]:
+    if not isinstance(given, timedelta):
+        yield f"{what}: expected a timedelta, got {given!r}"
+    elif ms(given) < least_ms:
+        yield f"{what}: expected at least {least_ms} ms, got {ms(given)} ms"
+    elif ms(given) > FOREVER_MS:
+        yield f"{what}: expected at most {FOREVER_MS} ms (24 days), got {ms(given)} ms"
+
+
+def _value_mistakes(windowing: Windowing) -> Iterator[str]:
+    durations = (
+        ("the session gap", windowing.gap, 1),
+        ("the lag", windowing.lag, 0),
+        ("the watermark interval", windowing.watermark_interval, 1),
+        ("with_idle_stream_timeout", windowing.idle_timeout, 1),
+        ("the idle_timeout of with_key", windowing.key_idle, 1),
+    )
+    for what, given, least in durations:
+        if given is not None:
+            yield from _duration_mistakes(what, given, least)
+    names = (
+        ("with_timestamp_field", windowing.timestamp_field),
+        ("with_late_tuple_stream", windowing.late_stream),
+        ("with_message_id_field", windowing.message_id_field),
+    )
+    for what, given in names:
+        if given is not None and (not isinstance(given, str) or not given):
+            yield f"{what}: expected a non-empty str, got {given!r}"
+    if windowing.key is not None and not _is_key(windowing.key):
+        yield f"with_key: expected the names of fields, got {windowing.key!r}"
+    limit = windowing.max_events_in_memory
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        yield f"with_max_events_in_memory: expected an int of at least 1, got {limit!r}"
+    if windowing.policies is not None:
+        eviction, trigger = cast("tuple[object, object]", windowing.policies)
+        if not isinstance(eviction, EvictionPolicy) or not isinstance(trigger, TriggerPolicy):
+            yield f"with_policies: expected an EvictionPolicy and a TriggerPolicy, got {eviction!r} and {trigger!r}"
+
+
+def _is_key(key: Any) -> bool:
+    return bool(key) and isinstance(key, tuple) and all(isinstance(name, str) and name for name in key)
+
+
+def _event_time_mistakes(windowing: Windowing, streams: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    if not windowing.in_event_time:
+        hint = "can be defined only when specifying a timestamp field: call with_timestamp_field"
+        if windowing.late_stream is not None:
+            yield f"Late tuple stream {hint}"
+        for what, given in (
+            ("A lag", windowing.lag),
+            ("A watermark interval", windowing.watermark_interval),
+            ("An idle stream timeout", windowing.idle_timeout),
+        ):
+            if given is not None:
+                yield f"{what} {hint}"
+    elif windowing.timestamp_field is not None and windowing.timestamp_extractor is not None:
+        yield "with_timestamp_field and with_timestamp_extractor were both called, expected one of the two"
+    late = windowing.late_stream
+    if isinstance(late, str) and late in streams and streams[late] != (LATE_FIELD,):
+        yield (
+            f"Stream for late tuples must be defined with with_late_tuple_stream alone: {late!r} is among the bolt's "
+            f"outputs with the fields {list(streams[late])}"
+        )
+
+
+def _expiry_mistakes(windowing: Windowing, config: Config) -> Iterator[str]:
+    """Storm's checks: tuples that stay open until they expire must not time out, or block their spout, before."""
+    extents = (windowing.length_extent, windowing.slide_extent)
+    if config.enable_message_timeouts:
+        duration, limit = sum(part for part in extents if isinstance(part, int)), config.message_timeout_secs * 1000
+        if duration > limit:
+            yield (
+                f"Window duration (length + sliding interval) value {duration} ms is more than "
+                f"topology.message.timeout.secs value {limit:g} ms, and with_ack_on_expiry leaves tuples open for so "
+                "long: raise message_timeout_secs, or leave with_ack_on_expiry out"
+            )
+    count, pending = sum(part.tuples for part in extents if isinstance(part, Count)), config.max_spout_pending
+    if pending is not None and count > pending:
+        yield (
+            f"Window count (length + sliding interval) value {count} is more than topology.max.spout.pending value "
+            f"{pending}, and with_ack_on_expiry leaves so many tuples open: raise max_spout_pending, or leave "
+            "with_ack_on_expiry out"
+        )

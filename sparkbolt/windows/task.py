@@ -1,0 +1,367 @@
+"""Windows at work: one task of a windowed bolt.
+
+Which question it answers: what happens, in which order, when tuples come, time passes or the watermark rises?
+Rule 1: time is the micro-batch's. Timers that were due by then fire at their own times before its tuples are added, so
+that a window on arrival holds exactly what came in its stretch of time; the watermark moves behind them.
+Rule 2: what is in memory counts only if the head of the state is the very one that this process wrote or read last.
+Rule 3: a window that raises has emitted nothing, and is over.
+
+Read before: ``firing``, ``core.hosted``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.collectors import Output
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.hosted import Hosted, Wake, joined
+from sparkbolt.core.ids import U64
+from sparkbolt.core.rows import Rows
+from sparkbolt.core.tuples import SYSTEM_COMPONENT
+from sparkbolt.errors import EngineError
+from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
+from sparkbolt.windows.by_policy import PolicyWindows
+from sparkbolt.windows.collector import WindowCollector
+from sparkbolt.windows.content import Content, decode
+from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
+from sparkbolt.windows.firing import Count, Fired, Windower
+from sparkbolt.windows.keyed import KeyedWindows
+from sparkbolt.windows.log import Log, Selection, Shelf
+from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.settings import Windowing, ms
+from sparkbolt.windows.watermarks import WaterMarkEventGenerator
+from sparkbolt.windows.window import TupleWindow
+
+if TYPE_CHECKING:
+    from sparkbolt.core.state import TaskState
+    from sparkbolt.core.tasks import Counts
+    from sparkbolt.windows.bolt import WindowedBolt
+
+HEAD = "__window"
+"""The segment that says what a task keeps."""
+SESSION_QUANTA = 16
+POLICY_QUANTUM_MS = 1000
+
+
+class _TaskShelf:
+    """The segments of the window of a task that has only one."""
+
+    def __init__(self, keep: bool) -> None:
+        self.state: TaskState | None = None
+        self._keep = keep
+        """Whether decoded content may stay in the worker."""
+
+    def read(self, number: int) -> Content:
+        assert self.state is not None
+        name = f"{HEAD}/{number}"
+        content = self.state.load(name, decode) if self._keep else decode(self.state.read(name) or b"")
+        assert content is not None
+        return content
+
+    def write(self, number: int, data: bytes, content: Content) -> None:
+        assert self.state is not None
+        self.state.write_own(f"{HEAD}/{number}", data, content if self._keep else None)
+
+    def drop(self, number: int) -> None:
+        assert self.state is not None
+        self.state.drop(f"{HEAD}/{number}")
+
+
+class WindowTask(Hosted):
+    """Runs a windowed bolt; made by ``WindowedBolt.hosted``."""
+
+    def __init__(self, bolt: WindowedBolt, windowing: Windowing, context: TopologyContext, output: Output) -> None:
+        super().__init__()
+        self._bolt = bolt
+        self._windowing = windowing
+        self._context = context
+        self._output = output
+        self._collector = WindowCollector(output)
+        self._shelf = _TaskShelf(keep=windowing.max_events_in_memory is None)
+        self._state: TaskState | None = None
+        self._head: Any = None
+        """What the state held when this process read or wrote it last."""
+        self._changed = False
+        self._late = 0
+        self._late_told_ms: int | None = None
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        """As a task is that has seen nothing."""
+        self._origin_ms: int | None = None
+        """When the task began."""
+        self._next_mark_ms = 0
+        self._marks: WaterMarkEventGenerator | None = None
+        self._seen = SeenIds()
+        self._window: Windower | None = None
+        self._keyed: KeyedWindows | None = None
+
+    # The micro-batch, step by step.
+
+    def attach(self, state: TaskState) -> None:
+        """See ``Hosted``."""
+        self._state = self._shelf.state = state
+        self._changed = False
+        self._collector.begin_micro_batch()
+        head = state.load(HEAD, pickle.loads)
+        fresh = head is None or head is not self._head
+        if fresh:
+            self._start_afresh()
+            self._head = head
+        if self._origin_ms is None:
+            self._begin_life(self._context.now_ms if head is None else head[0])
+        if fresh and head is not None:
+            _, self._next_mark_ms, marks, seen, window = head
+            if self._marks is not None and marks is not None:
+                self._marks.set_state(marks)
+            self._seen.load(seen)
+            if self._window is not None:
+                self._window.load(window)
+        if self._keyed is not None:
+            self._keyed.attach(state.key_value("windows"), None if head is None else head[4], fresh)
+
+    def _begin_life(self, origin_ms: int) -> None:
+        windowing = self._windowing
+        self._origin_ms = origin_ms
+        if windowing.in_event_time:
+            idle = None if windowing.idle_timeout is None else ms(windowing.idle_timeout)
+            lag = 0 if windowing.lag is None else ms(windowing.lag)
+            self._marks = WaterMarkEventGenerator(self._context.inputs, lag, idle, origin_ms)
+            self._next_mark_ms = origin_ms + windowing.watermark_interval_ms
+        if windowing.key is None:
+            self._window = self._make(self._shelf)
+        else:
+            idle = None if windowing.key_idle is None else ms(windowing.key_idle)
+            repeats = isinstance(windowing.length, Count) and not isinstance(windowing.slide_extent, Count)
+            self._keyed = KeyedWindows(self._make, self._quantum_ms(), idle, repeats=repeats)
+
+    def _make(self, shelf: Shelf) -> Windower:
+        windowing, origin = self._windowing, self._origin_ms or 0
+        if windowing.policies is not None:
+            return PolicyWindows(shelf, *windowing.policies, origin)
+        if windowing.gap is not None:
+            return SessionWindows(shelf, ms(windowing.gap))
+        length, slide = windowing.length_extent, windowing.slide_extent
+        # A key whose window is empty is forgotten, and an ack cannot wait: nothing is kept for the next window then.
+        carry = windowing.key is None and not windowing.ack_on_expiry
+        if not windowing.in_event_time:
+            return ArrivalWindows(shelf, length, slide, origin, carry=carry)
+        if isinstance(length, Count) or isinstance(slide, Count):
+            return ReleasedWindows(shelf, length, slide)
+        return EventTimeWindows(shelf, length, slide, carry=carry)
+
+    def _quantum_ms(self) -> int:
+        windowing = self._windowing
+        if windowing.gap is not None:
+            return ms(windowing.gap) // SESSION_QUANTA
+        if windowing.policies is not None:
+            return POLICY_QUANTUM_MS
+        slide = windowing.slide_extent
+        return windowing.watermark_interval_ms if isinstance(slide, Count) else 1
+
+    def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+        """See ``Hosted``; only where tuples are acked when they expire do windows know their trees."""
+        if self._windowing.ack_on_expiry:
+            for _, window in self._windows():
+                window.forget(is_void)
+            self._changed = True
+
+    def _windows(self) -> Iterator[tuple[Any, Windower]]:
+        if self._keyed is not None:
+            return self._keyed.all()
+        assert self._window is not None
+        return iter([(None, self._window)])
+
+    def begin(self, counts: Counts) -> None:
+        """See ``Hosted``."""
+        now_ms = self._context.now_ms
+        if self._marks is None:
+            for key, window in self._due(now_ms):
+                self._show(window, window.clock(now_ms), key)
+        if self._keyed is not None:
+            for _, window in self._keyed.idle(now_ms):
+                self._evict(window)
+
+    def _due(self, limit_ms: int) -> Iterator[tuple[Any, Windower]]:
+        if self._keyed is not None:
+            yield from self._keyed.due(limit_ms)
+        elif self._window is not None:
+            yield None, self._window
+
+    def _evict(self, window: Windower) -> None:
+        """All tuples of a window are over, without a window."""
+        for log, held in window.everything():
+            self._expire(log, held)
+            log.end_rows(held)
+        self._changed = True
+
+    def rows(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+        """See ``Hosted``."""
+        if rows.origin.component == SYSTEM_COMPONENT:
+            return None
+        self._changed = True
+        now_ms, windowing = self._context.now_ms, self._windowing
+        good = np.ones(rows.count, dtype=bool)
+        times = np.full(rows.count, now_ms, dtype=np.int64)
+        if self._marks is not None:
+            times, good = times_of(rows, windowing.timestamp_field, windowing.timestamp_extractor, counts)
+        if windowing.message_id_field is not None:
+            good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
+        if self._marks is not None and bool(good.any()):
+            good = self._in_time(rows, times, good)
+        groups = None if windowing.key is None else groups_of(rows, windowing.key, good, counts)
+        trees = rows.anchoring if windowing.ack_on_expiry else None
+        content = Content((rows.origin,), None, list(rows.columns), times, trees)
+        if groups is None:
+            assert self._window is not None
+            chosen = content if bool(good.all()) else content.take(np.flatnonzero(good))
+            self._show(self._window, self._window.add(chosen, now_ms), None)
+        else:
+            assert self._keyed is not None
+            for key, places in groups.items():
+                window = self._keyed.of(key, now_ms)
+                if self._marks is None:  # a key that had nothing was not listed as due
+                    self._show(window, window.clock(now_ms), key)
+                self._show(window, window.add(content.take(places), now_ms), key)
+        return good if windowing.ack_on_expiry else None
+
+    def _in_time(self, rows: Rows, times: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which good rows are not late; the late ones go to their stream, if there is one."""
+        assert self._marks is not None
+        origin = rows.origin
+        late = good & (times < self._marks.last)
+        self._marks.note((origin.component, origin.stream), int(times[good].max()), self._context.now_ms)
+        count = int(np.count_nonzero(late))
+        if not count:
+            return good
+        self.told.metrics.late_tuples += count
+        stream = self._windowing.late_stream
+        if stream is None:
+            self._tell_late(count)
+            return good & ~late
+        from sparkbolt.windows.bolt import LateTuple
+
+        source = origin.component, origin.task, origin.stream, origin.fields
+        out = self._output.of(stream)
+        wanted = set(np.flatnonzero(late).tolist())
+        for row, values in enumerate(rows.values()):
+            if row in wanted:
+                out.values.append(LateTuple(*source, tuple(values)))
+                out.append_parent(row)
+        return good & ~late
+
+    def _tell_late(self, count: int) -> None:
+        """Log late tuples once an interval."""
+        assert self._marks is not None
+        self._late += count
+        now_ms, interval = self._context.now_ms, self._context.config.error_throttle_interval_secs * 1000
+        if self._late_told_ms is None or now_ms - self._late_told_ms >= interval:
+            self.told.reports.append(
+                f"{self._late} tuple(s) were older than the watermark {self._marks.last} and are in no window: raise "
+                "with_lag, or take them from with_late_tuple_stream"
+            )
+            self._late, self._late_told_ms = 0, now_ms
+
+    def end(self, counts: Counts) -> None:
+        """See ``Hosted``."""
+        now_ms, marks = self._context.now_ms, self._marks
+        if marks is not None and now_ms >= self._next_mark_ms:
+            self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
+            mark = marks.watermark(now_ms)
+            if mark is not None:
+                self._changed = True
+                for key, window in self._due(mark):
+                    self._show(window, window.watermark(mark), key)
+        if self._keyed is not None:
+            self._keyed.settle()
+        if marks is not None and marks.last:
+            self.told.metrics.watermark_ms = marks.last
+            self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
+        self.wake = self._next_wake()
+
+    def _next_wake(self) -> Wake | None:
+        if self._keyed is not None:
+            due, waits = self._keyed.next_due_ms(), self._keyed.waits
+        else:
+            assert self._window is not None
+            due, waits = self._window.due_ms(), self._window.waits
+        if due is None:
+            return None
+        marks, now_ms = self._marks, self._context.now_ms
+        if marks is None:
+            return Wake(max(due, now_ms + 1), waits)
+        candidate = marks.candidate(now_ms)
+        if candidate is not None and candidate >= due:
+            return Wake(max(self._next_mark_ms, now_ms + 1))
+        idle = marks.next_idle_ms(now_ms)
+        return None if idle is None else Wake(max(idle, self._next_mark_ms, now_ms + 1))
+
+    def save(self) -> None:
+        """See ``Hosted``."""
+        state, limit = self._state, self._windowing.max_events_in_memory
+        assert state is not None
+        if not self._changed and not (self._keyed is not None and self._keyed.is_touched):
+            return
+        if self._keyed is not None:
+            window = self._keyed.save()
+        else:
+            assert self._window is not None
+            window = self._window.save()
+        marks = None if self._marks is None else self._marks.get_state()
+        data = pickle.dumps((self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window), 5)
+        self._head = pickle.loads(data)
+        state.write_own(HEAD, data, self._head, alone=True)
+        if limit is not None and self._keyed is not None:
+            self._keyed.release(limit)
+        elif limit is not None and self._window is not None:
+            self._window.release(limit)
+
+    # Windows that are due.
+
+    def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
+        for one in fired:
+            self._changed = True
+            self._expire(window.log, one.expired)
+            if one.events.count:
+                self._execute(window.log, one, key)
+            if one.is_last:
+                self._expire(window.log, one.events)
+
+    def _expire(self, log: Log, expired: Selection) -> None:
+        if expired.count:
+            self.told.metrics.expired += expired.count
+            if self._windowing.ack_on_expiry:
+                self.told.acks.append(_pairs(log, expired))
+
+    def _execute(self, log: Log, fired: Fired, key: Any) -> None:
+        self.told.metrics.windows += 1
+        self.told.metrics.window_tuples += fired.events.count
+        collector = self._collector
+        anchored = self._windowing.ack_on_expiry
+        collector.begin((lambda: _pairs(log, fired.events)) if anchored else None)
+        before = collector.mark()
+        try:
+            self._bolt.execute(TupleWindow(log, fired, key), collector)
+        except Exception as error:
+            collector.back_to(before)
+            if anchored:
+                self.told.fails.append((_pairs(log, fired.events)[0], error))
+                return
+            if self._context.config.on_error == "stop":
+                raise EngineError(
+                    f"{self._context.component!r} raised for the window that ends at {fired.end_ms}, and its on_error "
+                    f"is 'stop': {type(error).__name__}: {error}"
+                ) from error
+            self._output.errors.append(error)
+        finally:
+            collector.begin(None)
+
+
+def _pairs(log: Log, selection: Selection) -> tuple[U64, U64]:
+    return joined([log.content(segment).pairs(rows) for segment, rows in selection.parts()])

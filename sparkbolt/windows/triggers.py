@@ -1,0 +1,181 @@
+"""Triggers: when a window is evaluated.
+
+Which question it answers: at which events, timers and watermarks is there a window, and where does it end?
+Rule 1: a trigger ignores events until ``start``.
+Rule 2: a trigger reads no clock: ``advance`` tells it what the time is, and it fires for each timer that was due by
+then, at the timer's own time.
+
+The names and the rules are those of Storm. Read before: ``policies``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from sparkbolt.windows.policies import Event, EvictionContext
+
+if TYPE_CHECKING:
+    from sparkbolt.windows.manager import WindowManager
+
+_UNBOUND = "a trigger policy was used before a WindowManager took it"
+
+
+class TriggerPolicy(ABC):
+    """Calls ``manager.on_trigger`` whenever there is a window to evaluate.
+
+    Write one of your own and give it to a bolt with ``with_policies``. Before it calls ``on_trigger`` it sets the
+    context of ``manager.eviction``.
+    """
+
+    _manager: WindowManager | None = None
+    _started = False
+
+    def bind(self, manager: WindowManager) -> None:
+        """Called once by the manager that the policy works for."""
+        self._manager = manager
+
+    @property
+    def manager(self) -> WindowManager:
+        """Whose windows are triggered."""
+        if self._manager is None:
+            raise RuntimeError(_UNBOUND)
+        return self._manager
+
+    def start(self, now_ms: int) -> None:
+        """Begin: what comes from now on counts, and timers run from ``now_ms``; a second call changes nothing."""
+        self._started = True
+
+    def shutdown(self) -> None:
+        """End: nothing triggers any more."""
+        self._started = False
+
+    def track(self, event: Event) -> None:  # noqa: B027  a timer need not know
+        """Called for each event and each watermark, after it was put where the manager keeps it."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Called by the manager after each evaluation, whether there was a window or not."""
+
+    def advance(self, now_ms: int) -> None:  # noqa: B027  only a timer needs to know
+        """Called when time has passed: fire what is due at or before ``now_ms``."""
+
+    def next_due_ms(self) -> int | None:
+        """When ``advance`` would fire next; None if no timer runs."""
+        return None
+
+    def get_state(self) -> Any:
+        """What is to be durable; the default keeps the attributes."""
+        return {name: value for name, value in vars(self).items() if name != "_manager"}
+
+    def set_state(self, state: Any) -> None:
+        """Take over what ``get_state`` gave, perhaps in another process."""
+        vars(self).update(state)
+
+    def _fire(self, context: EvictionContext) -> bool:
+        self.manager.eviction.set_context(context)
+        return self.manager.on_trigger()
+
+
+class CountTriggerPolicy(TriggerPolicy):
+    """A window after every ``count`` events; it ends at the time of the last of them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._seen = 0
+
+    def track(self, event: Event) -> None:
+        """Count it; fire when there are enough."""
+        if self._started and not event.is_watermark:
+            self._seen += 1
+            if self._seen >= self.count:
+                self._fire(EvictionContext(event.timestamp_ms))
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self._seen = 0
+
+
+class TimeTriggerPolicy(TriggerPolicy):
+    """A window every ``interval_ms``, the first one interval after ``start``.
+
+    It ends one millisecond before its timer's time: an event that comes in the timer's millisecond belongs to the
+    next window.
+    """
+
+    def __init__(self, interval_ms: int) -> None:
+        self.interval_ms = interval_ms
+        self._due_ms: int | None = None
+
+    def start(self, now_ms: int) -> None:
+        """Start the timer, unless it runs."""
+        if not self._started:
+            self._due_ms = now_ms + self.interval_ms
+        super().start(now_ms)
+
+    def advance(self, now_ms: int) -> None:
+        """Fire once for each timer that was due."""
+        while self._started and self._due_ms is not None and self._due_ms <= now_ms:
+            due, self._due_ms = self._due_ms, self._due_ms + self.interval_ms
+            self._fire(EvictionContext(due - 1, sliding_interval_ms=self.interval_ms))
+
+    def next_due_ms(self) -> int | None:
+        """The next timer's time."""
+        return self._due_ms if self._started else None
+
+    def reset(self) -> None:
+        """Nothing to do: timers run at a fixed rate."""
+
+
+class WatermarkCountTriggerPolicy(TriggerPolicy):
+    """A window for every ``count`` events that a watermark has passed; it ends at the newest of them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._last_ms = 0
+
+    def track(self, event: Event) -> None:
+        """Fire for a watermark, as often as it has passed ``count`` events."""
+        if self._started and event.is_watermark:
+            ends = self.manager.get_sliding_count_timestamps(self._last_ms, event.timestamp_ms, self.count)
+            for end in ends:
+                self._fire(EvictionContext(end, sliding_count=self.count))
+                self._last_ms = end
+
+    def reset(self) -> None:
+        """Nothing to do: what was counted is known by its timestamp."""
+
+
+class WatermarkTimeTriggerPolicy(TriggerPolicy):
+    """A window at each multiple of ``interval_ms`` that a watermark has reached; empty ones are skipped."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self.interval_ms = interval_ms
+        self._end_ms = 0
+
+    def track(self, event: Event) -> None:
+        """Fire for a watermark: all windows that end at it or before, in order."""
+        if not self._started or not event.is_watermark:
+            return
+        manager, watermark = self.manager, event.timestamp_ms
+        while self._end_ms <= watermark:
+            end = self._end_ms
+            if self._fire(EvictionContext(end, current_count=manager.get_event_count(end))):
+                self._end_ms = end + self.interval_ms
+                continue
+            earliest = manager.get_earliest_event_ts(end, watermark)
+            if earliest is None:
+                break
+            self._end_ms = aligned(earliest, self.interval_ms)
+
+    def reset(self) -> None:
+        """Nothing to do: the next end is known."""
+
+
+def aligned(timestamp_ms: int, interval_ms: int) -> int:
+    """The end of the first window, of those that end at multiples of the interval, that holds the timestamp.
+
+    >>> aligned(1, 10), aligned(10, 10), aligned(11, 10)
+    (10, 10, 20)
+    """
+    return -(-timestamp_ms // interval_ms) * interval_ms

@@ -1,0 +1,142 @@
+"""What a windowed bolt sees of a window.
+
+Which question it answers: which tuples are in it, which are new, which are over, and what are a field's values?
+Rule: nothing is copied and nothing is opened before it is asked for; a window counts its tuples without reading them.
+
+Read before: ``log``, ``firing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.windows.content import arrow_of, join_columns
+from sparkbolt.windows.firing import Fired
+from sparkbolt.windows.log import Log, Selection
+
+
+class WindowTuples(Sequence[Tuple]):
+    """Some tuples of a window, in the order of arrival; to be looked at while ``execute`` runs.
+
+    Iterating makes the tuples one after the other. They carry no trees: nothing can be anchored to them.
+    """
+
+    __slots__ = ("_log", "_selection")
+
+    def __init__(self, log: Log, selection: Selection) -> None:
+        self._log = log
+        self._selection = selection
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._selection.count
+
+    def __iter__(self) -> Iterator[Tuple]:
+        """One after the other."""
+        for segment, rows in self._selection.parts():
+            yield from self._log.content(segment).tuples(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Tuple: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Tuple]: ...
+
+    def __getitem__(self, index: int | slice) -> Tuple | list[Tuple]:
+        """The tuple at a place, or a list of those in a slice."""
+        if isinstance(index, slice):
+            return [self._at(place) for place in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"a window of {len(self)} tuples has none at {index}")
+        return self._at(place)
+
+    def _at(self, place: int) -> Tuple:
+        for segment, rows in self._selection.parts():
+            count = segment.count if rows is None else len(rows)
+            if place < count:
+                row = np.array([place], dtype=np.intp) if rows is None else rows[place : place + 1]
+                return next(self._log.content(segment).tuples(row))
+            place -= count
+        raise IndexError(place)
+
+    def column(self, name: str) -> pa.Array:
+        """The values of a field, as an Arrow array.
+
+        Raises:
+            KeyError: a tuple has no such field.
+            EmitError: the values have no Arrow type in common.
+        """
+        parts = self._selection.parts()
+        if not parts:
+            return pa.nulls(0)
+        columns = [self._log.content(segment).column(name, rows) for segment, rows in parts]
+        return arrow_of(name, join_columns(columns))
+
+    def timestamps(self) -> pa.Array:
+        """When each tuple happened, or came, in milliseconds since the epoch: int64."""
+        return pa.array(self._log.times(self._selection))
+
+
+class TupleWindow(Sequence[Tuple]):
+    """A window: what ``WindowedBolt.execute`` gets. Iterating over it gives its tuples, oldest arrival first."""
+
+    __slots__ = ("_fired", "_log", "_tuples", "end_ms", "key", "start_ms")
+
+    def __init__(self, log: Log, fired: Fired, key: Any = None) -> None:
+        self._log = log
+        self._fired = fired
+        self._tuples = WindowTuples(log, fired.events)
+        self.key = key
+        """The key whose window it is; None where windows have no keys."""
+        self.start_ms = fired.start_ms
+        """Milliseconds since the epoch: the end less the length; None where the length is a count."""
+        self.end_ms = fired.end_ms
+        """Milliseconds since the epoch: where the window ends.
+
+        In event time that is the end that the watermark has passed; otherwise the time of the tuple that made it full,
+        or the millisecond before its timer's. A session ends a gap after its last tuple."""
+
+    def get(self) -> WindowTuples:
+        """All tuples of the window."""
+        return self._tuples
+
+    def get_new(self) -> WindowTuples:
+        """Those that were not in the last window (of the same key)."""
+        return WindowTuples(self._log, self._fired.new)
+
+    def get_expired(self) -> WindowTuples:
+        """Those that have expired since the last window: an aggregate that follows adds the new, takes these away."""
+        return WindowTuples(self._log, self._fired.expired)
+
+    def column(self, name: str) -> pa.Array:
+        """The values of a field of all tuples, as an Arrow array; errors as of ``WindowTuples.column``."""
+        return self._tuples.column(name)
+
+    def __len__(self) -> int:
+        """How many tuples the window has: at least one."""
+        return len(self._tuples)
+
+    def __iter__(self) -> Iterator[Tuple]:
+        """The tuples, made one after the other."""
+        return iter(self._tuples)
+
+    @overload
+    def __getitem__(self, index: int) -> Tuple: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Tuple]: ...
+
+    def __getitem__(self, index: int | slice) -> Tuple | list[Tuple]:
+        """As of ``get()``."""
+        return self._tuples[index]
+
+    def __repr__(self) -> str:
+        """Show its bounds and its size."""
+        key = "" if self.key is None else f" key={self.key!r}"
+        return f"TupleWindow({self.start_ms}..{self.end_ms}{key}, {len(self)} tuples)"

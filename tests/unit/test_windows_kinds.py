@@ -1,0 +1,372 @@
+"""Every kind of window, built in or made of policies, against a model that looks at all tuples each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt.core.tuples import Origin
+from sparkbolt.windows import (
+    CountEvictionPolicy,
+    CountTriggerPolicy,
+    TimeEvictionPolicy,
+    TimeTriggerPolicy,
+    WatermarkCountEvictionPolicy,
+    WatermarkCountTriggerPolicy,
+    WatermarkTimeEvictionPolicy,
+    WatermarkTimeTriggerPolicy,
+    log,
+)
+from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
+from sparkbolt.windows.by_policy import PolicyWindows
+from sparkbolt.windows.content import Content, decode
+from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
+from sparkbolt.windows.firing import Count, Extent, Windower
+from sparkbolt.windows.window import TupleWindow
+
+Op: TypeAlias = tuple[str, Any]
+"""("add", times) | ("mark", watermark) | ("clock", now) | ("reload", None)."""
+Seen: TypeAlias = tuple[int, list[int], list[int], list[int]]
+"""(end, ids, new, expired)."""
+Model: TypeAlias = Callable[[list[Op]], list[Seen]]
+ORIGIN = Origin("spout", 0, "default", ("id",))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_segments() -> Iterator[None]:
+    """So that few tuples are many segments, inline, on the shelf and joined."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "INLINE_ROWS", 3)
+        patch.setattr(log, "MERGE_ROWS", 5)
+        yield
+
+
+class DictShelf:
+    def __init__(self) -> None:
+        self.kept: dict[int, bytes] = {}
+
+    def read(self, number: int) -> Content:
+        return decode(self.kept[number])
+
+    def write(self, number: int, data: bytes, content: Content) -> None:
+        assert number not in self.kept
+        self.kept[number] = data
+
+    def drop(self, number: int) -> None:
+        del self.kept[number]
+
+
+def content_of(first: int, times: list[int]) -> Content:
+    ids = list(range(first, first + len(times)))
+    return Content((ORIGIN,), None, [ids], np.array(times, dtype=np.int64))
+
+
+def windows_of(make: Callable[[Any], Windower], ops: list[Op]) -> list[Seen]:
+    """What a kind of window shows; it is written and read again at each "reload"."""
+    shelf = DictShelf()
+    windower = make(shelf)
+    seen: list[Seen] = []
+    added, now = 0, 0
+
+    def show(fired: Any) -> None:
+        for one in fired:
+            if one.events.count:
+                window = TupleWindow(windower.log, one)
+                parts = window.get(), window.get_new(), window.get_expired()
+                assert [len(part) for part in parts] == [len(list(part)) for part in parts]
+                assert window.column("id").to_pylist() == [tup["id"] for tup in window]
+                seen.append((one.end_ms, *([tup["id"] for tup in part] for part in parts)))
+
+    for what, value in ops:
+        if what == "add":
+            show(windower.add(content_of(added, value), value[0]))
+            added += len(value)
+            now = max(now, value[-1])
+        elif what == "mark":
+            show(windower.watermark(value))
+        elif what == "clock":
+            show(windower.clock(value))
+        else:
+            state = windower.save()
+            windower = make(shelf)
+            windower.load(state)
+            windower.release(2)
+    return seen
+
+
+# ---- the models
+
+
+class Shown:
+    """Of each window in turn: what is new in it, and what left since the last one."""
+
+    def __init__(self, carry: bool) -> None:
+        self.seen: list[Seen] = []
+        self.alive: list[int] = []
+        self.previous: list[int] = []
+        self.carry = carry
+
+    def window(self, end: int, inside: list[int], gone: list[int]) -> None:
+        """``gone`` is in no window from here on; what was not yet shown as expired is shown now."""
+        expired = [one for one in self.alive if one in gone]
+        if inside:
+            new = [one for one in inside if one not in self.previous]
+            self.seen.append((end, inside, new, expired))
+        if inside or not self.carry:
+            self.alive = [one for one in self.alive if one not in expired]
+        self.previous = inside
+
+    def all_but(self, end: int, inside: list[int]) -> None:
+        """A window that everything else has left."""
+        self.window(end, inside, [one for one in self.alive if one not in inside])
+
+
+def last_of(passed: list[tuple[int, int]], length: Extent, reference: int) -> list[int]:
+    if isinstance(length, Count):
+        return [one for one, _ in passed[-length.tuples :]]
+    return [one for one, time in passed if reference - length < time <= reference]
+
+
+def by_arrival(length: Extent, slide: Extent, carry: bool = True) -> Model:
+    def model(ops: list[Op]) -> list[Seen]:
+        shown = Shown(carry)
+        all_: list[tuple[int, int]] = []
+        next_end = slide
+        for what, value in ops:
+            if what == "add":
+                for time in value:
+                    all_.append((len(all_), time))
+                    shown.alive.append(len(all_) - 1)
+                    if isinstance(slide, Count) and len(all_) % slide.tuples == 0:
+                        shown.all_but(time, last_of(all_, length, time))
+            if what == "clock" and not isinstance(slide, Count):
+                while next_end <= value:
+                    shown.all_but(next_end - 1, last_of(all_, length, next_end - 1))
+                    next_end += slide
+        return shown.seen
+
+    return model
+
+
+def by_time(length: int, slide: int, carry: bool = True) -> Model:
+    def model(ops: list[Op]) -> list[Seen]:
+        shown, end = Shown(carry), 0
+        all_: list[tuple[int, int]] = []
+        for what, value in ops:
+            if what == "add":
+                shown.alive += range(len(all_), len(all_) + len(value))
+                all_ += [(len(all_) + i, time) for i, time in enumerate(value)]
+            for at in range(end, value + 1, slide) if what == "mark" else ():
+                inside = [one for one, time in all_ if at - length < time <= at]
+                shown.window(at, inside, [one for one, time in all_ if time <= at - length])
+                end = at + slide if inside else end
+        return shown.seen
+
+    return model
+
+
+def passed_by_watermark(length: Extent, slide: Extent) -> Model:
+    """Event time with a count: a tuple enters when the watermark passes it."""
+
+    def model(ops: list[Op]) -> list[Seen]:
+        shown, end, newest, added = Shown(carry=True), 0, -1, 0
+        waiting: list[tuple[int, int]] = []
+        passed: list[tuple[int, int]] = []
+        for what, value in ops:
+            if what == "add":
+                waiting += [(added + i, time) for i, time in enumerate(value)]
+                added += len(value)
+            elif what == "mark" and isinstance(slide, Count):
+                now, waiting = split(waiting, value)
+                for one, time in now:
+                    passed.append((one, time))
+                    shown.alive.append(one)
+                    newest = max(newest, time)
+                    if len(passed) % slide.tuples == 0:
+                        shown.all_but(newest, last_of(passed, length, newest))
+            for at in range(end, value + 1, slide) if what == "mark" and isinstance(slide, int) else ():
+                now, waiting = split(waiting, at)
+                passed += now
+                shown.alive += [one for one, _ in now]
+                shown.all_but(at, last_of(passed, length, at))
+                end = at + slide if passed else end
+        return shown.seen
+
+    def split(events: Any, upto: int) -> Any:
+        return [e for e in events if e[1] <= upto], [e for e in events if e[1] > upto]
+
+    return model
+
+
+def sessions(gap: int) -> Model:
+    def model(ops: list[Op]) -> list[Seen]:
+        seen: list[Seen] = []
+        open_: list[tuple[int, int]] = []
+        added = 0
+        for what, value in ops:
+            if what == "add":
+                open_ += [(added + i, time) for i, time in enumerate(value)]
+                added += len(value)
+            if what in ("mark", "clock"):
+                by_times: list[list[tuple[int, int]]] = []
+                for one in sorted(open_, key=lambda e: e[1]):
+                    if by_times and one[1] - by_times[-1][-1][1] < gap:
+                        by_times[-1].append(one)
+                    else:
+                        by_times.append([one])
+                for session in by_times:
+                    if session[-1][1] + gap <= value:
+                        ids = sorted(one for one, _ in session)
+                        seen.append((session[-1][1] + gap, ids, ids, []))
+                        open_ = [one for one in open_ if one not in session]
+        return seen
+
+    return model
+
+
+# ---- what comes
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Op]:
+    """Tuples with their times of arrival, the clock before each of them, and reloads."""
+    ops: list[Op] = []
+    now = 0
+    for _ in range(draw(st.integers(1, 12))):
+        now += draw(st.integers(0, 7))
+        ops.append(("clock", now))
+        if draw(st.booleans()):
+            ops.append(("add", [now] * draw(st.integers(1, 7))))
+        if draw(st.booleans()):
+            ops.append(("reload", None))
+    return [*ops, ("clock", now + 30)]
+
+
+@st.composite
+def event_times(draw: st.DrawFn, in_order: bool = False) -> list[Op]:
+    """Tuples out of order, none of them late, watermarks that rise, and reloads."""
+    ops: list[Op] = []
+    mark = newest = 0
+    for _ in range(draw(st.integers(1, 10))):
+        kind = draw(st.sampled_from(["add", "add", "mark", "reload"]))
+        if kind == "add":
+            times = draw(st.lists(st.integers(0, 25), min_size=1, max_size=7))
+            if in_order:
+                times = [newest := newest + 1 + time % 5 for time in times]
+                ops.append(("add", times))
+            else:
+                ops.append(("add", [mark + time for time in times]))
+        elif kind == "mark":
+            mark += draw(st.integers(1, 15))
+            ops.append(("mark", mark))
+        else:
+            ops.append(("reload", None))
+    return [*ops, ("mark", max(mark, newest) + 60)]
+
+
+counts = st.builds(Count, st.integers(1, 6))
+spans = st.integers(1, 12)
+extents = st.one_of(counts, spans)
+
+
+@given(extents, extents, arrivals(), st.booleans())
+def test_windows_by_arrival_are_those_of_the_model(length: Extent, slide: Extent, ops: list[Op], carry: bool) -> None:
+    made = windows_of(lambda shelf: ArrivalWindows(shelf, length, slide, 0, carry=carry), ops)
+    assert made == by_arrival(length, slide, carry)(ops)
+
+
+@given(extents, extents, arrivals())
+def test_storms_policies_give_the_same_windows_by_arrival(length: Extent, slide: Extent, ops: list[Op]) -> None:
+    if isinstance(length, int) and isinstance(slide, int):
+        length = max(length, slide)  # the first window of Storm's timer takes what is older, too
+    eviction = CountEvictionPolicy(length.tuples) if isinstance(length, Count) else TimeEvictionPolicy(length)
+    trigger = CountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else TimeTriggerPolicy(slide)
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    assert made == by_arrival(length, slide, carry=False)(ops)
+
+
+@given(spans, spans, event_times(), st.booleans())
+def test_windows_in_event_time_are_those_of_the_model(length: int, slide: int, ops: list[Op], carry: bool) -> None:
+    made = windows_of(lambda shelf: EventTimeWindows(shelf, length, slide, carry=carry), ops)
+    assert made == by_time(length, slide, carry)(ops)
+
+
+@given(spans, spans, event_times())
+def test_storms_policies_give_the_same_windows_in_event_time(length: int, slide: int, ops: list[Op]) -> None:
+    eviction, trigger = WatermarkTimeEvictionPolicy(length), WatermarkTimeTriggerPolicy(slide)
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    assert made == by_time(length, slide, carry=False)(ops)
+
+
+@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times())
+def test_windows_with_a_count_in_event_time_are_those_of_the_model(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
+    assert windows_of(lambda shelf: ReleasedWindows(shelf, *shape), ops) == passed_by_watermark(*shape)(ops)
+
+
+@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(in_order=True))
+def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
+    length, slide = shape
+    eviction = (
+        WatermarkCountEvictionPolicy(length.tuples)
+        if isinstance(length, Count)
+        else WatermarkTimeEvictionPolicy(length)
+    )
+    trigger = (
+        WatermarkCountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else WatermarkTimeTriggerPolicy(slide)
+    )
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    assert [one[:3] for one in made] == [one[:3] for one in passed_by_watermark(*shape)(ops)]
+
+
+@given(spans, event_times())
+def test_sessions_are_those_of_the_model(gap: int, ops: list[Op]) -> None:
+    assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
+
+
+@given(spans, arrivals())
+def test_sessions_by_arrival_are_those_of_the_model(gap: int, ops: list[Op]) -> None:
+    assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
+
+
+@given(st.sampled_from(["arrival", "time", "released", "sessions"]), extents, extents, event_times())
+def test_nothing_fires_before_it_is_due(kind: str, length: Extent, slide: Extent, ops: list[Op]) -> None:
+    """A window that is told the time only when it is due gives what it gives when it is told each millisecond."""
+    assert isinstance(length, Count | int)
+    spans_only = [8 if isinstance(extent, Count) else extent for extent in (length, slide)]
+    makes: dict[str, Callable[[Any], Windower]] = {
+        "arrival": lambda shelf: ReleasedWindows(shelf, Count(3), slide),
+        "time": lambda shelf: EventTimeWindows(shelf, *spans_only),
+        "released": lambda shelf: ReleasedWindows(shelf, length, Count(2)),
+        "sessions": lambda shelf: SessionWindows(shelf, spans_only[0]),
+    }
+    told, lazy = makes[kind](DictShelf()), makes[kind](DictShelf())
+    first: list[Any] = []
+    second: list[Any] = []
+    added = 0
+    for what, value in ops:
+        if what == "add":
+            content = content_of(added, value)
+            added += len(value)
+            for windower, seen in ((told, first), (lazy, second)):
+                seen += [(one.end_ms, one.events.count) for one in windower.add(content, value[0]) if one.events.count]
+        elif what == "mark":
+            first += [(one.end_ms, one.events.count) for one in told.watermark(value) if one.events.count]
+            due = lazy.due_ms()
+            if due is not None and due <= value:
+                second += [(one.end_ms, one.events.count) for one in lazy.watermark(value) if one.events.count]
+    assert first == second
+
+
+def test_a_segment_that_is_over_leaves_the_shelf() -> None:
+    shelf = DictShelf()
+    windower = ArrivalWindows(shelf, Count(4), Count(4), 0)
+    for first in range(0, 400, 10):
+        list(windower.add(content_of(first, [first] * 10), first))
+        windower.save()
+    assert len(shelf.kept) <= 3
+    assert windower.held <= 14
