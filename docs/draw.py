@@ -12,6 +12,7 @@ Read before: ``sparkbolt.core.lane``, ``sparkbolt.core.ids``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from sparkbolt.core.reading import run_entry
 from sparkbolt.core.stages import Row, run_level
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.windows.draw import KINDS
+from sparkbolt.windows.draw import draw as draw_window
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -374,7 +377,9 @@ def ledger() -> str:
     return picture.svg()
 
 
-DRAWINGS: dict[str, Callable[[], str]] = {"lane.svg": lane, "tree.svg": tree, "ledger.svg": ledger}
+DRAWINGS: dict[str, Callable[[], str]] = {"lane.svg": lane, "tree.svg": tree, "ledger.svg": ledger} | {
+    f"window-{kind}.svg": functools.partial(draw_window, kind) for kind in KINDS
+}
 
 
 def main() -> None:

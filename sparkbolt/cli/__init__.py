@@ -131,6 +131,13 @@ def parser() -> argparse.ArgumentParser:
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
 
+    windows = commands.add_parser("windows", help="pictures of windows")
+    drawing = windows.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    draw = drawing.add_parser("draw", parents=[debug], help="draw every kind of window, as SVG files")
+    draw.add_argument("kinds", nargs="*", metavar="KIND", help="these kinds only (default: all)")
+    draw.add_argument("--dir", default=".", help="where the files go (default: here)")
+    draw.set_defaults(act=_draw_windows)
+
     _add_simulate(commands, common)
     return top
 
@@ -247,6 +254,21 @@ def _explain(options: argparse.Namespace) -> int:
     from sparkbolt.cli.stories import explain_tree
 
     print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
+    return EXIT_FINISHED
+
+
+def _draw_windows(options: argparse.Namespace) -> int:
+    from sparkbolt.core.config import did_you_mean
+    from sparkbolt.windows.draw import KINDS, draw
+
+    for kind in options.kinds:
+        if kind not in KINDS:
+            hint = did_you_mean(kind, KINDS) or f": there is {', '.join(KINDS)}"
+            raise WrongUseError(f"there is no kind of window {kind!r}{hint}")
+    for kind in options.kinds or KINDS:
+        path = Path(options.dir, f"window-{kind}.svg")
+        path.write_text(draw(kind), encoding="utf-8")
+        print(path)
     return EXIT_FINISHED
 
 

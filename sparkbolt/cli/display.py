@@ -20,8 +20,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
 if TYPE_CHECKING:
@@ -51,6 +53,25 @@ class Snapshot:
 
 
 _NOTHING = ComponentMetrics()
+WINDOW_COUNTS = frozenset({"windows", "window_tuples", "late_tuples", "expired", "watermark_ms", "watermark_behind_ms"})
+"""What is counted of windowed bolts only."""
+
+
+def window_line(component: str, counts: ComponentMetrics) -> str:
+    """What became of a windowed bolt's windows, as a sentence.
+
+    >>> window_line("average", ComponentMetrics(windows=6, window_tuples=15, expired=6, watermark_ms=21_631_000))
+    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 1970-01-01 06:00:31.000 (0.0 s behind)'
+    """
+    parts = [
+        f"{counts.windows:,} windows of {counts.window_tuples:,} tuples",
+        f"{counts.late_tuples:,} late",
+        f"{counts.expired:,} expired",
+    ]
+    if counts.watermark_ms:
+        mark = datetime.fromtimestamp(counts.watermark_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        parts.append(f"watermark {mark} ({counts.watermark_behind_ms / 1000:,.1f} s behind)")
+    return f"{component}: {', '.join(parts)}"
 
 
 class Display:
@@ -172,6 +193,8 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
         counts["execute_ms"] = round(counts["execute_ms"], 3)
         leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "late"}
+        if not isinstance(spec.component, HostedBolt):
+            leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}
     event: dict[str, Any] = {
         "event": "summary",

@@ -18,7 +18,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sparkbolt.cli.display import Display, drain_sentence, summary_lines
+from sparkbolt.cli.display import Display, drain_sentence, summary_lines, window_line
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
@@ -88,7 +89,14 @@ class LiveTable(Display):
             f"   trees: {now.metrics.open_trees:,} open, {_ms(latency)} on average"
             f"   retries: {now.retries:,}   executed: {self.rate('executed', self.bolts):,.0f} tuples/s"
         )
-        return Group(head, self._table(rates, now.metrics.components), Text(foot, style="dim"))
+        table = self._table(rates, now.metrics.components)
+        return Group(head, table, *self._windows(now.metrics.components), Text(foot, style="dim"))
+
+    def _windows(self, counts: dict[str, ComponentMetrics]) -> list[Text]:
+        """A line for each windowed bolt that has counted anything."""
+        specs = () if self._topology is None else self._topology.bolts
+        windowed = [spec.id for spec in specs if isinstance(spec.component, HostedBolt) and spec.id in counts]
+        return [Text(window_line(id_, counts[id_]), style="dim") for id_ in windowed]
 
     def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> Table:
         columns = COLUMNS if rates else COLUMNS[:-1]
