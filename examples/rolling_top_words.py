@@ -3,8 +3,8 @@
     python examples/rolling_top_words.py              # Python's sources, read for ever; end it with Ctrl-C
     python examples/rolling_top_words.py --for 20
 
-Tick tuples tell bolts that time has passed. Rankings are emitted unanchored: a lost ranking is replaced a second
-later, so nobody need track it.
+Each task has a window of the last nine seconds that slides every second. A window's words are durable, and a ranking
+is given again until the task that merges has it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import argparse
 import itertools
 import sysconfig
 import time
-from collections import Counter, deque
+from datetime import timedelta
 from pathlib import Path
 
-from sparkbolt import Bolt, Config, TopologyBuilder, bolt
+import pyarrow.compute as pc
+
+from sparkbolt import BasicBolt, Config, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.bolts import PrintBolt
 from sparkbolt.spouts import GeneratorSpout
 
@@ -40,42 +42,34 @@ def split(tup):
             yield [word]
 
 
-class RollingCount(Bolt):
-    """Counts the words of the last seconds; a slot of its window ends with each tick."""
+class RollingCount(WindowedBolt):
+    """The most frequent words of the last seconds, of those that this task gets."""
 
-    outputs = ["word", "count"]
+    outputs = ["end", "ranking"]
 
-    def prepare(self, context):
-        self.slots = deque([Counter()], maxlen=SECONDS)
-
-    def execute(self, tup, collector):
-        if not tup.is_tick:
-            self.slots[-1][tup["word"]] += 1
-            collector.ack(tup)
-            return
-        total = sum(self.slots, Counter())
-        for word, count in total.most_common(RANKS):
-            collector.emit([word, count])
-        self.slots.append(Counter())
+    def execute(self, window, collector):
+        counts = pc.value_counts(window.column("word")).to_pylist()
+        best = sorted(((entry["counts"], entry["values"]) for entry in counts), reverse=True)[:RANKS]
+        collector.emit([window.end_ms, best])
 
 
-class Merge(Bolt):
-    """Merges the rankings of all tasks into one, on each tick."""
+class Merge(BasicBolt):
+    """Merges the rankings of all tasks that end in the same second."""
 
     outputs = ["ranking"]
 
     def prepare(self, context):
-        self.known = {}
+        self.second = 0
+        self.known = []
 
     def execute(self, tup, collector):
-        if not tup.is_tick:
-            self.known[tup["word"]] = tup["count"]
-            collector.ack(tup)
-            return
-        best = sorted(self.known.items(), key=lambda pair: -pair[1])[:RANKS]
-        if best:
-            collector.emit([", ".join(f"{word} {count}" for word, count in best)])
-        self.known.clear()
+        second = tup["end"] // 1000
+        if second > self.second:
+            if self.known:
+                best = sorted(self.known, reverse=True)[:RANKS]
+                collector.emit([", ".join(f"{word} {count}" for count, word in best)])
+            self.second, self.known = second, []
+        self.known += tup["ranking"]
 
 
 def build():
@@ -83,8 +77,9 @@ def build():
     builder = TopologyBuilder("rolling-top-words", Config(max_spout_pending=5000))
     builder.set_spout("lines", GeneratorSpout(lines, outputs=["line"], count=10**9))
     builder.set_bolt("split", split).shuffle_grouping("lines")
-    builder.set_bolt("count", RollingCount(), parallelism=2, tick_tuple_freq_secs=1).fields_grouping("split", ["word"])
-    builder.set_bolt("merge", Merge(), tick_tuple_freq_secs=1).global_grouping("count")
+    count = RollingCount().with_window(timedelta(seconds=SECONDS), slide=timedelta(seconds=1))
+    builder.set_bolt("count", count, parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("merge", Merge()).global_grouping("count")
     builder.set_bolt("print", PrintBolt()).shuffle_grouping("merge")
     return builder.build()
 

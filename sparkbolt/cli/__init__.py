@@ -131,15 +131,18 @@ def parser() -> argparse.ArgumentParser:
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
 
+    _add_windows(commands, debug)
+    _add_simulate(commands, common)
+    return top
+
+
+def _add_windows(commands: Any, debug: argparse.ArgumentParser) -> None:
     windows = commands.add_parser("windows", help="pictures of windows")
     drawing = windows.add_subparsers(dest="what", metavar="COMMAND", required=True)
     draw = drawing.add_parser("draw", parents=[debug], help="draw every kind of window, as SVG files")
     draw.add_argument("kinds", nargs="*", metavar="KIND", help="these kinds only (default: all)")
     draw.add_argument("--dir", default=".", help="where the files go (default: here)")
     draw.set_defaults(act=_draw_windows)
-
-    _add_simulate(commands, common)
-    return top
 
 
 def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:

@@ -2,8 +2,8 @@
 
 ``WindowedBolt`` and ``Count`` are all that most programs need. The policies and ``WindowManager`` are Storm's, pure and
 without a clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
-``watermarks``, ``content``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``, ``window``, ``settings``,
-``bolt``, ``collector``, ``reading``, ``keyed``, ``task``.
+``watermarks``, ``content``, ``segments``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``,
+``window``, ``settings``, ``bolt``, ``collector``, ``reading``, ``keyed``, ``task``; ``draw`` for pictures.
 """
 
 from sparkbolt.windows.bolt import LateTuple, WindowedBolt

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Selection, Shelf
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
 
 

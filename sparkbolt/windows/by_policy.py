@@ -15,9 +15,10 @@ from typing import Any
 
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Selection, Shelf
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import Event, EvictionPolicy
+from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
 
 

@@ -20,7 +20,7 @@ from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
-from sparkbolt.windows.log import Shelf
+from sparkbolt.windows.segments import Shelf
 from sparkbolt.windows.window import TupleWindow
 
 SECOND = 30.0

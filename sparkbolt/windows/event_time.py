@@ -18,7 +18,8 @@ import numpy as np
 
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, NOTHING, Log, Part, Selection, Shelf
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.segments import NOTHING, Part, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
 
 

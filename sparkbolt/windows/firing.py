@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import Content
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log, Selection
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.segments import Selection
 
 
 @dataclass(frozen=True)

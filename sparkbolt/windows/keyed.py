@@ -17,7 +17,7 @@ from typing import Any
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
-from sparkbolt.windows.log import Shelf
+from sparkbolt.windows.segments import Shelf
 
 CACHED_KEYS_MAX = 10_000
 """So many windows stay decoded in a worker; a window is about three kilobytes besides its tuples."""

@@ -11,17 +11,16 @@ Read before: ``content``.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
+from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 
 MERGE_ROWS = 4096
 """Neighbouring segments that both have fewer live rows than this become one."""
@@ -35,93 +34,6 @@ BEFORE_ALL = -(1 << 62)
 """A timestamp before any."""
 AFTER_ALL = 1 << 62
 """A timestamp after any."""
-
-
-class Shelf(Protocol):
-    """Where segments are kept beside the head of their log."""
-
-    def read(self, number: int) -> Content:
-        """The content of a segment that was written."""
-
-    def write(self, number: int, data: bytes, content: Content) -> None:
-        """Keep a segment; numbers are not used twice."""
-
-    def drop(self, number: int) -> None:
-        """Forget a segment."""
-
-
-@dataclass(eq=False)
-class Segment:
-    """Consecutive tuples of a log."""
-
-    number: int
-    first: int
-    """The sequence of row 0; row i has ``first + i``."""
-    count: int
-    low_ms: int
-    """No row is older."""
-    high_ms: int
-    """No row is newer."""
-    live: int
-    """How many rows are not over."""
-    alive: npt.NDArray[np.bool_] | None = None
-    """Which rows are not over; None: all from ``start`` on."""
-    start: int = 0
-    """Rows before it are over."""
-    content: Content | None = None
-    """None: on the shelf."""
-    written: bool = False
-    """Whether the shelf has it."""
-    in_order: bool = False
-    """Whether its times never fall."""
-    place: int = -1
-    """Where it is in the log's index."""
-
-    @property
-    def end(self) -> int:
-        """The sequence behind the last row."""
-        return self.first + self.count
-
-    def live_rows(self, begin: int = 0, stop: int | None = None) -> Picked:
-        """The live rows from ``begin`` to ``stop``; None: all rows of the segment."""
-        stop = self.count if stop is None else min(stop, self.count)
-        begin = max(begin, self.start)
-        if self.alive is not None:
-            return np.flatnonzero(self.alive[begin:stop]) + begin if begin < stop else np.empty(0, dtype=np.intp)
-        if begin == 0 and stop == self.count:
-            return None
-        return np.arange(begin, max(begin, stop), dtype=np.intp)
-
-
-Part: TypeAlias = tuple[Segment, Picked]
-
-
-class Selection:
-    """Some tuples of a log, found when they are asked for."""
-
-    __slots__ = ("_count", "_make", "_parts")
-
-    def __init__(self, count: int | None, make: Callable[[], list[Part]]) -> None:
-        """Know how to find them and, unless ``count`` is None, how many there are."""
-        self._count = count
-        self._make = make
-        self._parts: list[Part] | None = None
-
-    @property
-    def count(self) -> int:
-        """How many tuples there are."""
-        if self._count is None:
-            self._count = sum(segment.count if rows is None else len(rows) for segment, rows in self.parts())
-        return self._count
-
-    def parts(self) -> list[Part]:
-        """The rows by segment, in the order of arrival."""
-        if self._parts is None:
-            self._parts = self._make()
-        return self._parts
-
-
-NOTHING = Selection(0, list)
 
 
 class _Index:
@@ -162,7 +74,7 @@ class Log:
         added = []
         for start in range(0, count, SEGMENT_ROWS):
             piece = content.part(start, min(start + SEGMENT_ROWS, count))
-            added.append(_segment(self._next_number, self.end, piece))
+            added.append(segment_of(self._next_number, self.end, piece))
             self._next_number += 1
             self.end += len(piece)
         if added:
@@ -371,10 +283,10 @@ class Log:
         for segment in self.segments:
             last = tidied[-1] if tidied else None
             small = last is not None and last.live < MERGE_ROWS and segment.live < MERGE_ROWS
-            if last is not None and small and _may_join(last, segment, boundary):
+            if last is not None and small and may_join(last, segment, boundary):
                 tidied[-1] = self._merged([last, segment])
                 continue
-            if segment.live * HOLES < segment.count and _may_join(segment, segment, boundary):
+            if segment.live * HOLES < segment.count and may_join(segment, segment, boundary):
                 segment = self._merged([segment])
             tidied.append(segment)
         if len(tidied) != len(self.segments) or any(a is not b for a, b in zip(tidied, self.segments, strict=True)):
@@ -382,12 +294,12 @@ class Log:
             self._index = None
 
     def _merged(self, segments: Sequence[Segment]) -> Segment:
-        begin = segments[0].first + (segments[0].start if _stays(*segments) else 0)
+        begin = segments[0].first + (segments[0].start if stays(*segments) else 0)
         parts = [self.content(segment).take(segment.live_rows()) for segment in segments]
         content = join(parts)
         self._gone += [segment.number for segment in segments if segment.written]
         number, self._next_number = self._next_number, self._next_number + 1
-        return _segment(number, begin, content)
+        return segment_of(number, begin, content)
 
     def save(self) -> list[Any]:
         """Put what is new on the shelf; what ``load`` needs, as values that pickle."""
@@ -432,23 +344,3 @@ class Log:
             if segment.written and segment.content is not None:
                 segment.content = None
                 held -= segment.count
-
-
-def _segment(number: int, first: int, content: Content) -> Segment:
-    times, count = content.times, len(content)
-    in_order = bool((times[1:] >= times[:-1]).all())
-    low, high = (times[0], times[-1]) if in_order else (times.min(), times.max())
-    return Segment(number, first, count, int(low), int(high), count, content=content, in_order=in_order)
-
-
-def _may_join(left: Segment, right: Segment, boundary: int | None) -> bool:
-    """Whether two neighbours, or one segment with itself, may be written as one; see ``Log.tidy``."""
-    stays = _stays(left) if left is right else _stays(left, right)
-    return stays or (boundary is not None and not left.first < boundary < right.end)
-
-
-def _stays(*segments: Segment) -> bool:
-    """Whether live rows of neighbours can be joined so that each keeps its sequence."""
-    return all(segment.alive is None for segment in segments) and all(
-        left.end == right.first + right.start and right.start == 0 for left, right in itertools.pairwise(segments)
-    )

@@ -32,8 +32,9 @@ from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
-from sparkbolt.windows.log import Log, Selection, Shelf
+from sparkbolt.windows.log import Log
 from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow

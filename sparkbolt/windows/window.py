@@ -17,7 +17,8 @@ import pyarrow as pa
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.windows.content import arrow_of, join_columns
 from sparkbolt.windows.firing import Fired
-from sparkbolt.windows.log import Log, Selection
+from sparkbolt.windows.log import Log
+from sparkbolt.windows.segments import Selection
 
 
 class WindowTuples(Sequence[Tuple]):
