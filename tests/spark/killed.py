@@ -20,12 +20,15 @@ import sys
 from collections import Counter
 from typing import Any
 
-from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder
+import sparkbolt
+from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import TextSpout
 from tests.chaos.moments import plant
 
 HELD_MICRO_BATCHES = 2
+WINDOW = 70
+"""Lines of a window: no number of micro-batches ends with one."""
 
 
 class Split(BasicBolt):
@@ -69,8 +72,21 @@ class Hold(Bolt):
                 collector.ack(held)
 
 
+class Together(WindowedBolt):
+    """Which lines were in which window; windows are numbered."""
+
+    outputs = ["window", "lines"]
+
+    def prepare(self, context):
+        self.windows = 0
+
+    def execute(self, window, collector):
+        self.windows += 1
+        collector.emit([self.windows, window.column("offset").to_pylist()])
+
+
 def build(text: str, out: str) -> Topology:
-    """Lines are counted by word and held as a whole."""
+    """Lines are counted by word, held as a whole, and put into windows."""
     config = Config(message_timeout_secs=600, micro_batch_bytes_max=20_000, compact_every=4)
     builder = TopologyBuilder("killed", config)
     builder.set_spout("lines", TextSpout(text), parallelism=2)
@@ -78,6 +94,9 @@ def build(text: str, out: str) -> Topology:
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
     builder.set_bolt("hold", Hold(), parallelism=2, tick_tuple_freq_secs=0.5).shuffle_grouping("lines")
     builder.set_bolt("out", JsonLinesBolt(out), parallelism=2).shuffle_grouping("count")
+    together = Together().with_tumbling_window(sparkbolt.Count(WINDOW))
+    builder.set_bolt("together", together).global_grouping("lines")
+    builder.set_bolt("windows", JsonLinesBolt(f"{out}-windows")).shuffle_grouping("together")
     return builder.build()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.spark.killed import WINDOW
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -57,6 +60,21 @@ def assert_exact(directory: Path, text: list[str]) -> None:
     assert found == expected
 
 
+def assert_windows_are_whole(directory: Path, text: list[str]) -> None:
+    """Each line is in one window but for the rest; a window that was given again has the same lines."""
+    windows: dict[int, set[tuple[int, ...]]] = {}
+    for file in (directory / "out-windows").glob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            windows.setdefault(row["window"], set()).add(tuple(row["lines"]))
+    assert sorted(windows) == list(range(1, len(text) // WINDOW + 1))
+    assert {len(contents) for contents in windows.values()} == {1}
+    lines = [offset for contents in windows.values() for offset in next(iter(contents))]
+    starts = set(itertools.accumulate((len(line) + 1 for line in text[:-1]), initial=0))
+    assert len(lines) == len(set(lines)) == len(windows) * WINDOW
+    assert set(lines) <= starts
+
+
 def test_counts_are_exact_after_kill_9_at_each_step(tmp_path: Path) -> None:
     text = write_text(tmp_path)
     for moment in MOMENTS:
@@ -65,6 +83,7 @@ def test_counts_are_exact_after_kill_9_at_each_step(tmp_path: Path) -> None:
 
     assert f"lines {LINES} acked {LINES} failed 0 open 0" in said
     assert_exact(tmp_path, text)
+    assert_windows_are_whole(tmp_path, text)
 
 
 def commits(directory: Path) -> list[str]:
