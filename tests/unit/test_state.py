@@ -386,3 +386,29 @@ def test_the_instance_is_current_only_after_a_commit_of_the_same_worker_that_was
     there.commit(stamps(4))
     here.begin(store)
     assert not here.instance_is_current
+
+
+def test_a_segment_that_is_alone_is_known_by_its_stamp_however_equal_its_content():
+    store, stamps = DictStore(), iter(range(1, 100)).__next__
+    state, other = TaskState(), TaskState()
+    mine = object()
+    for each, decoded in ((state, mine), (other, object())):
+        each.begin(store)
+        each.write_own("__head", b"same", decoded, alone=True)
+        each.commit(stamps)
+    state.begin(store)
+    assert state.load("__head", bytes) == b"same"
+    assert state.load("__head", bytes) is not mine
+
+
+def test_another_key_value_state_does_not_show_in_the_users():
+    store, stamps = DictStore(), iter(range(1, 100)).__next__
+    state = TaskState()
+    state.begin(store)
+    state.key_value().put("a", 1)
+    state.key_value("windows").put("b", 2)
+    state.commit(stamps)
+    fresh = TaskState()
+    fresh.begin(store)
+    assert list(fresh.key_value()) == [("a", 1)]
+    assert list(fresh.key_value("windows")) == [("b", 2)]
