@@ -232,7 +232,7 @@ class StageRun:
             rows = self.witness.starting(task, rows)
         started = clock()
         counts = (run or task.run)(rows, self)
-        if task.watch is not None:
+        if task.watch is not None and run is None:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)

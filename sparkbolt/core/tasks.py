@@ -131,7 +131,7 @@ class BoltTask:
         self.bolt.prepare(self.context)
         if isinstance(self.bolt, HostedBolt):
             self.hosted = self.bolt.hosted(self.context, self.output)
-            self._work = self.hosted.rows
+            self._work = self._run_hosted
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
@@ -165,6 +165,16 @@ class BoltTask:
             self._settle_hosted(self.hosted, counts, sink)
         self._report(counts, sink)
         return counts
+
+    def _run_hosted(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+        assert self.hosted is not None
+        try:
+            if self.watch is not None:
+                self.watch.piece()
+        except KilledWorkerError as error:
+            counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
+            return None
+        return self.hosted.rows(rows, counts)
 
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
