@@ -13,8 +13,8 @@ Read before: ``core.frames``, ``core.tuples``.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,6 +83,20 @@ class Content:
             self.times[start:stop],
             None if self.trees is None else self.trees.take(np.arange(start, stop)),
         )
+
+    def split(self, groups: Mapping[Any, npt.NDArray[np.intp]]) -> Iterator[tuple[Any, Content]]:
+        """The rows of each group; few rows become Python values, which cost less than a small array of Arrow's."""
+        if not groups:
+            return
+        ordered = self.take(np.concatenate(list(groups.values())))
+        values = [python_values(column) for column in ordered.columns]
+        stop = 0
+        for key, rows in groups.items():
+            start, stop = stop, stop + len(rows)
+            own = ordered.part(start, stop)
+            if len(rows) < SMALL_ROWS:
+                own = replace(own, columns=[column[start:stop] for column in values])
+            yield key, own
 
     def value_rows(self) -> Iterator[tuple[Any, ...]]:
         """Each row's values."""

@@ -225,11 +225,11 @@ class WindowTask(Hosted):
             self._show(self._window, self._window.add(chosen, now_ms), None)
         else:
             assert self._keyed is not None
-            for key, places in groups.items():
+            for key, own in content.split(groups):
                 window = self._keyed.of(key, now_ms)
                 if self._marks is None:  # a key that had nothing was not listed as due
                     self._show(window, window.clock(now_ms), key)
-                self._show(window, window.add(content.take(places), now_ms), key)
+                self._show(window, window.add(own, now_ms), key)
         return good if windowing.ack_on_expiry else None
 
     def _in_time(self, rows: Rows, times: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
