@@ -378,8 +378,8 @@ _PARTIALS_MAGIC = b"SBP2\0\0\0\0"
 def encode_partials(partials: Partials) -> bytes:
     """Partials as bytes: keys as steps, XOR values as they are, fails as JSON."""
     p = partials
-    arrays = [*packing.pack_keys(p.init_keys), p.init_xors, *packing.pack_keys(p.ack_keys), p.ack_xors]
-    arrays += [*packing.pack_keys(p.held_keys), p.held_by, *packing.pack_keys(p.touched_keys)]
+    arrays = [*packing.keys_to_pack(p.init_keys), p.init_xors, *packing.keys_to_pack(p.ack_keys), p.ack_xors]
+    arrays += [*packing.keys_to_pack(p.held_keys), p.held_by, *packing.keys_to_pack(p.touched_keys)]
     return b"".join([_PARTIALS_MAGIC, *packing.pack(arrays), _dump_fails(p.fails)])
 
 
@@ -394,7 +394,7 @@ def decode_partials(data: Buffer) -> Partials:
     arrays, end = packing.unpack(view, 8)
     check(len(arrays) == 11, f"encoded partials have {len(arrays)} arrays, expected 11")
     init_keys, ack_keys, held_keys, touched_keys = (
-        packing.unpack_keys(arrays[at], arrays[at + 1]) for at in (0, 3, 6, 9)
+        packing.packed_keys(arrays[at], arrays[at + 1]) for at in (0, 3, 6, 9)
     )
     fails = _load_fails(bytes(view[end:]))
     return Partials(init_keys, arrays[2], ack_keys, arrays[5], held_keys, arrays[8], fails, touched_keys)

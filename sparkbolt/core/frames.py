@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array
-from sparkbolt.core.packing import narrow, pack, pack_keys, unpack, unpack_keys
+from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
-from sparkbolt.errors import check
+from sparkbolt.errors import EmitError, check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
 """The values of one field: an Arrow array, or a Python sequence whose types are kept exactly."""
@@ -225,6 +225,31 @@ def python_values(column: Column) -> Sequence[Any]:
     return column
 
 
+def arrow_of(name: str, column: Column, otherwise: str) -> pa.Array:
+    """A column as an Arrow array, for user code.
+
+    Args:
+        name: the field, for the error.
+        column: its values.
+        otherwise: what the user is to do where that cannot be.
+
+    Raises:
+        EmitError: the values have no Arrow type in common.
+
+    >>> arrow_of("n", [1, 2], "use a bolt that takes tuples").to_pylist()
+    [1, 2]
+    """
+    column = column_of(column)
+    if isinstance(column, pa.DictionaryArray):
+        return column.dictionary_decode()
+    if isinstance(column, pa.Array):
+        return column
+    try:
+        return pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): {otherwise}") from error
+
+
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
     """Some rows of a column; a dictionary keeps only what the rows use."""
     if isinstance(column, pa.DictionaryArray) and not column.null_count:
@@ -293,9 +318,9 @@ def _packed(anchoring: Anchoring) -> tuple[int, int, list[npt.NDArray[Any]]]:
         starts = run_starts(births.parents)  # equal edges are of one tree
         if 2 * len(starts) <= len(births.parents):
             lengths = np.diff(np.append(starts, len(births.parents)))
-            keys = pack_keys(unmix64_array(anchoring.roots[starts]))
+            keys = keys_to_pack(unmix64_array(anchoring.roots[starts]))
             return _BORN, births.salt, [*keys, births.parents[starts], narrow(lengths), narrow(births.ordinals)]
-    arrays = [*pack_keys(unmix64_array(anchoring.roots)), anchoring.edges]
+    arrays = [*keys_to_pack(unmix64_array(anchoring.roots)), anchoring.edges]
     return _PAIRS, 0, arrays if anchoring.offsets is None else [*arrays, narrow(anchoring.offsets)]
 
 
@@ -303,7 +328,7 @@ def _unpacked(form: int, salt: int, arrays: Sequence[npt.NDArray[Any]]) -> Ancho
     """The inverse of ``_packed``."""
     if form == _UNTRACKED:
         return None
-    roots = mix64_array(unpack_keys(arrays[0], arrays[1]))
+    roots = mix64_array(packed_keys(arrays[0], arrays[1]))
     if form == _BORN:
         _, _, parents, lengths, ordinals = arrays
         edges = edges_of(np.repeat(parents, lengths), ordinals.astype(np.uint64), salt)

@@ -57,13 +57,13 @@ def keys_from(first: int, steps: npt.NDArray[Any]) -> U64:
     return np.cumsum(keys, dtype=np.uint64, out=keys)
 
 
-def pack_keys(keys: U64) -> list[npt.NDArray[Any]]:
-    """Keys as two arrays for ``pack``; the inverse is ``unpack_keys``."""
+def keys_to_pack(keys: U64) -> list[npt.NDArray[Any]]:
+    """Keys as two arrays for ``pack``; the inverse is ``packed_keys``."""
     return [keys[:1], steps_of(keys)]
 
 
-def unpack_keys(first: U64, steps: npt.NDArray[Any]) -> U64:
-    """The inverse of ``pack_keys``."""
+def packed_keys(first: U64, steps: npt.NDArray[Any]) -> U64:
+    """The inverse of ``keys_to_pack``."""
     return keys_from(int(first[0]), steps) if len(first) else np.empty(0, dtype=np.uint64)
 
 

@@ -27,7 +27,7 @@ from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import TaskWatch
-from sparkbolt.core.frames import column_of
+from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
@@ -372,7 +372,8 @@ class BoltTask:
         try:
             if self.watch is not None:
                 self.watch.piece()
-            arrays = [_array(name, column) for name, column in zip(rows.origin.fields, rows.columns, strict=True)]
+            named = zip(rows.origin.fields, rows.columns, strict=True)
+            arrays = [arrow_of(name, column, "use a bolt that takes tuples") for name, column in named]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
@@ -416,16 +417,3 @@ class BoltTask:
         for tup in tuples:
             tup._settled = "failed" if tup._row in counts.failures else "acked"
             tup.detach()
-
-
-def _array(name: str, column: Any) -> pa.Array:
-    """A column as an Arrow array, for a column bolt."""
-    column = column_of(column)
-    if isinstance(column, pa.DictionaryArray):
-        return column.dictionary_decode()
-    if isinstance(column, pa.Array):
-        return column
-    try:
-        return pa.array(column)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): use a bolt that takes tuples") from error

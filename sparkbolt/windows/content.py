@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from sparkbolt.core.frames import Anchoring, Column, column_of, part, python_values, take
 from sparkbolt.core.tuples import Origin, Tuple
-from sparkbolt.errors import EmitError
 
 I64: TypeAlias = npt.NDArray[np.int64]
 Picked: TypeAlias = npt.NDArray[np.intp] | None
@@ -193,22 +192,6 @@ def _join_trees(parts: Sequence[Content]) -> Anchoring | None:
     ]
     offsets = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
     return Anchoring(roots, edges, offsets)
-
-
-def arrow_of(name: str, column: Column) -> pa.Array:
-    """A column as an Arrow array, for user code.
-
-    Raises:
-        EmitError: the values have no Arrow type in common.
-    """
-    if isinstance(column, pa.DictionaryArray):
-        return column.dictionary_decode()
-    if isinstance(column, pa.Array):
-        return column
-    try:
-        return pa.array(column)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): iterate over the window") from error
 
 
 def encode(content: Content) -> bytes:

@@ -14,8 +14,9 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.tuples import Tuple
-from sparkbolt.windows.content import arrow_of, join_columns
+from sparkbolt.windows.content import join_columns
 from sparkbolt.windows.firing import Fired
 from sparkbolt.windows.log import Log
 from sparkbolt.windows.segments import Selection
@@ -77,7 +78,7 @@ class WindowTuples(Sequence[Tuple]):
         if not parts:
             return pa.nulls(0)
         columns = [self._log.content(segment).column(name, rows) for segment, rows in parts]
-        return arrow_of(name, join_columns(columns))
+        return arrow_of(name, join_columns(columns), "iterate over the window")
 
     def timestamps(self) -> pa.Array:
         """When each tuple happened, or came, in milliseconds since the epoch: int64."""
