@@ -26,7 +26,9 @@ from sparkbolt.core.components import BoltBase
 OPEN = 1_000_000
 KEPT = 100_000
 SLOW_US = 50
-"""What the slow bolt takes for a tuple, in microseconds: a spout gives one in less than five."""
+"""What the slow bolt takes for a tuple, in microseconds."""
+TIMES_SLOWER = 10
+QUICK_SECS = 20
 ENDLESS = 1 << 30
 MIB = 1 << 20
 
@@ -40,9 +42,11 @@ class Memory:
     jvm: int
     workers: int
     """Of all Python processes below the JVM; pages that they share count for each of them."""
+    done: int = 0
+    """Tuples that the bolt had executed."""
 
 
-def resident(jvm: psutil.Process) -> Memory:
+def resident(jvm: psutil.Process, done: int = 0) -> Memory:
     """The memory of this process, of its JVM, and of the Python workers below that."""
     workers = 0
     for process in jvm.children(recursive=True):
@@ -50,7 +54,8 @@ def resident(jvm: psutil.Process) -> Memory:
             workers += process.memory_info().rss
         except psutil.NoSuchProcess:
             continue
-    return Memory(time.monotonic(), psutil.Process(os.getpid()).memory_info().rss, jvm.memory_info().rss, workers)
+    own = psutil.Process(os.getpid()).memory_info().rss
+    return Memory(time.monotonic(), own, jvm.memory_info().rss, workers, done)
 
 
 class Forget(Bolt):
@@ -70,6 +75,15 @@ class Keep(Bolt):
 
     def execute(self, tup, collector):
         self.kept.append(tup)
+
+
+class Quick(BasicBolt):
+    """Does nothing, so that what is seen is the speed of the spout and of the engine."""
+
+    stateless = True
+
+    def execute(self, tup, collector):
+        pass
 
 
 class Slow(BasicBolt):
@@ -98,16 +112,26 @@ def watch(topology: Topology, secs: float, open_trees: int | None = None) -> lis
     try:
         jvm = psutil.Process(SparkContext._gateway.proc.pid)
         samples = [resident(jvm)]
-        running.on_micro_batch(lambda report: samples.append(resident(jvm)))
+        running.on_micro_batch(lambda report: samples.append(resident(jvm, report.metrics.of("count").executed)))
         until = time.monotonic() + secs
         while time.monotonic() < until and (open_trees is None or running.metrics().open_trees < open_trees):
             if running.failure is not None:
                 raise RuntimeError(running.failure)
             time.sleep(0.25)
-        samples.append(resident(jvm))
+        samples.append(resident(jvm, running.metrics().of("count").executed))
     finally:
         running.stop(drain=False)
     return samples
+
+
+def rate(samples: Sequence[Memory]) -> float:
+    """Tuples a second in the second half of a run.
+
+    >>> rate([Memory(0, 1, 1, 1, 0), Memory(1, 1, 1, 1, 5), Memory(2, 1, 1, 1, 25)])
+    20.0
+    """
+    middle = next(s for s in samples if s.at_s >= (samples[0].at_s + samples[-1].at_s) / 2)
+    return (samples[-1].done - middle.done) / (samples[-1].at_s - middle.at_s)
 
 
 def grown(samples: Sequence[Memory]) -> dict[str, float]:
@@ -137,8 +161,11 @@ def figures(options: Options) -> Iterator[Figure]:
         more = (samples[-1].driver - samples[0].driver) / count
         text = f"driver, per tree of {count:,} {name}"
         yield Figure("memory", text, (more,), "bytes", Aim("at most", 500), peaks(samples))
-    spout = Numbers(1000, fill=ENDLESS)
-    samples = watch(topology("memory-slow", Slow(), spout), options.secs)
+    quick = watch(topology("memory-quick", Quick(), Numbers(1000, fill=ENDLESS)), QUICK_SECS)
+    samples = watch(topology("memory-slow", Slow(), Numbers(1000, fill=ENDLESS)), options.secs)
+    slower = rate(quick) / rate(samples)
+    text = "time of a tuple with the slow bolt against one that does nothing"
+    yield Figure("memory", text, (slower,), "times", Aim("at least", TIMES_SLOWER))
     for of, ratio in grown(samples).items():
         text = f"{of}, a slow bolt, second half against first"
         yield Figure("memory", text, (ratio,), "times", Aim("at most", 1.25), {**peaks(samples), "secs": options.secs})
