@@ -9,6 +9,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.services.fixtures import kafka as kafka
+
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each

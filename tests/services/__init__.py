@@ -1,0 +1,29 @@
+"""Real servers for the tests: each is started, killed and started again from Python.
+
+``scripts/services COMMAND`` installs what they need, starts one of each, tells COMMAND where they are by the
+environment (``SPARKBOLT_TEST_KAFKA`` is its host:port) and stops them. The fixture ``kafka`` gives the address, from
+there or of a server that it starts itself. A test that kills its server makes one of its own, since that is shared:
+
+    with Kafka(tmp_path / "kafka") as kafka:
+        ...
+        kafka.kill()
+        kafka.start()       # the same address, the same data
+
+Read ``server`` first: it is what all have in common.
+"""
+
+from pathlib import Path
+
+from tests.services.kafka import Kafka
+from tests.services.server import Server
+
+# What COMMAND is told about each server by.
+KINDS: dict[str, type[Server]] = {"SPARKBOLT_TEST_KAFKA": Kafka}
+
+
+def make(directory: Path) -> dict[str, Server]:
+    """One server of each kind, by the variable that tells its address; none is started."""
+    return {name: kind(directory / kind.__name__.lower()) for name, kind in KINDS.items()}
+
+
+__all__ = ["KINDS", "Kafka", "Server", "make"]
