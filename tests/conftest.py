@@ -10,6 +10,8 @@ import hypothesis
 import pytest
 
 from tests.services.fixtures import kafka as kafka
+from tests.services.fixtures import rabbitmq as rabbitmq
+from tests.services.fixtures import zookeeper as zookeeper
 
 IN_CI = os.environ.get("CI") == "true"
 

@@ -1,8 +1,9 @@
 """Real servers for the tests: each is started, killed and started again from Python.
 
 ``scripts/services COMMAND`` installs what they need, starts one of each, tells COMMAND where they are by the
-environment (``SPARKBOLT_TEST_KAFKA`` is its host:port) and stops them. The fixture ``kafka`` gives the address, from
-there or of a server that it starts itself. A test that kills its server makes one of its own, since that is shared:
+environment (``SPARKBOLT_TEST_KAFKA`` and ``SPARKBOLT_TEST_ZOOKEEPER`` are host:port, ``SPARKBOLT_TEST_RABBITMQ`` is an
+AMQP URL) and stops them. The fixtures ``kafka``, ``zookeeper`` and ``rabbitmq`` give the address, from there or of a
+server that they start. A test that kills its server makes one of its own, since those are shared:
 
     with Kafka(tmp_path / "kafka") as kafka:
         ...
@@ -15,10 +16,16 @@ Read ``server`` first: it is what all have in common.
 from pathlib import Path
 
 from tests.services.kafka import Kafka
+from tests.services.rabbitmq import RabbitMQ
 from tests.services.server import Server
+from tests.services.zookeeper import ZooKeeper
 
 # What COMMAND is told about each server by.
-KINDS: dict[str, type[Server]] = {"SPARKBOLT_TEST_KAFKA": Kafka}
+KINDS: dict[str, type[Kafka] | type[RabbitMQ] | type[ZooKeeper]] = {
+    "SPARKBOLT_TEST_KAFKA": Kafka,
+    "SPARKBOLT_TEST_ZOOKEEPER": ZooKeeper,
+    "SPARKBOLT_TEST_RABBITMQ": RabbitMQ,
+}
 
 
 def make(directory: Path) -> dict[str, Server]:
@@ -26,4 +33,4 @@ def make(directory: Path) -> dict[str, Server]:
     return {name: kind(directory / kind.__name__.lower()) for name, kind in KINDS.items()}
 
 
-__all__ = ["KINDS", "Kafka", "Server", "make"]
+__all__ = ["KINDS", "Kafka", "RabbitMQ", "Server", "ZooKeeper", "make"]

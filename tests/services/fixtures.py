@@ -27,3 +27,15 @@ def _address(variable: str, directories: pytest.TempPathFactory) -> Iterator[str
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The host:port of a Kafka broker that all tests share: a topic of one's own for each test."""
     yield from _address("SPARKBOLT_TEST_KAFKA", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The host:port of a ZooKeeper server that all tests share: a root of one's own for each test."""
+    yield from _address("SPARKBOLT_TEST_ZOOKEEPER", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The AMQP URL of a RabbitMQ node that all tests share: a queue of one's own for each test."""
+    yield from _address("SPARKBOLT_TEST_RABBITMQ", tmp_path_factory)

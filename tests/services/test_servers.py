@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pika
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
-from tests.services import Kafka
+from tests.services import Kafka, RabbitMQ, ZooKeeper
 from tests.services.__main__ import main
 
 pytestmark = pytest.mark.service
@@ -100,6 +102,39 @@ def test_kafka_comes_back_with_its_messages_and_offsets_after_it_was_killed(tmp_
         consumer.subscribe(["words"])
         assert messages(consumer, 1) == [b"after"]
         consumer.close()
+
+
+def test_zookeeper_comes_back_with_its_nodes_after_it_was_killed(tmp_path: Path) -> None:
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        client = KazooClient(zookeeper.address, timeout=5)
+        client.start()
+        client.create("/a/b", b"kept", makepath=True)
+        client.stop()
+        zookeeper.kill()
+        zookeeper.start()
+        client.start()
+        assert client.get("/a/b")[0] == b"kept"
+        client.stop()
+        client.close()
+
+
+def test_rabbitmq_comes_back_with_its_durable_messages_after_it_was_killed(tmp_path: Path) -> None:
+    with RabbitMQ(tmp_path / "rabbitmq") as rabbitmq:
+        with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("jobs", durable=True)
+            channel.basic_publish("", "jobs", b"kept", pika.BasicProperties(delivery_mode=2))
+        node, mapper = rabbitmq.process, rabbitmq.mapper.process
+        rabbitmq.kill()
+        assert node is not None
+        assert node.poll() is not None
+        assert mapper is not None
+        assert mapper.poll() is not None
+        rabbitmq.start()
+        with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:
+            method, _, body = connection.channel().basic_get("jobs")
+        assert (body, method.redelivered) == (b"kept", True)
 
 
 def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
