@@ -4,8 +4,8 @@ Time, seeds and random stamps are arguments. Read in this order: ``config``, ``i
 ``tuples``, ``metrics``, ``story``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``,
 ``components``, ``keeping``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``,
 ``routing``, ``collectors``, ``rows``, ``deaths``, ``hosted``, ``tasks``, ``tracing``, ``forgetting``,
-``holding``, ``snapshots``, ``segments``, ``keyvalue``, ``state``, ``settled``, ``own_trees``, ``worker``,
-``shards``, ``stages``, ``reading``, ``feedback``,
+``holding``, ``snapshots``, ``segments``, ``bucket_table``, ``keyvalue``, ``state``, ``settled``,
+``own_trees``, ``worker``, ``shards``, ``stages``, ``reading``, ``feedback``,
 ``messages``, ``stories``, ``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``pacing``,
 ``throttle``, ``desk``, ``host``, ``restarts``, ``ledger_reader``, ``shipping``.
 """

@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -123,6 +125,17 @@ class TwoWorkers(RuleBasedStateMachine):
                 value.append(1)
                 self.worker.key_value().put(key, value)
                 self.attempt[key] = list(value)
+
+    @precondition(lambda self: self.worker is not None)
+    @rule(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=12))
+    def put_many(self, pairs: list) -> None:
+        self.worker.key_value().put_many([key for key, _ in pairs], [value for _, value in pairs])
+        self.attempt.update(copy_of(dict(pairs)))
+
+    @precondition(lambda self: self.worker is not None)
+    @rule(keys=st.lists(KEYS, max_size=12))
+    def get_many(self, keys: list) -> None:
+        assert self.worker.key_value().get_many(keys, "none") == [self.attempt.get(key, "none") for key in keys]
 
     @precondition(lambda self: self.worker is not None)
     @rule(keys=st.lists(KEYS, max_size=5))
@@ -257,6 +270,35 @@ def test_a_value_changed_in_place_without_put_is_not_stored():
     state.commit(stamps(2))
     state.begin(store)
     assert state.key_value().get("a") == [1]
+
+
+def test_many_keys_and_values_are_taken_from_arrays():
+    state = KeyValueState()
+    words = pa.array(["to", "be", None])
+    state.put_many(words, np.array([1, 2, 3]))
+    state.put_many(words.dictionary_encode().slice(1, 1), pa.array([7]))
+    assert dict(state) == {"to": 1, "be": 7, None: 3}
+    assert set(map(type, state.get_many(words))) == {int}
+    state.delete("to")
+    assert state.get_many(iter(["to", "or", "be"]), 0) == [0, 0, 7]
+
+
+def test_many_keys_with_too_few_values_set_nothing():
+    state = KeyValueState()
+    with pytest.raises(StateError, match="2 keys and 1 values"):
+        state.put_many(["a", "b"], [1])
+    assert len(state) == 0
+
+
+def test_a_value_got_among_many_may_be_changed_in_place_and_is_the_one_that_get_gives():
+    store, writer, reader = DictStore(), TaskState(), TaskState()
+    writer.begin(store)
+    writer.key_value().put("seen", [1])
+    writer.commit(stamps(1))
+    reader.begin(store)
+    (value,) = reader.key_value().get_many(["seen"])
+    value.append(2)
+    assert reader.key_value().get("seen") is value
 
 
 def test_keys_that_are_equal_are_one_key_in_every_worker():

@@ -1,0 +1,84 @@
+"""Which segments a key-value state is made of.
+
+Which question it answers: where is each bucket of keys, which deltas does it lack, and about how many keys are there?
+Rule: a table is never changed; a commit makes another one, and what it encodes to is the state's directory.
+
+Read before: ``segments``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.errors import StateError
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BucketTable:
+    """Where everything is; arrays have one element for each of ``2**bits`` buckets and are never changed."""
+
+    bits: int = 0
+    stamps: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
+    """The bucket's segment; 0 where the bucket is empty."""
+    included: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    """The number of the last delta that the bucket's segment includes."""
+    counts: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(1, np.uint32))
+    """How many keys the bucket's segment had."""
+    last: int = 0
+    """The number of the newest delta; the first one has 1."""
+    deltas: tuple[int, ...] = ()
+    """Stamps of those that are still stored, up to ``last``."""
+    fresh: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    """How many keys of each stored delta were not known before; only the number of buckets depends on it."""
+
+    def encode(self) -> bytes:
+        """The table as bytes."""
+        arrays = (self.stamps.tobytes(), self.included.tobytes(), self.counts.tobytes())
+        stamps = np.array(self.deltas, np.uint64).tobytes()
+        return pickle.dumps((_FORMAT, self.bits, *arrays, self.last, stamps, self.fresh.tobytes()), 5)
+
+    @classmethod
+    def decode(cls, data: bytes) -> BucketTable:
+        """The inverse of ``encode``.
+
+        Raises:
+            StateError: the bytes are of another format.
+        """
+        version, bits, stamps, included, counts, last, delta_stamps, fresh = pickle.loads(data)
+        if version != _FORMAT:
+            raise StateError(
+                f"the key-value state has format {version!r}, expected {_FORMAT}: it was written by another "
+                "version of sparkbolt"
+            )
+        return cls(
+            bits,
+            np.frombuffer(stamps, np.uint64),
+            np.frombuffer(included, np.int64),
+            np.frombuffer(counts, np.uint32),
+            last,
+            tuple(np.frombuffer(delta_stamps, np.uint64).tolist()),
+            np.frombuffer(fresh, np.uint32),
+        )
+
+    def size(self) -> int:
+        """About how many keys there are: the buckets', and fresh ones that they do not include yet."""
+        numbers = np.arange(self.last - len(self.deltas), self.last) + 1
+        lacking = np.searchsorted(np.sort(self.included), numbers) / len(self.included)
+        return int(self.counts.sum()) + int(self.fresh @ lacking)
+
+    def doubled(self, bits: int) -> BucketTable:
+        """The same content with more buckets: the parts of a bucket share its segment."""
+        parts = 1 << (bits - self.bits)
+        return replace(
+            self,
+            bits=bits,
+            stamps=np.repeat(self.stamps, parts),
+            included=np.repeat(self.included, parts),
+            counts=np.repeat(self.counts // np.uint32(parts), parts),
+        )
