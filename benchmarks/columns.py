@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,26 +32,27 @@ class SplitColumns(ColumnBolt):
 class CountColumns(ColumnBolt):
     """Counts each frame by itself, and adds the frames' counts to the durable ones once a micro-batch."""
 
+    dictionaries = ["word"]
     transient = ["parts"]
 
     def prepare(self, context):
-        self.parts: list[pa.StructArray] = []
+        self.parts: list[pa.Table] = []
 
     def init_state(self, state: KeyValueState) -> None:
         self.counts = state
 
     def execute(self, batch, collector):
-        self.parts.append(pc.value_counts(batch["word"]))
+        words = batch["word"]
+        counts = np.bincount(words.indices, minlength=len(words.dictionary))
+        self.parts.append(pa.table({"word": words.dictionary, "count": counts}))
 
     def flush(self) -> None:
         if not self.parts:
             return
-        table = pa.Table.from_struct_array(pa.chunked_array(self.parts))
+        total = pa.concat_tables(self.parts).group_by("word", use_threads=False).aggregate([("count", "sum")])
         self.parts = []
-        total = table.group_by("values").aggregate([("counts", "sum")])
-        get, put = self.counts.get, self.counts.put
-        for word, count in zip(total["values"].to_pylist(), total["counts_sum"].to_pylist(), strict=True):
-            put(word, get(word, 0) + count)
+        words = total["word"].to_pylist()
+        self.counts.put_many(words, np.array(self.counts.get_many(words, 0)) + total["count_sum"])
 
 
 def figures(options: Options) -> Iterator[Figure]:

@@ -302,6 +302,12 @@ class AsyncBolt(BoltBase):
 class ColumnBolt(BoltBase):
     """A bolt that gets whole frames as Arrow; all rows are acked when ``execute`` returns, or failed when it raises."""
 
+    dictionaries: Sequence[str] = ()
+    """Names of fields that come as ``pa.DictionaryArray``: ``dictionary`` has each distinct value of the frame once,
+    and ``indices`` (integers of any width) say which of them each row has. Strings that somebody is grouped by travel
+    so anyhow, and to work on a frame's distinct values is much cheaper than to work on all its rows. All other fields
+    come as plain arrays."""
+
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Called for each frame."""

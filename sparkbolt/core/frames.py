@@ -225,27 +225,27 @@ def python_values(column: Column) -> Sequence[Any]:
     return column
 
 
-def arrow_of(name: str, column: Column, otherwise: str) -> pa.Array:
+def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False) -> pa.Array:
     """A column as an Arrow array, for user code.
 
     Args:
         name: the field, for the error.
         column: its values.
         otherwise: what the user is to do where that cannot be.
+        dictionary: give it as a ``pa.DictionaryArray``; otherwise as any other array.
 
     Raises:
-        EmitError: the values have no Arrow type in common.
+        EmitError: the values have no Arrow type in common, or cannot be a dictionary.
 
     >>> arrow_of("n", [1, 2], "use a bolt that takes tuples").to_pylist()
     [1, 2]
     """
     column = column_of(column)
     if isinstance(column, pa.DictionaryArray):
-        return column.dictionary_decode()
-    if isinstance(column, pa.Array):
-        return column
+        return column if dictionary else column.dictionary_decode()
     try:
-        return pa.array(column)
+        array = column if isinstance(column, pa.Array) else pa.array(column)
+        return array.dictionary_encode() if dictionary else array
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): {otherwise}") from error
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.components import ColumnBolt
 from sparkbolt.core.frames import Anchoring, Births, Column, Path, column_of, pairs_of_rows, take
 from sparkbolt.core.groupings import (
     Delivery,
@@ -57,7 +58,7 @@ class StreamRoutes:
     direct: bool
     routes: tuple[Route, ...]
     keys: frozenset[str]
-    """Fields that some consumer is grouped by: they travel as dictionaries."""
+    """Fields that some consumer is grouped by, or wants so: they travel as dictionaries."""
 
 
 @dataclass
@@ -115,12 +116,14 @@ def routes_of(topology: Topology, component: str, hosts: frozenset[str], sender:
     found = []
     for stream in topology.components[component].streams:
         routes = []
+        keys: set[str] = set()
         for spec, number, grouping in topology.consumers(component, stream.name):
             targets = topology.tasks(spec.id)
             context = GroupingContext(topology.name, component, spec.id, sender, topology.config)
             own = prepared(grouping, context, stream.name, targets)
             routes.append(Route(number, spec.id, targets, own, spec.id in hosts))
-        keys = {key for route in routes if isinstance(route.grouping, FieldsGrouping) for key in route.grouping.fields}
+            keys.update(grouping.fields if isinstance(grouping, FieldsGrouping) else ())
+            keys.update(spec.component.dictionaries if isinstance(spec.component, ColumnBolt) else ())
         index = topology.stream_index(component, stream.name)
         found.append(
             StreamRoutes(component, stream.name, index, stream.fields, stream.direct, tuple(routes), frozenset(keys))

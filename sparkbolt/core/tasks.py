@@ -373,7 +373,8 @@ class BoltTask:
             if self.watch is not None:
                 self.watch.piece()
             named = zip(rows.origin.fields, rows.columns, strict=True)
-            arrays = [arrow_of(name, column, "use a bolt that takes tuples") for name, column in named]
+            coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
+            arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)

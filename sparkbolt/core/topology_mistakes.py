@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.components import BoltBase, PartitionedSpout, Spout
+from sparkbolt.core.components import BoltBase, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
@@ -78,6 +78,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
     for declaration in declarations:
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
+        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _hosted_mistakes(declaration, known, config)]
     if not any(declaration.kind == "spout" for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
@@ -221,6 +222,34 @@ def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]
     return None
 
 
+def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
+    """What is wrong with the fields that a column bolt wants as dictionaries."""
+    bolt = declaration.component
+    if not isinstance(bolt, ColumnBolt):
+        return []
+    if isinstance(bolt.dictionaries, str):
+        name = bolt.dictionaries
+        return [f"its dictionaries: expected a list of names of fields, got {name!r}: did you mean [{name!r}]?"]
+    fields = [field_ for names in _inputs(declaration, known).values() for field_ in names]
+    return [
+        f"its dictionaries name {name!r}, which no stream that it subscribes to declares"
+        + (did_you_mean(name, fields) or f": their fields are {sorted(set(fields))}")
+        for name in bolt.dictionaries
+        if name not in fields
+    ]
+
+
+def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The fields of each stream that a bolt subscribes to, as far as they are known, by (component, stream)."""
+    inputs = {}
+    for subscription in declaration.subscriptions:
+        source = known.get(subscription.source)
+        for stream in source.streams() if source is not None else ():
+            if stream.name == subscription.stream:
+                inputs[subscription.source, subscription.stream] = stream.fields
+    return inputs
+
+
 def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
     """What a hosted bolt finds wrong with itself."""
     bolt = declaration.component
@@ -230,13 +259,8 @@ def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration],
         config = config.with_component(declaration.settings)
     except ConfigError:
         pass
-    inputs = {}
-    for subscription in declaration.subscriptions:
-        source = known.get(subscription.source)
-        for stream in source.streams() if source is not None else ():
-            if stream.name == subscription.stream:
-                inputs[subscription.source, subscription.stream] = stream.fields
-    return bolt.mistakes(config, {stream.name: stream.fields for stream in declaration.streams()}, inputs)
+    outputs = {stream.name: stream.fields for stream in declaration.streams()}
+    return bolt.mistakes(config, outputs, _inputs(declaration, known))
 
 
 def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.components import BasicBolt, Bolt, PartitionedSpout, Spout, bolt
+from sparkbolt.core.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout, bolt
 from sparkbolt.core.config import Config
 from sparkbolt.core.groupings import FieldsGrouping, Grouping, ShuffleGrouping
 from sparkbolt.core.keeping import keeps_state
@@ -53,6 +54,10 @@ class Count(Bolt):
     outputs = ["word", "count"]
 
     def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class Columns(ColumnBolt):
+    def execute(self, batch: Any, collector: Any) -> None: ...
 
 
 class Stateless(Split):
@@ -372,6 +377,22 @@ def test_what_is_no_spout_is_a_mistake(wrong: Any, why: str) -> None:
     builder = words()
     builder.set_spout("s", wrong)
     assert the_mistake(builder) == f"spout 's': {why}"
+
+
+@pytest.mark.parametrize(
+    ("dictionaries", "why"),
+    [
+        ("word", r"did you mean \['word'\]\?"),
+        (["wrod", "word"], "name 'wrod'.*did you mean 'word'"),
+        (["x"], "fields are"),
+    ],
+)
+def test_dictionaries_of_what_is_no_field_are_a_mistake(dictionaries: Any, why: str) -> None:
+    builder = words()
+    columns = Columns()
+    columns.dictionaries = dictionaries
+    builder.set_bolt("columns", columns).shuffle_grouping("split")
+    assert re.search(f"^bolt 'columns': its dictionaries.*{why}", the_mistake(builder))
 
 
 def test_a_grouping_class_instead_of_an_instance_is_a_mistake() -> None:

@@ -1,0 +1,62 @@
+"""Column bolts: in which form fields come."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sparkbolt import ColumnBolt, Spout, TopologyBuilder
+from sparkbolt.testing import TopologyTestDriver
+
+
+class Words(Spout):
+    outputs = ["word", "n"]
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+class Types(ColumnBolt):
+    outputs = ["field", "type", "values"]
+
+    def __init__(self, *dictionaries: str) -> None:
+        self.dictionaries = dictionaries
+
+    def execute(self, batch: pa.RecordBatch, collector: Any) -> None:
+        for name in batch.schema.names:
+            kind = type(batch[name]).__name__
+            collector.emit([[name], [kind], [repr(batch[name].to_pylist())]], anchors=[0])
+
+
+def types(bolt: Types, *rows: Any, grouped: bool) -> dict[str, tuple[str, str]]:
+    builder = TopologyBuilder("types")
+    builder.set_spout("words", Words())
+    declared = builder.set_bolt("types", bolt, parallelism=2 if grouped else 1)
+    if grouped:
+        declared.fields_grouping("words", ["word"])
+    else:
+        declared.shuffle_grouping("words")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number, (word, n) in enumerate(rows):
+            driver.feed("words", {"word": word, "n": n}, message_id=number)
+        driver.run_until_idle()
+        assert driver.acked("words") == list(range(len(rows)))
+        return {field: (kind, values) for field, kind, values in driver.emitted("types")}
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_fields_that_a_column_bolt_names_come_as_dictionaries_and_all_others_as_plain_arrays(grouped: bool) -> None:
+    assert types(Types("word"), ("be", 7), grouped=grouped) == {
+        "word": ("DictionaryArray", "['be']"),
+        "n": ("Int64Array", "[7]"),
+    }
+    assert types(Types("n"), (None, 7), grouped=grouped) == {
+        "word": ("NullArray", "[None]"),
+        "n": ("DictionaryArray", "[7]"),
+    }
+    assert types(Types(), ("be", 7), grouped=grouped)["word"] == ("StringArray", "['be']")
+
+
+def test_a_none_is_a_null_in_a_dictionary() -> None:
+    rows = [("be", 1), (None, 2), ("be", 3)]
+    assert types(Types("word"), *rows, grouped=False)["word"] == ("DictionaryArray", "['be', None, 'be']")
+    assert types(Types("word"), (None, 2), grouped=False)["word"] == ("DictionaryArray", "[None]")
