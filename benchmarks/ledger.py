@@ -19,6 +19,7 @@ from sparkbolt.core.acker import Feedback, Partials, judge
 from sparkbolt.core.ids import U64, tree_key
 from sparkbolt.core.ledger import Ledger, SpoutInfo
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.retry import at_once
 
 OPEN = 1_000_000
 TURNOVER = 250_000
@@ -60,7 +61,7 @@ def _turn(ledger: Ledger, first: int, opened: int, completed: U64) -> float:
 
 def measure() -> tuple[float, float]:
     """Bytes of an open tree at a million, and trees a second that are applied and rotated."""
-    ledger = Ledger([SpoutInfo("lines", (_TASK,), True, 3)], task_owner=lambda task: ("lines", task - _TASK))
+    ledger = Ledger([SpoutInfo("lines", (_TASK,), True, at_once(3))], task_owner=lambda task: ("lines", task - _TASK))
     _turn(ledger, 0, OPEN, _keys(0, 0))
     nbytes = ledger.nbytes / ledger.open_trees
     seconds = 0.0

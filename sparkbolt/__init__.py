@@ -18,6 +18,7 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.config import Config
 from sparkbolt.core.groupings import Grouping
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import Topology, TopologyBuilder
 from sparkbolt.core.tuples import Direct, Tuple
 from sparkbolt.errors import (
@@ -28,6 +29,7 @@ from sparkbolt.errors import (
     FailedException,
     InvalidTopology,
     ReportedFailedException,
+    SourceUnavailable,
     SparkboltError,
     StateError,
 )
@@ -52,6 +54,8 @@ __all__ = [
     "PartitionedSpout",
     "Range",
     "ReportedFailedException",
+    "RetryPolicy",
+    "SourceUnavailable",
     "SparkboltError",
     "Spout",
     "StateError",

@@ -44,6 +44,14 @@ class ReportedFailedException(FailedException):
     """Raised in a ``BasicBolt`` to fail the input tuple and to report the error too (Storm's name)."""
 
 
+class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
+    """Raised in ``read`` of a ``PartitionedSpout``: the source is away.
+
+    What was not read is asked for again, with the backoff of the spout's policy; it does not count as an attempt, and
+    nothing is given up for it.
+    """
+
+
 class KilledWorkerError(SparkboltError):
     """A tuple, a flush or a read is not tried again, because it killed its worker process."""
 

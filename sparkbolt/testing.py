@@ -357,7 +357,7 @@ class TopologyTestDriver:
 
 
 def _fed(spec: ComponentSpec) -> ComponentSpec:
-    return dataclasses.replace(spec, component=_FedSpout())
+    return dataclasses.replace(spec, component=_FedSpout(), config=dataclasses.replace(spec.config, retry=None))
 
 
 def _known(known: Mapping[str, Known], name: str, complaint: str) -> Known:

@@ -57,7 +57,8 @@ class Fail:
     cause: str
     """``exception``, ``fail`` (said by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (its
     range broke off here, and the tree stands for all positions behind its own, too), ``cut`` (it broke off behind
-    this record, which may not be whole) or ``misplaced`` (the record came behind later ones)."""
+    this record, which may not be whole), ``away`` and ``interrupted`` (as ``read`` and ``cut``, since its source is
+    away) or ``misplaced`` (the record came behind later ones)."""
     reason: str
     """One line: the exception's type and text, or what the bolt said."""
     micro_batch_id: int

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ColumnCollector,
         SpoutCollector,
     )
+    from sparkbolt.core.partition_manager import SourceView
     from sparkbolt.core.state import KeyValueState
 
 
@@ -75,7 +77,14 @@ class Spout(Component):
     """A source whose messages belong to a connection: a queue, a socket (Storm's ``IRichSpout``).
 
     Each task has an instance of its own in the driver process; all calls of one task come from one thread.
+
+    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails;
+    ``fail`` is called only when the message is given up. Without it every failure is told, and the spout decides.
     """
+
+    retry: RetryPolicy | None = None
+    """How what failed is given again; ``retry=`` of ``set_spout`` wins. It is read from the instance that the topology
+    was built with."""
 
     def open(self, context: TopologyContext) -> None:
         """Called once when the task starts, before anything else: open connections here."""
@@ -131,7 +140,7 @@ class Range:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that cannot be read as one: its tree fails for ``reason`` instead of the task."""
+    """A record that cannot be read as one: its tree fails for ``reason``, not the task, and it is not tried again."""
 
     position: int
     reason: str
@@ -147,6 +156,20 @@ class PartitionedSpout(Component):
 
     first_budget: int = 1000
     """How many positions the first micro-batch may cover; the engine adapts it from there."""
+
+    retry: RetryPolicy | None = None
+    """How what failed is given again, as of ``Spout``; None: as the settings of the topology say."""
+
+    tracked: bool = True
+    """Whether records start trees. False: they are read, and nobody hears what becomes of them."""
+
+    once: bool = False
+    """Whether each record is given at most once: what failed is given up, and what a plan of an earlier life was to
+    read is not read again, even where it was not read then."""
+
+    max_uncommitted: int | None = None
+    """No new range of a source is planned that begins so many positions beyond what is finished of it; what waits to be
+    given again is. None: no limit."""
 
     def open(self, context: TopologyContext) -> None:
         """Driver: called once a life, before the first plan. ``context.index`` is 0."""
@@ -173,6 +196,13 @@ class PartitionedSpout(Component):
         Called after each promotion that moved one.
         """
 
+    def told(self, sources: Mapping[str, SourceView]) -> None:
+        """Driver: what has become of sources.
+
+        Called once after ``open``, with all that is known from the checkpoint, and after each promotion (and after
+        ``committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
+        """
+
     def close(self) -> None:
         """Driver: called when the topology stops in an orderly way."""
 
@@ -188,8 +218,10 @@ class PartitionedSpout(Component):
         position reads one record again.
 
         An exception breaks the range off: the record that was given last, and all positions behind it, are given
-        again as a range, up to ``max_attempts`` times without any progress, and are then set aside as one. So wait
-        for a source that is away here, and give a ``BadRecord`` for what will never be readable.
+        again as a range, as often as the policy allows without any progress, and are then set aside as one. So give a
+        ``BadRecord`` for what will never be readable, and raise ``SourceUnavailable`` where the source is away: what
+        was not read is asked for again, with the policy's backoff, until it is there, and nothing new of that source
+        meanwhile.
         """
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
@@ -240,7 +272,7 @@ class BoltBase(Component):
     starts_trees: bool = False
     """Set to True where what is emitted and belongs to no tree starts one, as from a spout: a window, for one, acks its
     tuples when it has them, and what it emits is another matter. The task keeps such values in its state until their
-    trees are finished, and gives them again when they fail, up to ``max_attempts`` in all; the bolt is not told. The
+    trees are finished, and gives them again when they fail, as their policy says; the bolt is not told. The
     attribute is read from the instance that the topology was built with."""
 
     def prepare(self, context: TopologyContext) -> None:

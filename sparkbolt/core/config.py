@@ -7,7 +7,7 @@ Rule 2: every value is checked where it is given; the error names the key, what 
 Rule 3: Storm's dotted names are second names of the same settings; one that has no meaning on Spark is
 refused with a sentence that says what takes its place.
 
-Storm's defaults are those of its ``conf/defaults.yaml``. Read before: nothing.
+Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``retry``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack
 
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 
 KIB = 1024
@@ -33,6 +34,7 @@ class ComponentSettings(TypedDict, total=False):
     fuse: bool
     debug: bool
     max_attempts: int
+    retry: RetryPolicy | None
     on_error: Literal["fail", "stop"]
     trace: float | Callable[[Any], Any]
 
@@ -105,6 +107,10 @@ def _share_or_function() -> Any:
     return _setting(0.0, "a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
 
 
+def _policy() -> Any:
+    return _setting(None, "a RetryPolicy, or None", lambda value: value is None or isinstance(value, RetryPolicy))
+
+
 def _one_of(*choices: str) -> Any:
     expected = " or ".join(repr(choice) for choice in choices)
     return _setting(choices[0], expected, lambda value: isinstance(value, str) and value in choices)
@@ -136,7 +142,11 @@ class Config:
     micro_batch_target_ms: int = _whole(1000, 1)
     """How long a micro-batch should take, in milliseconds; what it reads is adapted to that."""
     max_attempts: int = _whole(3, 1)
-    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included."""
+    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included;
+    where ``retry`` says nothing else."""
+    retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
+    """How often, and after which waits, what has failed is given again. None: as a spout's attribute ``retry``
+    says; if that is None too, ``max_attempts`` times in all and without a wait, and a ``Spout`` decides itself."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
     trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes

@@ -25,7 +25,8 @@ from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.ledger import Ledger, Promotion, SpoutInfo
+from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_settings import ROTATIONS
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX, Record
@@ -43,8 +44,6 @@ LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
 STOPPING = frozenset({"exception", "killed", "read"})
 """The causes of failure that stop the topology where ``on_error`` is ``stop``."""
-ROTATIONS = 31
-"""Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
 
 
 class Host:
@@ -83,6 +82,7 @@ class Host:
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
         self._promoted_at = mono_s
+        """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
         self._emitted: dict[str, int] = {}
         self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
         self._fresh = empty_u64()
@@ -94,12 +94,15 @@ class Host:
             for spec in self.topology.bolts
             if spec.config.tick_tuple_freq_secs
         }
+        for component, spout in spouts.items():
+            spout.told(ledger.views(component))
 
     def _desks_of(self, spec: Any) -> dict[int, Desk]:
         if not isinstance(spec.component, Spout):
             return {}
         limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
-        return {number: Desk(number, limit) for number in self.topology.tasks(spec.id)}
+        keeps = spec.config.retry is not None
+        return {number: Desk(number, limit, keeps) for number in self.topology.tasks(spec.id)}
 
     def take_over(self, old: Host) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
@@ -115,13 +118,14 @@ class Host:
             return self.in_force
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
+        ready_ms = self._ready_ms(now_ms, mono_s)
         now_ms = max(now_ms, self.ledger.last_now_ms)
         bases: dict[int, int] = {}
-        retries = self._retries(bases)
+        retries = self._retries(bases, ready_ms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not self._held_back():
-            entries += [*self._ranges(bases), *self._records(bases)]
+            entries += [*self._ranges(bases), *self._records(bases, ready_ms)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -165,9 +169,9 @@ class Host:
 
     def records_of(self, entry: Entry) -> list[Record]:
         """The records of a ``Spout``'s entry of this life's plan in force."""
-        desk = self.desks[entry.task]
-        check(desk.planned_base == entry.base and len(desk.planned) == entry.end, f"no records for {entry}")
-        return [record for record, _ in desk.planned]
+        planned = self.desks[entry.task].planned_of(entry)
+        check(len(planned) == entry.end, f"no records for {entry}")
+        return [record for record, _ in planned]
 
     def _rotate(self, mono_s: float) -> None:
         if not self.config.enable_message_timeouts:
@@ -181,15 +185,22 @@ class Host:
         bases[task] = base + reserve
         return base
 
-    def _retries(self, bases: dict[int, int]) -> list[Entry]:
+    def _ready_ms(self, now_ms: int, mono_s: float) -> int:
+        """Up to when, by the time of plans, retries are due: a wall clock that was set back holds none of them up."""
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._promoted_at) * 1000))
+
+    def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         grouped: dict[tuple[int, str, int], list[int]] = {}
         ranges = []
-        for retry in self.ledger.take_retries(RETRIES_PER_PLAN_MAX):
+        for retry in self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms):
             if retry.end is None:
                 grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
             else:
                 base = self._base(bases, retry.task, retry.end - retry.position)
-                ranges.append(Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt))
+                once = self._reads_once(retry.task)
+                ranges.append(
+                    Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt, once=once)
+                )
         return ranges + [
             Entry(
                 task,
@@ -203,6 +214,10 @@ class Host:
             for (task, source, attempt), positions in grouped.items()
         ]
 
+    def _reads_once(self, task: int) -> bool:
+        spout = self.spouts.get(self.topology.task_owner(task)[0])
+        return spout is not None and spout.once
+
     def _is_read(self, entry: Entry) -> bool:
         """Whether a spout reads the entry, rather than a bolt's task give it of what it keeps."""
         return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
@@ -213,7 +228,7 @@ class Host:
             limit = self.topology.components[component].config.max_spout_pending
             if limit is None:
                 continue
-            unfinished = self.ledger.pending(component) + self.ledger.retries
+            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
             if unfinished >= limit * len(self.topology.tasks(component)):
                 return True
         return False
@@ -226,15 +241,18 @@ class Host:
         if not self.active:
             return []
         entries = []
+        progress = self.ledger.progress
+        takes_more = self.ledger.messages.takes_more
         for component, spout in self.spouts.items():
             budget = self._budget(component)
             if budget < 1:
                 continue
             numbers = self.topology.tasks(component)
-            for range_ in spout.next_ranges(self.ledger.progress.get(component, {}), budget):
-                task = numbers[range_.task]
-                base = self._base(bases, task, range_.end - range_.start)
-                entries.append(Entry(task, base, range_.source, range_.start, range_.end))
+            for range_ in spout.next_ranges(progress.get(component, {}), budget):
+                if takes_more(component, range_.source, spout.max_uncommitted):
+                    task = numbers[range_.task]
+                    base = self._base(bases, task, range_.end - range_.start)
+                    entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=spout.once))
         return entries
 
     def _budget(self, component: str) -> int:
@@ -245,24 +263,21 @@ class Host:
         room = limit * len(self.topology.tasks(component)) - self.ledger.pending(component)
         return min(pacer.budget, pacer.positions_for(room)) if room > 0 else 0
 
-    def _records(self, bases: dict[int, int]) -> list[Entry]:
-        entries = []
+    def _records(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
+        entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            entry = desk.plan(self.ledger.next_sequence(number), share)
-            if entry is not None:
-                bases[number] = entry.base + entry.reserved
-                entries.append(entry)
+            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms)
         return entries
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
 
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
-        """When, on the wall clock, something is due: a tick, a window, a rotation of open trees, news of own trees.
+        """When, on the wall clock, something is due; None if nothing will be.
 
-        None if nothing will be.
+        That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
         """
         due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
@@ -270,6 +285,9 @@ class Host:
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
         if settled:
             due.append(now_ms + max(0.0, self._settled_due(settled) - mono_s) * 1000)
+        ready_ms = self._ready_ms(now_ms, mono_s)
+        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in self.desks.values())]
+        due += [now_ms + max(0, when - ready_ms) for when in retries if when is not None]
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -320,6 +338,9 @@ class Host:
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
                 self.spouts[component].committed(moved)
+        for component in self.ledger.messages.changed:
+            if component in self.spouts:
+                self.spouts[component].told(self.ledger.views(component, changed=True))
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -365,13 +386,14 @@ class Host:
             desk = self.desks.get(task)
             if desk is not None:
                 for finished in range(sequence, split_key(last)[1] + 1):
-                    if finished in desk.message_ids:
-                        desk.acks.append(desk.message_ids.pop(finished))
+                    desk.ack(finished)
         for tree in promotion.failed:
-            task, sequence = split_key(tree.key)
-            desk = self.desks.get(task)
-            if desk is not None and sequence in desk.message_ids:
-                desk.fails.append(desk.message_ids.pop(sequence))
+            desk = self.desks.get(split_key(tree.key)[0])
+            if desk is not None:
+                desk.fail(tree)
+        for number, desk in self.desks.items():
+            metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
+            metrics.waiting += len(desk.again)  # the ledger, which has none of them, has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
         """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
@@ -403,37 +425,16 @@ class Host:
         )
 
     @property
+    def retries(self) -> int:
+        """How many messages wait to be given again."""
+        return self.ledger.retries + sum(len(desk.again) for desk in self.desks.values())
+
+    @property
     def finished(self) -> bool:
         """Whether there is nothing left to do, now and ever: no window waits for its time either."""
-        if not self.drained or self.ledger.retries or self._wakes.waits:
+        if not self.drained or self.retries or self._wakes.waits:
             return False
         progress = self.ledger.progress
         return all(spout.finished(progress.get(component, {})) for component, spout in self.spouts.items()) and all(
             desk.exhausted for desk in self.desks.values()
         )
-
-
-def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
-    """What the ledger must know of the topology's spouts, and of its bolts that start trees."""
-    return [
-        SpoutInfo(
-            spec.id,
-            lane.topology.tasks(spec.id),
-            isinstance(spec.component, PartitionedSpout),
-            spec.config.max_attempts,
-        )
-        for spec in lane.topology.spouts
-    ] + [
-        SpoutInfo(name, lane.topology.tasks(name), True, lane.topology.components[name].config.max_attempts, own=True)
-        for name in lane.starters
-    ]
-
-
-def ledger_settings(lane: Lane) -> dict[str, Any]:
-    """The arguments of ``Ledger`` and ``Ledger.restore`` for a topology."""
-    return {
-        "spouts": spout_infos(lane),
-        "rotations": ROTATIONS,
-        "task_owner": lane.topology.task_owner,
-        "stories_max": lane.topology.config.stories_max,
-    }

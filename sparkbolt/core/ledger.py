@@ -28,9 +28,10 @@ import numpy as np
 
 from sparkbolt.core import ledger_log
 from sparkbolt.core.acker import I32, NO_HOLDER, Fail, Feedback, Verdicts, empty_u64, locate
+from sparkbolt.core.fates import FailedTree, SpoutInfo
 from sparkbolt.core.ids import MAX_SEQUENCE, U64, split_key, tree_key
-from sparkbolt.core.messages import FailedTree, Messages, Retry, SpoutInfo
-from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.messages import Messages
+from sparkbolt.core.partition_manager import Retry, SourceView
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.rotating_map import RotatingMap
@@ -48,7 +49,8 @@ class Ledger:
 
     >>> from sparkbolt.core.acker import Partials, judge
     >>> from sparkbolt.core.plan import Entry
-    >>> ledger = Ledger([SpoutInfo("lines", (1,), True, 3)], task_owner=lambda task: ("lines", task - 1))
+    >>> from sparkbolt.core.retry import at_once
+    >>> ledger = Ledger([SpoutInfo("lines", (1,), True, at_once(3))], task_owner=lambda task: ("lines", task - 1))
     >>> plan = MicroBatchPlan(0, life=0, now_ms=0, entries=(Entry(1, 0, "a.txt", 0, 100),))
     >>> keys = np.array([tree_key(1, 0), tree_key(1, 40)], dtype=np.uint64)
     >>> verdicts = judge([Partials(init_keys=keys, init_xors=np.array([0, 7], dtype=np.uint64))])
@@ -65,29 +67,35 @@ class Ledger:
         rotations: int = 31,
         task_owner: Callable[[int], tuple[str, int]],
         stories_max: int = STORIES_MAX,
+        state: ledger_log.State | None = None,
     ) -> None:
-        """Make an empty ledger, before micro-batch 0.
+        """Begin before micro-batch 0, or with what ``state`` says.
 
         Args:
             spouts: the topology's spouts, and its bolts that start trees (a window, for one).
             rotations: on which ``expire`` after its start (or ``touch``) a tree has run out of time.
             task_owner: (component, index) of a task number; for words and metrics.
             stories_max: how many stories are kept, as of ``Stories``.
+            state: what a snapshot holds; it is taken over, not copied.
         """
-        self.life = -1
+        state = state or ledger_log.State()
+        self.life = state.life
         """The run of the driver that is going on; -1 before the first ``begin_life``."""
-        self.last_promoted = -1
-        self.last_now_ms = 0
-        self.metrics = TopologyMetrics()
-        self.void: tuple[tuple[int, int], ...] = ()
-        """(task number, sequence) pairs that the next plan must carry; empty once one with them was promoted."""
-        self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
-        self._messages = Messages(spouts, task_owner=task_owner)
-        self._stories = Stories(stories_max)
-        self.settled = Settled()
+        self.last_promoted = state.last_promoted
+        self.last_now_ms = state.last_now_ms
+        self.metrics = state.metrics
+        self.void = state.void
+        """(task number, first sequence that is not void), for the next plan; empty once one with it was promoted."""
+        self.messages = Messages(spouts, task_owner=task_owner, state=state.messages)
+        """What is known of messages, to be read by others."""
+        self.settled = Settled(state.settled)
         """What tasks that start trees need not keep any more, and have not heard of."""
+        self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
-        self._trees = RotatingMap(rotations)
+        self._trees = RotatingMap.restore(rotations, *state.trees)
+        self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
+        self._tally.opened(state.trees[0])
+        self._tally.show(self.messages.waiting())
         self._expiring: U64 = empty_u64()
         self._staged: tuple[MicroBatchPlan, Feedback] | None = None
 
@@ -106,22 +114,26 @@ class Ledger:
     @property
     def progress(self) -> dict[str, dict[str, int]]:
         """Component -> source -> end of what was planned."""
-        return self._messages.progress
+        return self.messages.progress
 
     @property
     def finished(self) -> dict[str, dict[str, int]]:
         """Component -> source -> the position below which all is finished."""
-        return self._messages.finished
+        return self.messages.finished
 
     @property
     def retries(self) -> int:
-        """How many records wait to be read again."""
-        return self._messages.retries
+        """How many records wait to be given again."""
+        return sum(self.messages.waiting().values())
+
+    def views(self, component: str, *, changed: bool = False) -> dict[str, SourceView]:
+        """What a spout is told of its sources: of all, or of those that the last promotion changed."""
+        return self.messages.views(component, self._trees, changed=changed)
 
     @property
     def set_aside(self) -> list[FailedTree]:
         """The newest trees that were given up after their last attempt, oldest first."""
-        return list(self._messages.set_aside)
+        return list(self.messages.set_aside)
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -139,7 +151,7 @@ class Ledger:
         if found is not None:
             return found
         one = np.array([key], dtype=np.uint64)
-        live = self._messages.lives_of(one)[0]
+        live = self.messages.lives_of(one)[0]
         told = self._stories.told.get(key, NOTHING_TOLD)
         if not self._trees.find(one)[1][0]:
             return story_of(key, "unknown", None, NOTHING_TOLD, self._task_owner)
@@ -172,16 +184,14 @@ class Ledger:
 
     def next_sequence(self, task: int) -> int:
         """The first sequence of a task that no promoted plan has reserved."""
-        return self._messages.next_sequence(task)
+        return self.messages.next_sequence(task)
 
-    def take_retries(self, limit: int) -> list[Retry]:
-        """Up to ``limit`` records to be read again, those that wait longest first.
+    def take_retries(self, limit: int, now_ms: int | None = None) -> list[Retry]:
+        """Up to ``limit`` records that are due at ``now_ms``, by default ever, by when they are due.
 
-        They stay in the queue until a plan with an entry that names their positions is promoted, so a plan
-        that was made and dropped loses nothing. Plan n + 1 is made after n was promoted: none is planned
-        twice.
+        They stay until a plan that names their positions is promoted: one that was made and dropped loses nothing.
         """
-        return self._messages.first_retries(limit)
+        return self.messages.first_retries(limit, now_ms)
 
     # One micro-batch: stage, then promote.
 
@@ -196,7 +206,7 @@ class Ledger:
             disagree.
         """
         self._note(plan, feedback)
-        return ledger_log.dump_entry(self.life, plan, feedback)
+        return ledger_log.dump_entry(self.life, plan, feedback, self.messages.policies)
 
     def promote(self, micro_batch_id: int) -> Promotion:
         """Apply what is staged, once its micro-batch is committed.
@@ -217,7 +227,7 @@ class Ledger:
         self.metrics.add(feedback.metrics)
 
         new_keys = verdicts.open_keys[verdicts.open_new]
-        self._messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
+        self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
         ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
         self._stories.hear(feedback.hops, feedback.message_ids, ending)
         self._time_out(plan, promotion)
@@ -232,12 +242,12 @@ class Ledger:
         self._settle_stories(plan, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
-        self.settled.learn(plan.settled, promotion, self._messages)
-        promotion.progress_moved = self._messages.advance(self._trees)
+        self.settled.learn(plan.settled, promotion, self.messages)
+        promotion.progress_moved = self.messages.advance(self._trees)
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)
         self.metrics.micro_batches += 1
-        self._tally.show_pending()
+        self._tally.show(self.messages.waiting())
         return promotion
 
     def replay(self, entry: bytes, name: str = "a ledger entry") -> Promotion:
@@ -246,7 +256,7 @@ class Ledger:
         Raises:
             CheckpointError: the entry is damaged, of another version, or not the next one.
         """
-        life, plan, feedback = ledger_log.load_entry(entry, name)
+        life, plan, feedback, policies = ledger_log.load_entry(entry, name)
         if plan.micro_batch_id != self.last_promoted + 1:
             raise CheckpointError(
                 f"{name} is of micro-batch {plan.micro_batch_id}, expected {self.last_promoted + 1}: "
@@ -255,7 +265,11 @@ class Ledger:
         if life > self.life:
             self.begin_life(life)
         self._note(plan, feedback)
-        return self.promote(plan.micro_batch_id)
+        own, self.messages.policies = self.messages.policies, policies  # what was decided then stays decided
+        try:
+            return self.promote(plan.micro_batch_id)
+        finally:
+            self.messages.policies = own
 
     def begin_life(self, life: int) -> tuple[tuple[int, int], ...]:
         """A new driver begins, after the replay: records of a ``Spout`` died with the old one.
@@ -263,18 +277,17 @@ class Ledger:
         Their open trees are dropped, neither acked nor failed, because the queue gives them again.
 
         Returns:
-            What is void: (task number, first sequence that is not). The next plan must carry it, and each one
-            after that until one was promoted; ``void`` says so.
+            ``void``, which the next plan must carry, and each one after that until one was promoted.
         """
         check(life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards")
         self.life = life
         self._staged = None
-        self.void = self._messages.forget_records()
+        self.void = self.messages.forget_records()
         for task, _ in self.void:
             gone = self._trees.between(tree_key(task, 0), tree_key(task, MAX_SEQUENCE))
             self._trees.remove(gone)
             self._tally.closed(gone)
-        self._tally.show_pending()
+        self._tally.show(self.messages.waiting())
         return self.void
 
     # Time.
@@ -282,8 +295,7 @@ class Ledger:
     def expire(self) -> tuple[int, ...]:
         """Let one rotation pass.
 
-        Returns:
-            ``expiring()``, which the next plan names as ``expired``.
+        Returns: ``expiring()``, which the next plan names as ``expired``.
 
         Raises:
             InvariantError: a micro-batch is staged and not promoted; it may be about to ack what would
@@ -319,7 +331,7 @@ class Ledger:
                 last_now_ms=self.last_now_ms,
                 metrics=self.metrics,
                 void=self.void,
-                messages=self._messages.state(),
+                messages=self.messages.state(),
                 stories=self._stories.state(),
                 trees=self._trees.arrays(),
                 settled=self.settled.first(),
@@ -343,20 +355,7 @@ class Ledger:
             CheckpointError: the snapshot is damaged or of another version; ``name`` is in the message.
         """
         state = ledger_log.load_snapshot(snapshot, name)
-        ledger = cls(spouts, rotations=rotations, task_owner=task_owner)
-        ledger.life = state.life
-        ledger.last_promoted = state.last_promoted
-        ledger.last_now_ms = state.last_now_ms
-        ledger.metrics = state.metrics
-        ledger._tally = Tally(state.metrics, (spout.component for spout in spouts), task_owner=task_owner)
-        ledger.void = state.void
-        ledger._messages = Messages(spouts, task_owner=task_owner, state=state.messages)
-        ledger._stories = Stories(stories_max, state.stories)
-        ledger.settled = Settled(state.settled)
-        ledger._trees = RotatingMap.restore(rotations, *state.trees)
-        ledger._tally.opened(state.trees[0])
-        ledger._tally.show_pending()
-        return ledger
+        return cls(spouts, rotations=rotations, task_owner=task_owner, stories_max=stories_max, state=state)
 
     # The steps of a promotion.
 
@@ -369,7 +368,7 @@ class Ledger:
         verdicts = feedback.verdicts
         new_keys = verdicts.open_keys[verdicts.open_new]
         started = np.concatenate((verdicts.done_first, verdicts.done_last, new_keys, verdicts.init_failed))
-        for stranger in self._messages.unreserved(plan, started)[:1].tolist():
+        for stranger in self.messages.unreserved(plan, started)[:1].tolist():
             raise InvariantError(
                 f"micro-batch {number} started tree {split_key(stranger)} (task, sequence), "
                 "which its plan did not reserve"
@@ -387,7 +386,7 @@ class Ledger:
         acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], holds[old])
         self._tally.late(unknown)
         self._tally.closed(acked)
-        self._messages.finish(acked)
+        self.messages.finish(acked)
         return acked
 
     def _time_out(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
@@ -396,7 +395,7 @@ class Ledger:
         if len(keys) == 0:
             return
         fails, number = [], plan.micro_batch_id
-        births = self._messages.lives_of(keys)
+        births = self.messages.lives_of(keys)
         for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
             component, task = self._task_owner(holder_of(hold) or split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
@@ -422,12 +421,13 @@ class Ledger:
 
     def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
-        failed = self._messages.fail(keys, fails, self._stories.told, plan.now_ms)
+        failed = self.messages.fail(keys, fails, self._stories.told, plan.now_ms)
         self._stories.fail(failed)
         promotion.failed += failed
         for tree in failed:
-            if tree.fate == "set_aside":
-                self.metrics.of(tree.component).set_aside += 1
+            metrics = self.metrics.of(tree.component)
+            metrics.set_aside += tree.fate == "set_aside"
+            metrics.retried += tree.fate == "retry"
         self._tally.failed(keys)
 
     def _collect_acked(self, verdicts: Verdicts, acked: U64, promotion: Promotion) -> None:
@@ -442,7 +442,7 @@ class Ledger:
         """Trees of which something is told, and which were acked now, have their stories."""
 
         def end(key: int, told: Told) -> Story:
-            live = self._messages.lives_of(np.array([key], dtype=np.uint64))[0]
+            live = self.messages.lives_of(np.array([key], dtype=np.uint64))[0]
             story = story_of(key, "acked", live, told, self._task_owner)
             return replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
 

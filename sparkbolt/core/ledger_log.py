@@ -15,7 +15,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,21 +25,25 @@ from sparkbolt.core.acker import (
     Fail,
     Feedback,
     decode_verdicts,
+    empty_u64,
     encode_verdicts,
     join_sections,
     pack_keys,
     split_sections,
     unpack_keys,
 )
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import U64
-from sparkbolt.core.messages import FailedTree, Live, MessagesState, Retry
+from sparkbolt.core.messages import MessagesState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.retry import Policies, RetryPolicy
 from sparkbolt.core.stories import StoriesState
 from sparkbolt.core.story import Hop, Story, Told
 from sparkbolt.errors import CheckpointError, InvariantError
 
-LOG_FORMAT = 2
+LOG_FORMAT = 3
 _HEAD = struct.Struct("<4sII")
 _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
@@ -49,33 +53,34 @@ _SNAPSHOT = b"SBLS"
 class State:
     """All of a ledger that outlives its process; the fields are as in ``Ledger``."""
 
-    life: int
-    last_promoted: int
-    last_now_ms: int
-    metrics: TopologyMetrics
-    void: tuple[tuple[int, int], ...]
-    messages: MessagesState
-    stories: StoriesState
-    trees: tuple[U64, U64, I32]
+    life: int = -1
+    last_promoted: int = -1
+    last_now_ms: int = 0
+    metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
+    void: tuple[tuple[int, int], ...] = ()
+    messages: MessagesState = field(default_factory=MessagesState)
+    stories: StoriesState = field(default_factory=StoriesState)
+    trees: tuple[U64, U64, I32] = field(default_factory=lambda: (empty_u64(), empty_u64(), np.empty(0, np.int32)))
     """(keys, xors, holders) of the open trees."""
     settled: tuple[tuple[int, int, int], ...] = ()
 
 
-def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
-    """The log entry of one micro-batch, with the life in which it was staged; reports are left out."""
+def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, policies: Policies) -> bytes:
+    """The log entry of one micro-batch, with the life and the policies of its staging; reports are left out."""
     body = {
         "life": life,
         "plan": plan.to_json(),
         "metrics": _metrics_to_json(feedback.metrics),
         "partials": feedback.partials,
+        "policies": {name: policy.to_json() for name, policy in policies.items() if policy is not None},
     }
     if feedback.hops or feedback.message_ids:
         body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
     return _seal(_ENTRY, [_to_bytes(body), encode_verdicts(feedback.verdicts)])
 
 
-def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback]:
-    """(life, plan, feedback) of ``dump_entry``.
+def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, Policies]:
+    """(life, plan, feedback, policies) of ``dump_entry``.
 
     Raises:
         CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
@@ -87,7 +92,8 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback]:
     hops, message_ids = body.get("told", ([], []))
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)
-    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback
+    policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
+    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, policies
 
 
 def dump_snapshot(state: State) -> bytes:
@@ -99,12 +105,10 @@ def dump_snapshot(state: State) -> bytes:
         "last_promoted": state.last_promoted,
         "last_now_ms": state.last_now_ms,
         "metrics": {**vars(state.metrics), "components": _metrics_to_json(state.metrics.components)},
-        "progress": messages.progress,
-        "finished": messages.finished,
         "void": state.void,
         "next_sequence": list(messages.next_sequence.items()),
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
-        "retries": [[component, r.task, r.source, r.position, r.attempt, r.end] for component, r in messages.retries],
+        "sources": [_source_to_json(of) for of in messages.sources],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
@@ -135,11 +139,9 @@ def load_snapshot(data: bytes, name: str) -> State:
         metrics=metrics,
         void=tuple((task, sequence) for task, sequence in body["void"]),
         messages=MessagesState(
-            progress=body["progress"],
-            finished=body["finished"],
+            sources=[_source_from_json(of) for of in body["sources"]],
             next_sequence=dict(body["next_sequence"]),
             live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
-            retries=[(component, Retry(*rest)) for component, *rest in body["retries"]],
             set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
         ),
         stories=StoriesState(
@@ -154,6 +156,17 @@ def load_snapshot(data: bytes, name: str) -> State:
         ),
         settled=tuple((task, first, last) for task, first, last in body["settled"]),
     )
+
+
+def _source_to_json(of: SourceState) -> list[Any]:
+    retries = [[retry.task, retry.position, retry.attempt, retry.end, retry.due_ms] for retry in of.retries]
+    return [of.component, of.source, of.planned, of.finished, of.away, retries]
+
+
+def _source_from_json(body: list[Any]) -> SourceState:
+    component, source, planned, finished, away, retries = body
+    waiting = [Retry(task, source, *rest) for task, *rest in retries]
+    return SourceState(component, source, planned, finished, away, waiting)
 
 
 def _failed_to_json(tree: FailedTree) -> dict[str, Any]:

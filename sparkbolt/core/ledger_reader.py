@@ -16,12 +16,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.host import spout_infos
+from sparkbolt.core.fates import SpoutInfo
 from sparkbolt.core.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import Files, load_ledger
-from sparkbolt.core.messages import SpoutInfo
+from sparkbolt.core.ledger_settings import spout_infos
 from sparkbolt.core.story import Story, root_text
 from sparkbolt.errors import CheckpointError, SparkboltError
 
@@ -41,7 +41,7 @@ def dump_tasks(lane: Lane) -> bytes:
     body = {
         "topology": topology.name,
         "owners": [[id_, topology.tasks(id_)[0], spec.parallelism] for id_, spec in topology.components.items()],
-        "spouts": [[s.component, list(s.tasks), s.replayable, s.max_attempts] for s in spout_infos(lane)],
+        "spouts": [[s.component, list(s.tasks), s.replayable, s.own] for s in spout_infos(lane)],
         "stories_max": topology.config.stories_max,
     }
     return json.dumps(body).encode()
@@ -84,7 +84,7 @@ class LedgerReader:
         self.topology: str = body["topology"]
         self._first = {component: (first, count) for component, first, count in body["owners"]}
         self._owners = sorted((first, component, count) for component, first, count in body["owners"])
-        spouts = [SpoutInfo(component, tuple(tasks), *rest) for component, tasks, *rest in body["spouts"]]
+        spouts = [SpoutInfo(name, tuple(tasks), again, None, own) for name, tasks, again, own in body["spouts"]]
         self._spouts = [spout.component for spout in spouts]
         limit = body["stories_max"]
 

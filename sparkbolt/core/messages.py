@@ -1,23 +1,21 @@
 """Messages: what spouts read, where it came from, and how far each source has come.
 
-Which question it answers: which record of which source does a tree stand for, which attempt at it was this, is
-it to be read again, and below which position of its source is everything finished?
+Which question it answers: which record of which source does a tree stand for, which attempt at it was this, and what
+becomes of it?
 
-Rule 1: a source has progressed to the first position that is neither acked nor set aside.
-Rule 2: a record stays in the queue of retries until a plan that names its position and its attempt is promoted,
-so a plan that was made and dropped loses nothing.
-Rule 3: nothing is kept per tree. A plan's entry stands for all its trees and is kept while one of them is
+Rule 1: what becomes of the positions of a source is kept by its ``PartitionManager``, and nowhere else.
+Rule 2: nothing is kept per tree. A plan's entry stands for all its trees and is kept while one of them is
 unfinished; which of them are open is asked of the map of open trees.
-Rule 4: only a promotion of the ledger and the beginning of a life change anything here.
+Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
 
-Prior art: the offset manager of Storm's Kafka spout.
-Read before: ``plan``, ``acker``, ``rotating_map``, ``story``.
+Read before: ``plan``, ``acker``, ``rotating_map``, ``partition_manager``, ``fates``.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -25,137 +23,39 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
+from sparkbolt.core.fates import FailedTree, SpoutInfo, Whose, decide
 from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, U64, split_key, tree_key
+from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.core.retry import Policies
 from sparkbolt.core.rotating_map import RotatingMap
-from sparkbolt.core.story import NOTHING_TOLD, Hop, Story, Told, message_text, on_the_way, root_text
-from sparkbolt.errors import InvariantError, check
+from sparkbolt.core.story import NOTHING_TOLD, Told
+from sparkbolt.errors import check
 
 SET_ASIDE_MAX = 1000
 """How many set-aside trees are kept with their stories, the newest; all are counted."""
-
-
-@dataclass(frozen=True)
-class SpoutInfo:
-    """What the ledger must know of a spout."""
-
-    component: str
-    tasks: tuple[int, ...]
-    """The numbers of its tasks in the topology."""
-    replayable: bool
-    """Whether it is a ``PartitionedSpout``: its records can be read again."""
-    max_attempts: int
-    """How many times a record of a replayable spout is tried before it is set aside; at least 1."""
-    own: bool = False
-    """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
-    they emitted, and give it again; the source is ``own_source``."""
-
-
-@dataclass(frozen=True)
-class Retry:
-    """A record of a ``PartitionedSpout`` that is to be read again, or what a bolt's task is to emit again."""
-
-    task: int
-    """The number of the task that read it."""
-    source: str
-    position: int
-    attempt: int
-    """The attempt to come: 2 after the first failure."""
-    end: int | None = None
-    """Where a range is to be read again: its end. None: one record."""
-
-
-@dataclass(frozen=True)
-class FailedTree:
-    """A tree that failed, and what becomes of its message."""
-
-    key: int
-    component: str
-    task: int
-    """The index of the spout task."""
-    source: str | None
-    position: int | None
-    """Where the record is; None, as ``source``, where it cannot be read again."""
-    attempt: int
-    fail: Fail
-    fate: str
-    """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
-    story: str
-    """One line in words."""
-    message_id: str | None = None
-    """How the id prints that a ``Spout`` gave."""
-    started_in: int | None = None
-    """The micro-batch that started the tree; None where that is not known, as of what a window began."""
-    started_ms: int | None = None
-    ended_in: int | None = None
-    ended_ms: int | None = None
-    hops: tuple[Hop, ...] = ()
-    end: int | None = None
-    """Where the tree stands for a range of which nothing more could be read: its end."""
-
-    def to_story(self) -> Story:
-        """All that is known of it."""
-        return Story(
-            key=self.key,
-            component=self.component,
-            task=self.task,
-            state="failed",
-            source=self.source,
-            position=self.position,
-            message_id=self.message_id,
-            attempt=self.attempt,
-            started_in=self.started_in,
-            started_ms=self.started_ms,
-            ended_in=self.ended_in,
-            ended_ms=self.ended_ms,
-            why=why(self.fail),
-            cause=self.fail.cause,
-            fate=self.fate,
-            traceback=self.fail.traceback,
-            hops=self.hops,
-        )
-
-
-def why(fail: Fail) -> str:
-    """Who failed a tree and why, as the end of a sentence that begins with the tree."""
-    if fail.cause == "timeout":
-        return fail.reason
-    return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
-
-
-@dataclass
-class Live:
-    """An entry of which trees are unfinished; what turns a key back into a position."""
-
-    entry: Entry
-    micro_batch_id: int
-    born_ms: int
-    """The time of its micro-batch."""
-    unfinished: int = 0
 
 
 @dataclass
 class MessagesState:
     """All of ``Messages`` that outlives its process."""
 
-    progress: dict[str, dict[str, int]] = field(default_factory=dict)
-    finished: dict[str, dict[str, int]] = field(default_factory=dict)
+    sources: list[SourceState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
     live: list[Live] = field(default_factory=list)
     """They rise by first key."""
-    retries: list[tuple[str, Retry]] = field(default_factory=list)
-    """(component, retry), those that wait longest first."""
     set_aside: list[FailedTree] = field(default_factory=list)
     """Oldest first."""
 
 
 class Messages:
-    """The entries with unfinished trees, the retries and the progress of sources; part of the ledger.
+    """The entries with unfinished trees, and the managers of all sources; part of the ledger.
 
     Arrays of keys may be in any order and name trees that no entry reserved, as those that a window began.
 
     >>> from sparkbolt.core.ids import tree_key
-    >>> messages = Messages([SpoutInfo("lines", (1,), True, 3)], task_owner=lambda task: ("lines", task - 1))
+    >>> from sparkbolt.core.retry import at_once
+    >>> messages = Messages([SpoutInfo("lines", (1,), True, at_once(3))], task_owner=lambda task: ("lines", task - 1))
     >>> keys = np.array([tree_key(1, 40), tree_key(1, 60)], np.uint64)
     >>> trees = RotatingMap(2)
     >>> trees.put(keys, np.array([7, 9], np.uint64), np.array([0, 0], np.int32))
@@ -180,49 +80,90 @@ class Messages:
             state: what ``state()`` gave; it is taken over, not copied.
         """
         state = state or MessagesState()
-        self.progress = state.progress
-        """Component -> source -> end of what was planned."""
-        self.finished = state.finished
-        """Component -> source -> the position below which all is finished."""
         self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
+        self.policies: Policies = {spout.component: spout.retry for spout in spouts}
+        """How what fails from now on is given again."""
+        self.changed: dict[str, dict[str, PartitionManager]] = {}
+        """Component -> source: of which the last promotion changed anything."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
         """The tasks of bolts that start trees."""
         self._task_owner = task_owner
         self._next_sequence = state.next_sequence
-        self._retries = {(component, r.source, r.position): r for component, r in state.retries}
-        self._moved: set[tuple[str, str]] = set()
+        self._managers: dict[str, dict[str, PartitionManager]] = {}
+        self._waiting: dict[tuple[str, str], PartitionManager] = {}
+        """The managers that have something to be given again."""
         self._keep(state.live)
+        self._restore(state.sources)
 
-    @property
-    def retries(self) -> int:
-        """How many records wait to be read again."""
-        return len(self._retries)
+    def _restore(self, sources: Sequence[SourceState]) -> None:
+        entries: dict[tuple[str, str], list[Live]] = {}
+        for live in self._live:
+            if live.entry.source is not None:
+                entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
+        for of in sources:
+            place = of.component, of.source
+            manager = PartitionManager.restore(of, entries.get(place, ()))
+            self._managers.setdefault(of.component, {})[of.source] = manager
+            if manager.waiting:
+                self._waiting[place] = manager
+
+    def state(self) -> MessagesState:
+        """All that outlives the process; what is in it changes with the next promotion."""
+        return MessagesState(
+            sources=[manager.state() for manager in self._all_managers()],
+            next_sequence=self._next_sequence,
+            live=self._live,
+            set_aside=list(self.set_aside),
+        )
+
+    # What is known.
 
     @property
     def entries(self) -> int:
         """How many entries have unfinished trees."""
         return len(self._live)
 
-    def state(self) -> MessagesState:
-        """All that outlives the process; what is in it changes with the next promotion."""
-        return MessagesState(
-            progress=self.progress,
-            finished=self.finished,
-            next_sequence=self._next_sequence,
-            live=self._live,
-            retries=[(component, retry) for (component, _, _), retry in self._retries.items()],
-            set_aside=list(self.set_aside),
-        )
+    @property
+    def progress(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> end of what was planned; made anew on each call."""
+        return self._positions(lambda manager: manager.planned)
+
+    @property
+    def finished(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> the position below which all is finished; made anew on each call."""
+        return self._positions(lambda manager: manager.finished)
 
     def next_sequence(self, task: int) -> int:
         """The first sequence of a task that no promoted plan has reserved."""
         spout = self._spouts.get(task)
         return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
 
-    def first_retries(self, limit: int) -> list[Retry]:
-        """Up to ``limit`` records to be read again, those that wait longest first; they stay in the queue."""
-        return list(islice(self._retries.values(), limit))
+    def waiting(self) -> dict[str, int]:
+        """How many records of each component wait to be given again; only of those that have some."""
+        counts: dict[str, int] = {}
+        for (component, _), manager in self._waiting.items():
+            counts[component] = counts.get(component, 0) + manager.waiting
+        return counts
+
+    def first_retries(self, limit: int, now_ms: int | None = None) -> list[Retry]:
+        """Up to ``limit`` records that are due at ``now_ms``, or ever, by when they are due; they stay in the queue."""
+        queues = [self._waiting[place].due(now_ms) for place in sorted(self._waiting)]
+        return list(islice(heapq.merge(*queues, key=lambda retry: retry.due_ms), limit))
+
+    def next_retry_ms(self) -> int | None:
+        """When the first of what waits is due."""
+        return min((due for one in self._waiting.values() if (due := one.next_due_ms()) is not None), default=None)
+
+    def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
+        """Whether a new range of the source may be planned, as of ``PartitionManager.takes_more``."""
+        manager = self._managers.get(component, {}).get(source)
+        return manager is None or manager.takes_more(max_uncommitted)
+
+    def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
+        """What the spout of a component is told: of all its sources, or of those that the last promotion changed."""
+        managers = (self.changed if changed else self._managers).get(component, {})
+        return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
         """Those of the keys that no entry of the plan reserves, though they need one: a bolt's own trees do not."""
@@ -254,21 +195,15 @@ class Messages:
 
     def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
         """Take over the plan's entries: sequences, progress, retries, and which have unfinished trees."""
+        self.changed = {}
+        new = []
         for entry in plan.reserving:
             self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
-            if entry.source is None:
-                continue
-            component = self._spouts[entry.task].component
-            self._has_moved(entry)
-            if entry.positions is None:
-                ends = self.progress.setdefault(component, {})
-                ends[entry.source] = max(ends.get(entry.source, 0), entry.end)
-                self.finished.setdefault(component, {}).setdefault(entry.source, entry.start)
-            for position in entry.positions or (entry.start,):
-                queued = self._retries.get((component, entry.source, position))
-                if queued is not None and queued.attempt == entry.attempt:
-                    del self._retries[component, entry.source, position]
-        new = [Live(entry, plan.micro_batch_id, plan.now_ms) for entry in plan.reserving if entry.reserved]
+            live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
+            if live is not None:
+                new.append(live)
+            if entry.source is not None:
+                self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
         self._keep(sorted([*self._live, *new], key=lambda live: live.entry.first_key))
         self._count(unfinished, 1)
 
@@ -276,20 +211,17 @@ class Messages:
         """These trees are complete, or ``fail`` has decided on them."""
         self._count(keys, -1)
 
-    def fail(
-        self, keys: U64, fails: Sequence[Fail], told: Mapping[int, Told] | None = None, ended_ms: int | None = None
-    ) -> list[FailedTree]:
+    def fail(self, keys: U64, fails: Sequence[Fail], told: Mapping[int, Told], now_ms: int) -> list[FailedTree]:
         """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``.
 
         Args:
             keys: the trees.
             fails: who failed them.
             told: what is known of the ways of some of them.
-            ended_ms: the time of the micro-batch that ends them.
+            now_ms: the time of the micro-batch that ends them.
         """
-        known = told or {}
         failed = [
-            self._decide(fail, live, known.get(fail.key, NOTHING_TOLD), ended_ms)
+            self._decide(fail, live, told.get(fail.key, NOTHING_TOLD), now_ms)
             for fail, live in zip(fails, self.lives_of(keys), strict=True)
         ]
         self.finish(keys)
@@ -303,16 +235,15 @@ class Messages:
         """
         self._keep([live for live in self._live if live.unfinished])
         moved: dict[str, dict[str, int]] = {}
-        first = self._first_unfinished(trees) if self._moved else {}
-        for component, source in sorted(self._moved):
-            ends = self.progress.get(component, {})
-            if source not in ends:
-                continue
-            position = min(first.get((component, source), ends[source]), ends[source])
-            if position > self.finished[component][source]:
-                self.finished[component][source] = position
-                moved.setdefault(component, {})[source] = position
-        self._moved.clear()
+        for component in sorted(self.changed):
+            for source, manager in sorted(self.changed[component].items()):
+                position = manager.advance(trees)
+                if position is not None:
+                    moved.setdefault(component, {})[source] = position
+                if manager.waiting:
+                    self._waiting[component, source] = manager
+                else:
+                    self._waiting.pop((component, source), None)
         return moved
 
     # The beginning of a life.
@@ -350,87 +281,50 @@ class Messages:
                 live.unfinished >= 0,
                 f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
             )
-            self._has_moved(live.entry)
+            if live.entry.source is not None:
+                self._change(self._spouts[live.entry.task].component, live.entry.source)
 
-    def _has_moved(self, entry: Entry) -> None:
-        """The source of an entry may have progressed; what a bolt's task keeps has no progress."""
-        spout = self._spouts[entry.task]
-        if entry.source is not None and not spout.own:
-            self._moved.add((spout.component, entry.source))
+    def _change(self, component: str, source: str) -> PartitionManager:
+        """The manager of a source of which something changes with this promotion; made on first use."""
+        managers = self._managers.setdefault(component, {})
+        if source not in managers:
+            managers[source] = PartitionManager(component, source)
+        return self.changed.setdefault(component, {}).setdefault(source, managers[source])
 
-    def _decide(self, fail: Fail, live: Live | None, told: Told, ended_ms: int | None) -> FailedTree:
+    def _decide(self, fail: Fail, live: Live | None, told: Told, now_ms: int) -> FailedTree:
         """The fate of one failed tree; its message is put into the queue of retries or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
-        entry = live.entry if live else None
-        source = entry.source if entry else None
-        position = entry.position_of(sequence) if entry and source is not None else None
         spout = self._spouts.get(number)
-        if entry is None and spout is not None and spout.own:
+        source = live.entry.source if live else None
+        position = live.entry.position_of(sequence) if live and source is not None else None
+        if live is None and spout is not None and spout.own:
             source, position = own_source(task), sequence
-        attempt = entry.attempt if entry else 1
-        fate, end = "spout", None
-        if entry is not None and entry.positions is None:
-            end = entry.end if fail.cause == "read" else None
-            if end is None or position != entry.start:
-                attempt = 1  # a range is read again from where nothing could be read: its records are new
-        if source is not None and position is not None:
-            fate = "retry" if attempt < self._spouts[number].max_attempts else "set_aside"
-        hops = tuple(told.hops)
-        tree = FailedTree(
-            key=fail.key,
-            component=component,
-            task=task,
-            source=source,
-            position=position,
-            attempt=attempt,
-            fail=fail,
-            fate=fate,
-            story=(
-                f"root {root_text(fail.key)}; {message_text(component, task, source, position, told.message_id)}, "
-                f"attempt {attempt}; {on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
-            ),
-            message_id=told.message_id,
-            started_in=live.micro_batch_id if live else None,
-            started_ms=live.born_ms if live else None,
-            ended_in=fail.micro_batch_id,
-            ended_ms=ended_ms,
-            hops=hops,
-            end=end,
-        )
-        if source is not None and position is not None and fate == "retry":
-            self._retries[component, source, position] = Retry(number, source, position, attempt + 1, end)
-        elif fate == "set_aside":
+        policy = self.policies.get(component) if spout is not None else None
+        if source is None or position is None:
+            policy = None if spout is None or spout.replayable else policy
+            tree = decide(fail, Whose(component, task, None, None), live, policy, told, now_ms)
+        else:
+            manager = self._change(component, source)
+            whose = Whose(component, task, source, position, manager.away)
+            tree = decide(fail, whose, live, policy, told, now_ms)
+            if tree.due_ms is not None:
+                retry = Retry(number, source, position, tree.next_attempt, tree.end, tree.due_ms)
+                manager.wait(retry, away=fail.cause == "away")
+        if tree.fate == "set_aside":
             self.set_aside.append(tree)
         return tree
 
-    def _first_unfinished(self, trees: RotatingMap) -> dict[tuple[str, str], int]:
-        """(component, source) -> the first position that waits for a retry or, if it moved, has an open tree."""
-        first: dict[tuple[str, str], int] = {}
-        for component, source, position in self._retries:
-            place = component, source
-            first[place] = min(first.get(place, position), position)
-        for live in self._live:
-            entry = live.entry
-            if entry.source is None:
-                continue
-            place = self._spouts[entry.task].component, entry.source
-            if place in self._moved:
-                position = _first_open(entry, trees)
-                first[place] = min(first.get(place, position), position)
-        return first
+    def _positions(self, of: Callable[[PartitionManager], int]) -> dict[str, dict[str, int]]:
+        """Component -> source -> a position, of the sources of which a range was planned."""
+        found: dict[str, dict[str, int]] = {}
+        for manager in self._all_managers():
+            if manager.planned:
+                found.setdefault(manager.component, {})[manager.source] = of(manager)
+        return found
 
-
-def _first_open(entry: Entry, trees: RotatingMap) -> int:
-    """The first position of the entry that has an open tree."""
-    last = entry.first_key + entry.reserved - 1
-    if entry.positions is not None:
-        keys = trees.between(entry.first_key, last).tolist()
-        return min(entry.position_of(split_key(key)[1]) for key in keys)
-    key = trees.first_between(entry.first_key, last)
-    if key is None:
-        raise InvariantError(f"{entry} is unfinished and has no open tree")
-    return entry.position_of(split_key(key)[1])
+    def _all_managers(self) -> Iterator[PartitionManager]:
+        return (manager for managers in self._managers.values() for manager in managers.values())
 
 
 def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:

@@ -25,6 +25,10 @@ class ComponentMetrics:
     """Open trees of a spout (not a total, and 0 for a bolt)."""
     set_aside: int = 0
     """Messages of a spout that were given up after their last attempt."""
+    retried: int = 0
+    """Failed attempts at messages of a spout after which the message is given again."""
+    waiting: int = 0
+    """Messages of a spout that wait to be given again (not a total)."""
     late: int = 0
     """Acks and fails for trees that were no longer open: dropped, and counted here for the spout."""
     errors: int = 0
@@ -46,12 +50,13 @@ class ComponentMetrics:
     """How far that watermark was behind the time of its micro-batch (not a total)."""
 
     def add(self, other: ComponentMetrics) -> None:
-        """Add another's totals to these; ``pending`` is no total and stays, of two watermarks the lower one."""
+        """Add another's totals; ``pending`` and ``waiting`` are none and stay, of two watermarks the lower one."""
         self.emitted += other.emitted
         self.executed += other.executed
         self.acked += other.acked
         self.failed += other.failed
         self.set_aside += other.set_aside
+        self.retried += other.retried
         self.late += other.late
         self.errors += other.errors
         self.execute_ms += other.execute_ms

@@ -4,7 +4,8 @@ Which question it answers: what must be known to run a micro-batch again exactly
 Rule 1: a plan holds ranges, never records. Records of a ``Spout`` ride beside it and die with their driver.
 Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
 unknown record counts cost nothing, and no sequence is used twice.
-Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records: ``alive_entries`` says which remain.
+Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records, and what was to be read once:
+``alive_entries`` says which remain.
 
 Read before: ``ids``, ``components``.
 """
@@ -36,7 +37,7 @@ class Entry:
 
     Three kinds: a range of a ``PartitionedSpout`` (``source`` set), records of it to be read again (``positions``
     set too: the i-th has sequence ``base + i``), records of a ``Spout`` (``source`` None: sequences ``base`` to
-    ``base + end - 1``, ``start`` is 0).
+    ``base + end - 1``, ``start`` is 0), all of the same attempt.
     """
 
     task: int
@@ -47,6 +48,8 @@ class Entry:
     attempt: int = 1
     """Of a range: how often reading was tried from its start on; its records are given for the first time."""
     positions: tuple[int, ...] | None = None
+    once: bool = False
+    """Whether no other life may read it: its spout gives each record at most once."""
 
     @property
     def reserved(self) -> int:
@@ -65,14 +68,15 @@ class Entry:
 
     def to_json(self) -> list[Any]:
         """The entry as a list, without what has its default."""
-        return [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
+        values = [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
+        return [*values, True] if self.once else values
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Entry:
         """The inverse of ``to_json``."""
         positions = tuple(value[6]) if value[6] is not None else None
         task, base, source, start, end, attempt = value[:6]
-        return cls(task, base, source, start, end, attempt, positions)
+        return cls(task, base, source, start, end, attempt, positions, once=len(value) > 7)
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,10 @@ class MicroBatchPlan:
         return (*self.entries, *self.again)
 
     def alive_entries(self, life: int) -> tuple[Entry, ...]:
-        """The entries that can still be read in ``life``: all but ``Spout`` records of another life."""
+        """The entries to be read in ``life``: in another one no records of a ``Spout``, nor what is read ``once``."""
         if life == self.life:
             return self.entries
-        return tuple(entry for entry in self.entries if entry.source is not None)
+        return tuple(entry for entry in self.entries if entry.source is not None and not entry.once)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as a JSON object, small where little is planned."""

@@ -3,7 +3,7 @@
 Which question it answers: which trees were acked, which failed, and how far have the sources come, with this
 micro-batch?
 
-Read before: ``messages``.
+Read before: ``fates``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparkbolt.core.acker import I64, Report, empty_u64
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import U64
-from sparkbolt.core.messages import FailedTree
 from sparkbolt.core.metrics import TopologyMetrics
 
 

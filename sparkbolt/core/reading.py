@@ -3,7 +3,8 @@
 Which question it answers: how does an entry of a plan become rows with roots and init edges?
 Rule 1: ``sequence = base + (position - start)``; one root a message, with as many init edges as it has deliveries.
 Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed. So is a range whose
-reading breaks off: a tree fails with cause ``read``, which stands for all positions of the range from its own on.
+reading breaks off: a tree fails with cause ``read``, or ``away`` where its source is, which stands for all positions of
+the range from its own on. That holds for a spout that is not tracked, too: what was not read is not lost.
 Rule 3: the same entry gives the same rows with the same ids.
 
 Read before: ``plan``, ``stages``.
@@ -31,7 +32,7 @@ from sparkbolt.core.tasks import Failure, failure_of
 from sparkbolt.core.tracing import Chooser
 from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.worker import Worker
-from sparkbolt.errors import EmitError
+from sparkbolt.errors import EmitError, SourceUnavailable
 
 ASKED_FOR_MAX = 100
 """About how many of the trees that time out with a micro-batch their holders are asked."""
@@ -45,6 +46,8 @@ class Record:
     values: Sequence[Any]
     tracked: bool
     direct_to: int | None = None
+    attempt: int = 1
+    """Which attempt at the message it is."""
 
 
 class EntryReader:
@@ -56,7 +59,8 @@ class EntryReader:
         self._entry = entry
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
-        self._tracked = stage.lane.tracked
+        spout = stage.worker.spout(entry.task) if entry.source is not None else None
+        self._tracked = stage.lane.tracked and (spout is None or spout.tracked)
         self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
         self._reads = 0
@@ -78,7 +82,11 @@ class EntryReader:
             self._records(records)
         elif entry.positions is not None:
             for offset, position in enumerate(entry.positions):
-                self._again(entry.source, position, entry.base + offset)
+                if not isinstance(self._broken, SourceUnavailable):
+                    self._again(entry.source, position, entry.base + offset)
+                else:  # it is not waited for as often as there are records
+                    text = f"{entry.source}@{position} was not asked for, since its source is away"
+                    self._fail_record(entry.base + offset, Failure("away", text, reported=False), unread=True)
         else:
             self._range(Range(self._index, entry.source, entry.start, entry.end))
 
@@ -175,23 +183,31 @@ class EntryReader:
         each record that came too late to be taken.
         """
         failure = failure_of(error)
+        away = isinstance(error, SourceUnavailable)
         rest = self._seen + 1
         if self._cut is not None:
             text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
-            self._fail_record(self._cut + shift, Failure("cut", text, reported=rest >= range_.end))
+            cause = "interrupted" if away else "cut"
+            self._fail_record(self._cut + shift, Failure(cause, text, reported=rest >= range_.end))
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            self._fail_record(rest + shift, Failure("read", text, failure.traceback))
+            if away:
+                text = f"{range_.source} is away, {rest}{more} is asked for again until it is there: {failure.reason}"
+            trace = None if away else failure.traceback
+            self._fail_record(rest + shift, Failure("away" if away else "read", text, trace), unread=True)
         for position in self._misplaced:
             text = f"{range_.source}@{position} came behind later records: {failure.reason}"
             self._fail_record(position + shift, Failure("misplaced", text, reported=False))
 
-    def _fail_record(self, sequence: int, failure: Failure) -> None:
-        """The tree of a record that could not be read: it is started, unless it was, and fails."""
+    def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
+        """The tree of a record that could not be read: it is started, unless it was, and fails.
+
+        What is ``unread`` is asked for again even where records are not tracked.
+        """
         if failure.reported:
             self._report(failure)
-        if self._tracked:
+        if self._tracked or (unread and self._stage.lane.tracked):
             key = tree_key(self._entry.task, sequence)
             self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
             number = self._stage.moment.micro_batch_id
@@ -250,8 +266,8 @@ class EntryReader:
         self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
     ) -> npt.NDArray[np.uint8] | None:
         """The attempt of each row, with ``TRACED`` where ``trace`` chooses it; None: all first and not traced."""
-        given_again = self._entry.positions is not None  # the records of a range are new, whichever attempt it is
-        attempt, marks = min(self._entry.attempt, ATTEMPT_MAX) if given_again else 1, None
+        ranged = self._entry.source is not None and self._entry.positions is None
+        attempt, marks = 1 if ranged else min(self._entry.attempt, ATTEMPT_MAX), None  # what a range gives is new
         if self._trace != 0 and parents is not None:
             origin = self._stage.worker.origin(self._entry.task, stream.index)
             chooser = Chooser(self._trace, origin)

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import I32, NO_HOLDER
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import MAX_TASK_NUMBER, U64, split_key
-from sparkbolt.core.messages import FailedTree, Live
+from sparkbolt.core.partition_manager import Live
 from sparkbolt.core.story import HOPS_MAX, Hop, Story, Told, merged
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

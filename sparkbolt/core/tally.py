@@ -11,7 +11,7 @@ Read before: ``ids``, ``metrics``, ``acker``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -79,8 +79,8 @@ class Tally:
         for metrics, count in self._owners(keys):
             metrics.late += count
 
-    def show_pending(self) -> None:
-        """Write the numbers of open trees into the metrics."""
+    def show(self, waiting: Mapping[str, int]) -> None:
+        """Write the numbers of open trees, and of messages that wait to be given again, into the metrics."""
         self._metrics.open_trees = sum(self._pending.values())
         by_component = dict.fromkeys(self._components, 0)
         for task, count in self._pending.items():
@@ -88,6 +88,7 @@ class Tally:
             by_component[component] = by_component.get(component, 0) + count
         for component, count in by_component.items():
             self._metrics.of(component).pending = count
+            self._metrics.of(component).waiting = waiting.get(component, 0)
 
     def _owners(self, keys: U64, counts: I64 | None = None) -> Iterator[tuple[ComponentMetrics, int]]:
         for task, count in _by_task(keys, counts).items():

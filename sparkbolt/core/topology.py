@@ -390,7 +390,7 @@ class TopologyBuilder:
                 declaration.parallelism,
                 declaration.streams(),
                 tuple(declaration.subscriptions),
-                self._config.with_component(declaration.settings),
+                self._config.with_component(declaration.own_settings()),
             )
             for declaration in self._declarations
         }

@@ -58,6 +58,11 @@ class Declaration:
         """``bolt 'split'``: how sentences begin."""
         return f"{self.kind} {self.id!r}"
 
+    def own_settings(self) -> Mapping[str, Any]:
+        """The component's own settings: those that it was declared with, and the policy that it brings along."""
+        brought = self.component.retry if isinstance(self.component, Spout | PartitionedSpout) else None
+        return self.settings if brought is None else {"retry": brought, **self.settings}
+
     def streams(self) -> tuple[StreamDef, ...]:
         """The streams that the component declares; none if it declares them in a wrong way."""
         try:
@@ -97,7 +102,7 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     mistakes = [f"its id: {why}" for why in _name_mistakes(declaration.id)]
     mistakes += _parallelism_mistakes(declaration.parallelism)
     try:
-        config.with_component(declaration.settings)
+        config.with_component(declaration.own_settings())
     except ConfigError as error:
         mistakes.append(str(error))
     wrong = _component_mistake(declaration)
@@ -256,7 +261,7 @@ def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration],
     if not isinstance(bolt, HostedBolt) or _output_mistakes(declaration):
         return []
     try:
-        config = config.with_component(declaration.settings)
+        config = config.with_component(declaration.own_settings())
     except ConfigError:
         pass
     outputs = {stream.name: stream.fields for stream in declaration.streams()}

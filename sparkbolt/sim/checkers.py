@@ -299,7 +299,7 @@ class MemoryIsBounded(Checker):
         """The ledger, its log, desks and state."""
         topology = self.facts.subject.topology
         open_trees = len(self.facts.trees.open)
-        entries = driver.ledger._messages.entries
+        entries = driver.ledger.messages.entries
         if entries > open_trees:
             self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
         files = len(driver.files.names("ledger"))

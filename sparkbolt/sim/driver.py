@@ -15,8 +15,9 @@ from typing import Any
 
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
-from sparkbolt.core.host import Host, ledger_settings
+from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials
@@ -119,7 +120,7 @@ class Driver:
         found = {}
         for entry in alive:
             self.host.records_of(entry)  # checks that they are there
-            found[entry] = list(self.host.desks[entry.task].planned)
+            found[entry] = self.host.desks[entry.task].planned_of(entry)
         return found
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:

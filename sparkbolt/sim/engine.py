@@ -14,9 +14,10 @@ import random
 from sparkbolt.core.acker import Report
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import Host, ledger_settings
+from sparkbolt.core.host import Host
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.shipping import materials_of

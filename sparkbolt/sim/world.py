@@ -122,7 +122,7 @@ class World:
                 continue
             if self.driver.host.finished:
                 return None
-            if enough and self.driver.host.drained and not self.driver.ledger.retries:
+            if enough and self.driver.host.drained and not self.driver.host.retries:
                 return None
             idle += 1
             due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
@@ -136,7 +136,7 @@ class World:
 
     def _rest(self) -> str:
         ledger = self.driver.ledger
-        return f"{ledger.open_trees} trees are open, {ledger.retries} records wait to be read again"
+        return f"{ledger.open_trees} trees are open, {self.driver.host.retries} records wait to be read again"
 
     def _enough(self) -> bool:
         """Whether spouts that perhaps never end have given enough: what is open is finished then, nothing begins."""

@@ -29,9 +29,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import Host, ledger_settings
+from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.worker import context_of

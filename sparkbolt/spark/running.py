@@ -302,14 +302,14 @@ class RunningTopology:
 
     @property
     def retries(self) -> int:
-        """How many records wait to be read again."""
+        """How many messages wait to be given again."""
         with self._changed:
-            return self._host.ledger.retries
+            return self._host.retries
 
     @property
     def _idle(self) -> bool:
         host = self._host
-        if not host.drained or host.ledger.retries:
+        if not host.drained or host.retries:
             return False
         return not host.reads(host.next_plan(now_ms(), time.monotonic()))
 

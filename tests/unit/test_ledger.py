@@ -14,10 +14,11 @@ from sparkbolt.core.ids import mix64, split_key, tree_key
 from sparkbolt.core.ledger import Ledger, Retry, SpoutInfo
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.retry import at_once
 from sparkbolt.errors import CheckpointError, InvariantError
 
 LINES, QUEUE, COUNT, WINDOW = (1, 2), (3,), (4, 5), (6,)
-SPOUTS = [SpoutInfo("lines", LINES, True, 2), SpoutInfo("queue", QUEUE, False, 1)]
+SPOUTS = [SpoutInfo("lines", LINES, True, at_once(2)), SpoutInfo("queue", QUEUE, False, None)]
 ROTATIONS = 3
 
 
@@ -272,7 +273,7 @@ class Machine(RuleBasedStateMachine):
         assert ledger.open_trees == len(naive.open)
         for task in (*LINES, *QUEUE, *WINDOW):
             assert ledger.pending(task) == sum(split_key(key)[0] == task for key in naive.open)
-        unfinished = sum(live.unfinished for live in ledger._messages.state().live)
+        unfinished = sum(live.unfinished for live in ledger.messages.state().live)
         assert unfinished == sum(split_key(key)[0] not in WINDOW for key in naive.open)
         assert ledger.expiring() == tuple(sorted(naive.expiring & naive.open.keys()))
         retries = {(r.source, r.position): r.attempt for r in ledger.take_retries(10**6)}

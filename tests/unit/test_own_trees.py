@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.groupings import GlobalGrouping
-from sparkbolt.core.host import ROTATIONS, SETTLED_WAIT_SECS, spout_infos
+from sparkbolt.core.host import SETTLED_WAIT_SECS
 from sparkbolt.core.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.ledger_settings import ROTATIONS, spout_infos
 from sparkbolt.core.own_trees import OwnTrees
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.routing import Block, Parents, Route, StreamRoutes

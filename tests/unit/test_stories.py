@@ -14,10 +14,10 @@ from hypothesis import given
 
 from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
 from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.host import spout_infos
 from sparkbolt.core.ids import mix64, tree_key
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.ledger_settings import spout_infos
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.stages import StageRun
 from sparkbolt.core.stories import Stories, hold_words, holds_of

@@ -1,0 +1,171 @@
+"""Fates: what becomes of the message of a tree that failed.
+
+Which question it answers: is the message given again, given up, or is its spout told?
+Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
+Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it.
+Rule 3: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
+
+Read before: ``retry``, ``partition_manager``, ``story``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkbolt.core.acker import Fail
+from sparkbolt.core.partition_manager import Live
+from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.story import Hop, Story, Told, message_text, on_the_way, root_text
+
+NOT_READ = frozenset({"read", "away"})
+"""The causes of trees that stand for a whole range, from their position on."""
+AWAY = frozenset({"away", "interrupted"})
+"""The causes of trees that failed since their source was away."""
+
+
+@dataclass(frozen=True)
+class SpoutInfo:
+    """What the ledger must know of a spout."""
+
+    component: str
+    tasks: tuple[int, ...]
+    """The numbers of its tasks in the topology."""
+    replayable: bool
+    """Whether it is a ``PartitionedSpout``: its records can be read again."""
+    retry: RetryPolicy | None
+    """How what failed is given again; None: its spout is told, and decides."""
+    own: bool = False
+    """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
+    they emitted, and give it again; the source is ``own_source``."""
+
+
+@dataclass(frozen=True)
+class FailedTree:
+    """A tree that failed, and what becomes of its message."""
+
+    key: int
+    component: str
+    task: int
+    """The index of the spout task."""
+    source: str | None
+    position: int | None
+    """Where the record is; None, as ``source``, where it cannot be read again."""
+    attempt: int
+    fail: Fail
+    fate: str
+    """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
+    story: str
+    """One line in words."""
+    message_id: str | None = None
+    """How the id prints that a ``Spout`` gave."""
+    started_in: int | None = None
+    """The micro-batch that started the tree; None where that is not known, as of what a window began."""
+    started_ms: int | None = None
+    ended_in: int | None = None
+    ended_ms: int | None = None
+    hops: tuple[Hop, ...] = ()
+    end: int | None = None
+    """Where the tree stands for a range of which nothing more could be read: its end."""
+    due_ms: int | None = None
+    """When the message is given again, at the earliest; None where it is not."""
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the attempt to come, where there is one."""
+        return self.attempt if self.fail.cause in AWAY else self.attempt + 1
+
+    def to_story(self) -> Story:
+        """All that is known of it."""
+        return Story(
+            key=self.key,
+            component=self.component,
+            task=self.task,
+            state="failed",
+            source=self.source,
+            position=self.position,
+            message_id=self.message_id,
+            attempt=self.attempt,
+            started_in=self.started_in,
+            started_ms=self.started_ms,
+            ended_in=self.ended_in,
+            ended_ms=self.ended_ms,
+            why=why(self.fail),
+            cause=self.fail.cause,
+            fate=self.fate,
+            traceback=self.fail.traceback,
+            hops=self.hops,
+        )
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Whose message a failed tree stands for."""
+
+    component: str
+    task: int
+    """The index of the task that started the tree."""
+    source: str | None
+    position: int | None
+    """None, as ``source``, where it cannot be given again from a place."""
+    away: int = 0
+    """How many micro-batches in a row have found the source away."""
+
+
+def why(fail: Fail) -> str:
+    """Who failed a tree and why, as the end of a sentence that begins with the tree."""
+    if fail.cause == "timeout":
+        return fail.reason
+    return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
+
+
+def decide(
+    fail: Fail, whose: Whose, live: Live | None, policy: RetryPolicy | None, told: Told, now_ms: int
+) -> FailedTree:
+    """The fate of one failed tree.
+
+    Args:
+        fail: who failed it.
+        whose: its message.
+        live: the entry that read the message, where one did.
+        policy: that of the component; None: its spout is told.
+        told: what is known of the tree's way.
+        now_ms: the time of the micro-batch that ends the tree.
+    """
+    entry = live.entry if live else None
+    attempt, end = entry.attempt if entry else 1, None
+    if entry is not None and whose.source is not None and entry.positions is None:
+        end = entry.end if fail.cause in NOT_READ else None
+        if end is None or whose.position != entry.start:
+            attempt = 1  # a range is read again from where nothing could be read: its records are new
+    reads_once = entry is not None and entry.once and end is None
+    fate, due_ms = "spout", None
+    if policy is not None:
+        away = fail.cause in AWAY
+        again = not reads_once and fail.cause != "unreadable" and (away or policy.allows(attempt))
+        fate = "retry" if again else "set_aside"
+        if again:
+            due_ms = now_ms + policy.delay_ms(whose.away + 1 if away else attempt, fail.key)
+    hops = tuple(told.hops)
+    message = message_text(whose.component, whose.task, whose.source, whose.position, told.message_id)
+    return FailedTree(
+        key=fail.key,
+        component=whose.component,
+        task=whose.task,
+        source=whose.source,
+        position=whose.position,
+        attempt=attempt,
+        fail=fail,
+        fate=fate,
+        story=(
+            f"root {root_text(fail.key)}; {message}, attempt {attempt}; "
+            f"{on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
+        ),
+        message_id=told.message_id,
+        started_in=live.micro_batch_id if live else None,
+        started_ms=live.born_ms if live else None,
+        ended_in=fail.micro_batch_id,
+        ended_ms=now_ms,
+        hops=hops,
+        end=end,
+        due_ms=due_ms,
+    )

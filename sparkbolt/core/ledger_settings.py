@@ -1,0 +1,53 @@
+"""What a ledger must know of a topology.
+
+Which question it answers: with which spouts and policies is the ledger of a topology made, and how long do trees live?
+
+Read before: ``lane``, ``fates``, ``ledger``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparkbolt.core.components import PartitionedSpout, Spout
+from sparkbolt.core.fates import SpoutInfo
+from sparkbolt.core.lane import Lane
+from sparkbolt.core.retry import RetryPolicy, at_once
+from sparkbolt.core.topology import ComponentSpec
+
+ROTATIONS = 31
+"""Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
+
+
+def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
+    """What the ledger must know of the topology's spouts, and of its bolts that start trees."""
+    return [
+        SpoutInfo(
+            spec.id,
+            lane.topology.tasks(spec.id),
+            isinstance(spec.component, PartitionedSpout),
+            policy_of(spec),
+        )
+        for spec in lane.topology.spouts
+    ] + [
+        SpoutInfo(name, lane.topology.tasks(name), True, policy_of(lane.topology.components[name]), own=True)
+        for name in lane.starters
+    ]
+
+
+def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
+    """How what fails of a component is given again; None for a ``Spout`` that decides itself."""
+    if spec.config.retry is not None or isinstance(spec.component, Spout):
+        return spec.config.retry
+    return at_once(spec.config.max_attempts)
+
+
+def ledger_settings(lane: Lane) -> dict[str, Any]:
+    """The arguments of ``Ledger`` and ``Ledger.restore`` for a topology."""
+    return {
+        "spouts": spout_infos(lane),
+        "rotations": ROTATIONS,
+        "task_owner": lane.topology.task_owner,
+        "stories_max": lane.topology.config.stories_max,
+    }
