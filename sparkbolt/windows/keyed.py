@@ -228,7 +228,7 @@ class KeyedWindows:
                 yield name[1], self._of(name[1]).windower
 
     def settle(self) -> None:
-        """List the touched keys by when they are due; call it before ``next_due_ms`` and ``save``."""
+        """List the touched keys by when they are due; call it before ``due``, ``next_due_ms`` and ``save``."""
         for key, kept in self._touched.items():
             due = None if kept.windower.is_empty else kept.windower.due_ms()
             slot = None if due is None else self._due.slot_of(due)

@@ -277,6 +277,8 @@ class WindowTask(Hosted):
             mark = marks.watermark(now_ms)
             if mark is not None:
                 self._changed = True
+                if self._keyed is not None:
+                    self._keyed.settle()  # the watermark may pass what has only just come
                 for key, window in self._due(mark):
                     self._show(window, window.watermark(mark), key)
         if self._keyed is not None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tests.chaos.books import BOOKS
 from tests.chaos.campaign import Campaign, Outcome
 
 SHOWN_MAX = 10
@@ -21,8 +22,7 @@ def line_of(event: dict[str, Any]) -> str:
     found = "; ".join(event["wrong"][:SHOWN_MAX]) or "nothing wrong"
     numbers = f"{event['acked']:,} of {event['fed']:,} lines acked, {event['failed']} failed, {event['open']} open"
     if event["event"] == "settled":
-        exact = "exactly" if event["failed"] == 0 else "at least once"
-        numbers = f"all {event['fed']:,} lines acked, {event['words']:,} words counted and all lines joined {exact}"
+        numbers = f"all {event['fed']:,} lines acked, {event['done']}"
         return f"         {event['at_s']:7.1f} s  settled: {numbers if not event['wrong'] else found}"
     went_on = "a new driver, " if event["new_drivers"] else ""
     return (
@@ -39,7 +39,7 @@ def summary_of(outcome: Outcome, kept: str) -> list[str]:
         f"{outcome.kills} kills in {outcome.elapsed_s:.0f} s ({outcome.kills_per_minute:.1f} a minute), seed "
         f"{outcome.seed}: {victims or 'none'}; aimed: {moments or 'none'}",
         f"{outcome.starts} starts of a driver; {outcome.settled} times settled and checked; {outcome.lines:,} lines, "
-        f"{outcome.words:,} words, {outcome.failed} failed trees",
+        f"{outcome.done}, {outcome.failed} failed trees",
     ]
     if outcome.wrong:
         shown = [f"WRONG: {text}" for text in outcome.wrong[:SHOWN_MAX]]
@@ -54,13 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=100, help="how many (default: 100)")
     parser.add_argument("--seed", type=int, default=1, help="from which victims and moments are drawn (default: 1)")
     parser.add_argument("--minutes", type=float, help="begin no further kill after that time (default: no limit)")
+    parser.add_argument(
+        "--topology", choices=sorted(BOOKS), default="diamond", help="what is killed (default: diamond)"
+    )
+    parser.add_argument("--driver-only", action="store_true", help="kill the driver each time")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
 
     def tell(event: dict[str, Any]) -> None:
         print(json.dumps(event) if options.json else line_of(event), flush=True)
 
-    campaign = Campaign(options.seed, options.kills, tell, options.minutes)
+    campaign = Campaign(
+        options.seed,
+        options.kills,
+        tell,
+        options.minutes,
+        topology=options.topology,
+        driver_only=options.driver_only,
+    )
     outcome = campaign.run()
     if options.json:
         print(json.dumps(outcome.to_json()))

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.books import Books, Seen
+from tests.chaos.books import BOOKS, Seen, WindowBooks
 from tests.chaos.driver import Driver
 from tests.chaos.plan import Kill, plan
 
@@ -30,6 +30,8 @@ RECOVERY_SECS = 120.0
 AIM_SECS = 60.0
 JVM_SECS = 30.0
 """How long a JVM may outlive its driver; a start waits shorter than that for its lock."""
+LACKING_SECS = 0.5
+"""How often to look for what comes with time."""
 _pause = threading.Event()
 """Never set: something to wait for that does not come."""
 
@@ -49,7 +51,7 @@ class Outcome:
     starts: int = 0
     settled: int = 0
     lines: int = 0
-    words: int = 0
+    done: str = ""
     failed: int = 0
     elapsed_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -67,11 +69,22 @@ class Outcome:
 class Campaign:
     """Runs a plan of kills on one checkpoint."""
 
-    def __init__(self, seed: int, kills: int, tell: Callable[[dict[str, Any]], None], minutes: float | None = None):
+    def __init__(
+        self,
+        seed: int,
+        kills: int,
+        tell: Callable[[dict[str, Any]], None],
+        minutes: float | None = None,
+        *,
+        topology: str = "diamond",
+        driver_only: bool = False,
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="chaos-"))
         for folder in ("logs", "tmp"):
             (self.directory / folder).mkdir()
-        self.books = Books(self.directory, seed)
+        self.books = BOOKS[topology](self.directory, seed)
+        self._topology = topology
+        self._driver_only = driver_only
         self.outcome = Outcome(seed)
         self._kills = kills
         self._tell = tell
@@ -79,14 +92,14 @@ class Campaign:
         self._until = None if minutes is None else self._began + 60 * minutes
         self._chance = random.Random(f"victims of {seed}")
         self._dead: list[Driver] = []
-        self._standby = Driver(self.directory, 0)
+        self._standby = Driver(self.directory, 0, topology)
         self._driver: Driver | None = None
 
     def run(self) -> Outcome:
         """All kills, or as many as there is time for, and a last check; it stops at the first thing that is wrong."""
         try:
             self._start()
-            for kill in plan(self.outcome.seed, self._kills):
+            for kill in plan(self.outcome.seed, self._kills, driver_only=self._driver_only):
                 if self._until is not None and time.monotonic() > self._until:
                     break
                 self._kill(kill)
@@ -100,7 +113,7 @@ class Campaign:
             self.outcome.wrong.append(str(error))
         finally:
             self.outcome.elapsed_s = round(time.monotonic() - self._began, 1)
-            self.outcome.lines, self.outcome.words = self.books.lines, self.books.words.total()
+            self.outcome.lines, self.outcome.done = self.books.lines, self.books.done
             self.outcome.failed = self.books.last.failed
             self._close()
         return self.outcome
@@ -118,7 +131,7 @@ class Campaign:
 
     def _stand_by(self) -> None:
         if self._standby is None:
-            self._standby = Driver(self.directory, self.outcome.starts)
+            self._standby = Driver(self.directory, self.outcome.starts, self._topology)
 
     def _close(self) -> None:
         for driver in (self._driver, self._standby):
@@ -171,6 +184,8 @@ class Campaign:
             _pause.wait(kill.delay_s)
             where = f"after micro-batch {self._drain()}, pid {self._strike(kill.victim)}"
         struck, before = time.monotonic(), self.books.last
+        if isinstance(self.books, WindowBooks) and kill.victim in ("driver", "jvm"):
+            self.books.kills.append(before.micro_batch_id)
         self._promoted(before.micro_batch_id + 2)
         self.outcome.kills += 1
         self.outcome.victims[kill.victim] += 1
@@ -222,17 +237,21 @@ class Campaign:
         """Wait until every line is acked, and check the files."""
         until = time.monotonic() + RECOVERY_SECS
         self._await("all lines to be acked", until, lambda _: self.books.settled)
-        wrong = self.books.check()
+        lacking = self.books.lacking()
+        while lacking and time.monotonic() < until:
+            _pause.wait(LACKING_SECS)
+            self._drain()
+            lacking = self.books.lacking()
+        wrong = self.books.check() + lacking
         self.outcome.wrong += wrong
         self.outcome.settled += 1
-        words = self.books.words.total()
         self._tell(
             {
                 "event": "settled",
                 "at_s": round(time.monotonic() - self._began, 1),
                 **asdict(self.books.last),
                 "fed": self.books.lines,
-                "words": words,
+                "done": self.books.done,
                 "wrong": wrong,
             }
         )

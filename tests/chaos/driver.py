@@ -24,7 +24,7 @@ DAEMON = "sparkbolt.spark.daemon"
 class Driver:
     """One run of the program that is killed; it waits for ``go`` when its Spark session is there."""
 
-    def __init__(self, directory: Path, number: int) -> None:
+    def __init__(self, directory: Path, number: int, topology: str) -> None:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -36,7 +36,7 @@ class Driver:
         self.log = directory / "logs" / f"driver-{number}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.victim", str(directory)],
+                [sys.executable, "-m", "tests.chaos.victim", str(directory), topology],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.PIPE,

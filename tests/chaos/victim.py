@@ -1,6 +1,6 @@
-"""The program that is killed: ``python -m tests.chaos.victim DIRECTORY``, started by the campaign.
+"""The program that is killed: ``python -m tests.chaos.victim DIRECTORY TOPOLOGY``, started by the campaign.
 
-It makes a Spark session, waits for ``go`` on its standard input, and runs the diamond with the checkpoint of the
+It makes a Spark session, waits for ``go`` on its standard input, and runs the topology with the checkpoint of the
 directory. A query that fails is started again in the same process. ``MOMENT VICTIM`` on the standard input, such as
 ``staged jvm``, has the victim killed when a micro-batch next comes to that moment; ``stop`` ends it. Each thing that
 happens is a JSON object on a line of its standard output.
@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from sparkbolt.spark.session import jvm_lives, make_session
 from tests.chaos.moments import MOMENTS, plant
-from tests.chaos.topology import build
+from tests.chaos.topologies import TOPOLOGIES
 
 POLL_SECS = 0.1
 
@@ -65,12 +65,14 @@ def tell(report: Any) -> None:
     """One promotion, in numbers."""
     lines, metrics = report.metrics.components["lines"], report.metrics
     numbers = {"emitted": lines.emitted, "acked": lines.acked, "failed": lines.failed, "open": metrics.open_trees}
+    numbers["windows"] = sum(counts.windows for counts in metrics.components.values())
+    numbers["late_tuples"] = sum(counts.late_tuples for counts in metrics.components.values())
     say(event="promoted", micro_batch_id=report.promotion.micro_batch_id, **numbers)
 
 
-def run(directory: str, session: Any, orders: Orders) -> None:
+def run(directory: str, topology: str, session: Any, orders: Orders) -> None:
     """Run the topology once, until it fails or is to stop."""
-    running = build(directory).start(checkpoint=f"{directory}/state", spark=session)
+    running = TOPOLOGIES[topology](directory).start(checkpoint=f"{directory}/state", spark=session)
     running.on_micro_batch(tell)
     say(event="started")
     try:
@@ -82,7 +84,7 @@ def run(directory: str, session: Any, orders: Orders) -> None:
         running.close()
 
 
-def main(directory: str) -> int:
+def main(directory: str, topology: str) -> int:
     """Run until told to stop; 3 if the JVM is gone, without which nothing can be started again."""
     orders = Orders()
     for moment in MOMENTS:
@@ -95,7 +97,7 @@ def main(directory: str) -> int:
     orders.go.wait()
     while not orders.stop.is_set():
         try:
-            run(directory, session, orders)
+            run(directory, topology, session, orders)
         except Exception as error:
             if jvm_lives(session):
                 say(event="refused", why=f"{type(error).__name__}: {error}")
@@ -106,4 +108,4 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

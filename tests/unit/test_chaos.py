@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.__main__ import line_of, summary_of
-from tests.chaos.books import WORDS_A_LINE, Books, Seen
+from tests.chaos.books import WORDS_A_LINE, DiamondBooks, Seen
 from tests.chaos.campaign import Outcome
 from tests.chaos.moments import MOMENTS
 from tests.chaos.plan import DELAY_SECS_MAX, plan
@@ -30,10 +30,16 @@ def test_sixty_kills_have_each_moment_with_the_driver_and_with_the_jvm() -> None
     assert aimed == {(moment, victim): 1 for moment in MOMENTS for victim in ("driver", "jvm")}
 
 
+def test_a_campaign_may_kill_the_driver_alone_at_random_moments_and_at_each_that_is_aimed() -> None:
+    kills = list(plan(5, 18, driver_only=True))
+    assert {kill.victim for kill in kills} == {"driver"}
+    assert sorted(kill.moment for kill in kills if kill.moment is not None) == sorted(MOMENTS)
+
+
 @pytest.fixture
-def books(tmp_path: Path) -> Books:
+def books(tmp_path: Path) -> DiamondBooks:
     """Books of ten lines, and files that say that all went well."""
-    books = Books(tmp_path, seed=1)
+    books = DiamondBooks(tmp_path, seed=1)
     books.feed(10)
     rows = [{"word": word, "count": n} for word, total in books.words.items() for n in range(1, total + 1)]
     write(tmp_path / "counts" / "part-0.jsonl", rows)
@@ -45,7 +51,7 @@ def write(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_what_was_fed_is_what_the_files_say(books: Books) -> None:
+def test_what_was_fed_is_what_the_files_say(books: DiamondBooks) -> None:
     text = "".join(path.read_text() for path in (books.directory / "text").iterdir())
     words = [line.split() for line in text.splitlines()]
     assert {key for key, *_ in words} == {f"line{n}" for n in range(10)}
@@ -53,7 +59,7 @@ def test_what_was_fed_is_what_the_files_say(books: Books) -> None:
     assert books.check() == []
 
 
-def test_counters_that_go_back_or_do_not_add_up_are_seen(books: Books) -> None:
+def test_counters_that_go_back_or_do_not_add_up_are_seen(books: DiamondBooks) -> None:
     assert books.see(Seen(3, emitted=8, acked=5, failed=1, open=2)) == []
     assert not books.settled
     assert books.see(Seen(3, emitted=8, acked=4, failed=1, open=3)) == [
@@ -68,7 +74,7 @@ def test_counters_that_go_back_or_do_not_add_up_are_seen(books: Books) -> None:
     assert books.settled
 
 
-def test_a_word_counted_too_seldom_too_often_or_twice_is_seen(books: Books) -> None:
+def test_a_word_counted_too_seldom_too_often_or_twice_is_seen(books: DiamondBooks) -> None:
     word, true = books.words.most_common(1)[0]
     file = books.directory / "counts" / "part-0.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -84,7 +90,7 @@ def test_a_word_counted_too_seldom_too_often_or_twice_is_seen(books: Books) -> N
     assert books.check() == ["word 'ghost' was never fed"]
 
 
-def test_a_line_that_was_not_joined_or_joined_twice_is_seen(books: Books) -> None:
+def test_a_line_that_was_not_joined_or_joined_twice_is_seen(books: DiamondBooks) -> None:
     file = books.directory / "joined" / "part-0.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     write(file, rows[:-1])
@@ -93,7 +99,7 @@ def test_a_line_that_was_not_joined_or_joined_twice_is_seen(books: Books) -> Non
     assert books.check()[0] == "line 0 was joined 2 times"
 
 
-def test_more_than_was_fed_is_fine_where_a_tree_failed_and_less_never_is(books: Books) -> None:
+def test_more_than_was_fed_is_fine_where_a_tree_failed_and_less_never_is(books: DiamondBooks) -> None:
     books.see(Seen(1, emitted=11, acked=10, failed=1))
     word, true = books.words.most_common(1)[0]
     file = books.directory / "counts" / "part-0.jsonl"

@@ -473,6 +473,16 @@ def test_each_key_has_a_window_of_its_own_and_empty_ones_are_forgotten() -> None
         assert run.shown(2)[-1] == ""
 
 
+def test_a_watermark_fires_the_windows_of_keys_that_it_passes_in_the_micro_batch_in_which_they_come() -> None:
+    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        run.feed("a", at=500, user="ann")
+        run.feed("b", at=9000, user="bob")
+        driver.advance(secs(60))
+        assert list(zip(run.shown(), run.shown(5), strict=True)) == [("a", "ann"), ("b", "bob")]
+
+
 def test_a_key_that_is_idle_is_forgotten_with_what_it_has() -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_key("user", idle_timeout=secs(60))
     with TopologyTestDriver(topology(windowed)) as driver:
