@@ -17,33 +17,41 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core import packing
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, mix64, mix64_array, run_starts, xor_by_key
+from sparkbolt.core.ids import SEQUENCE_BITS, U64, constant, mix64, mix64_array, rise, run_starts, xor_by_key
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.packing import Buffer
 from sparkbolt.core.story import Hop
 from sparkbolt.errors import check
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
 BLOCK_BITS = 18
 """Trees whose keys differ only in these low bits are judged by the same acker task."""
 NO_HOLDER = 0
 """The holder of a tree of which nobody said that they hold it; task numbers start at 1."""
 
+_TASK_SHIFT = constant(SEQUENCE_BITS - 1)
+_BLOCK_SHIFT = constant(BLOCK_BITS)
+_NO_IDS: U64 = np.empty(0, dtype=np.uint64)
+_NO_TASKS: I32 = np.empty(0, dtype=np.int32)
+
 
 def empty_u64() -> U64:
-    """An empty array of ids."""
-    return np.empty(0, dtype=np.uint64)
+    """An empty array of ids, always the same one: there is nothing in it to change."""
+    return _NO_IDS
+
+
+def _no_tasks() -> I32:
+    return _NO_TASKS
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Partials:
     ack_keys: U64 = field(default_factory=empty_u64)
     ack_xors: U64 = field(default_factory=empty_u64)
     held_keys: U64 = field(default_factory=empty_u64)
-    held_by: I32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    held_by: I32 = field(default_factory=_no_tasks)
     """The number of a task that got a tuple of the tree in this micro-batch and neither acked nor failed
     it."""
     fails: list[Fail] = field(default_factory=list)
@@ -118,7 +126,7 @@ class Verdicts:
     """At most one for each key."""
     open_keys: U64 = field(default_factory=empty_u64)
     open_xors: U64 = field(default_factory=empty_u64)
-    open_holders: I32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    open_holders: I32 = field(default_factory=_no_tasks)
     open_new: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     """Whether the tree was started in this micro-batch."""
     init_failed: U64 = field(default_factory=empty_u64)
@@ -146,9 +154,9 @@ class Feedback:
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     """Where each wanted key is in rising keys, and whether it is there; an index counts only where it is."""
-    if len(sorted_keys) == 0:
+    if len(sorted_keys) == 0 or len(wanted) == 0:
         return np.zeros(len(wanted), dtype=np.intp), np.zeros(len(wanted), dtype=bool)
-    if len(sorted_keys) == len(wanted) and bool(np.array_equal(sorted_keys, wanted)):
+    if len(sorted_keys) == len(wanted) and int(np.count_nonzero(sorted_keys == wanted)) == len(wanted):
         return np.arange(len(wanted)), np.ones(len(wanted), dtype=bool)
     slots = np.searchsorted(sorted_keys, wanted)
     return slots, sorted_keys[np.minimum(slots, len(sorted_keys) - 1)] == wanted
@@ -161,22 +169,29 @@ def combine(parts: Sequence[Partials]) -> Partials:
     out, an init never is. Which fail and which holder stay (the smallest) does not depend on the order of the
     parts. Combining again what was combined changes nothing, so that it may be done at each level.
     """
-    init_keys, init_xors = xor_by_key(_join([p.init_keys for p in parts]), _join([p.init_xors for p in parts]))
-    ack_keys, ack_xors = xor_by_key(_join([p.ack_keys for p in parts]), _join([p.ack_xors for p in parts]))
-    if not ack_xors.all():
+    init_keys, init_xors = _xored([(p.init_keys, p.init_xors) for p in parts if len(p.init_keys)])
+    ack_keys, ack_xors = _xored([(p.ack_keys, p.ack_xors) for p in parts if len(p.ack_keys)])
+    nonzero = np.count_nonzero(ack_xors)
+    if nonzero < len(ack_xors):
         kept = ack_xors != 0
         ack_keys, ack_xors = ack_keys[kept], ack_xors[kept]
-    held_keys = _join([p.held_keys for p in parts])
-    held_by: I32 = np.concatenate([p.held_by for p in parts]) if parts else np.empty(0, dtype=np.int32)
-    if not bool(np.all(held_keys[1:] > held_keys[:-1])):
+    holding = [p for p in parts if len(p.held_keys)]
+    held_keys = _join([p.held_keys for p in holding])
+    held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else _NO_TASKS
+    if not rise(held_keys):
         order = np.lexsort((held_by, held_keys))
         held_keys, held_by = held_keys[order], held_by[order]
         starts = run_starts(held_keys)
         held_keys, held_by = held_keys[starts], held_by[starts]
-    fails = _one_fail_each(fail for part in parts for fail in part.fails)
-    touched = _join([p.touched_keys for p in parts])
-    touched = np.unique(touched) if len(touched) else touched
+    fails = _one_fail_each([fail for part in parts for fail in part.fails])
+    touched = _join([p.touched_keys for p in parts if len(p.touched_keys)])
+    touched = touched if rise(touched) else np.unique(touched)
     return Partials(init_keys, init_xors, ack_keys, ack_xors, held_keys, held_by, fails, touched)
+
+
+def _xored(pairs: Sequence[tuple[U64, U64]]) -> tuple[U64, U64]:
+    """``xor_by_key`` of all pairs of arrays together."""
+    return xor_by_key(_join([keys for keys, _ in pairs]), _join([xors for _, xors in pairs]))
 
 
 def shard_of(keys: U64, shards: int) -> npt.NDArray[np.int64]:
@@ -189,7 +204,7 @@ def shard_of(keys: U64, shards: int) -> npt.NDArray[np.int64]:
     >>> len(set(shard_of(np.arange(1000, dtype=np.uint64), 4).tolist()))
     1
     """
-    return (mix64_array(keys >> np.uint64(BLOCK_BITS)) % np.uint64(shards)).astype(np.int64)
+    return (mix64_array(keys >> _BLOCK_SHIFT) % np.uint64(shards)).astype(np.int64)
 
 
 def only_shard(partials: Partials, shards: int) -> int | None:
@@ -214,40 +229,42 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
     whole = combine(parts)
     totals = whole.init_xors.copy()
     slots, hit = locate(whole.ack_keys, whole.init_keys)
-    totals[hit] ^= whole.ack_xors[slots[hit]]
+    slots = slots[hit]
+    totals[hit] ^= whole.ack_xors[slots]
     rest = np.ones(len(whole.ack_keys), dtype=bool)
-    rest[slots[hit]] = False
-
-    failed_keys = np.array([fail.key for fail in whole.fails], dtype=np.uint64)
+    rest[slots] = False
     open_new = totals != 0
     complete = ~open_new
-    slots, init_failed = locate(whole.init_keys, failed_keys)
-    complete[slots[init_failed]] = False
-    open_new[slots[init_failed]] = False
-    slots, hit = locate(whole.ack_keys, failed_keys)
-    rest[slots[hit]] = False
+    init_failed = _NO_IDS
+    if whole.fails:
+        failed_keys = np.array([fail.key for fail in whole.fails], dtype=np.uint64)
+        slots, hit = locate(whole.init_keys, failed_keys)
+        complete[slots[hit]] = False
+        open_new[slots[hit]] = False
+        init_failed = failed_keys[hit]
+        slots, hit = locate(whole.ack_keys, failed_keys)
+        rest[slots[hit]] = False
+    first, last, counts = _ranges(whole.init_keys, complete)
+    verdicts = Verdicts(first, last, counts, whole.fails, init_failed=init_failed, touched=whole.touched_keys)
+    _note_open(verdicts, whole, totals, open_new, rest)
+    return verdicts
 
+
+def _note_open(
+    verdicts: Verdicts, whole: Partials, totals: U64, open_new: npt.NDArray[np.bool_], rest: npt.NDArray[np.bool_]
+) -> None:
+    """Put in the trees that stay open: those of ``whole``'s inits and of its acks for which the arrays are true."""
+    began = int(np.count_nonzero(open_new))
+    if not began and not rest.any():
+        return
     keys = np.concatenate((whole.init_keys[open_new], whole.ack_keys[rest]))
-    xors = np.concatenate((totals[open_new], whole.ack_xors[rest]))
-    new = np.arange(len(keys)) < np.count_nonzero(open_new)
     order = np.argsort(keys, kind="stable")
-    keys, xors, new = keys[order], xors[order], new[order]
-    holders = np.full(len(keys), NO_HOLDER, dtype=np.int32)
+    verdicts.open_keys = keys = keys[order]
+    verdicts.open_xors = np.concatenate((totals[open_new], whole.ack_xors[rest]))[order]
+    verdicts.open_new = order < began
+    verdicts.open_holders = holders = np.full(len(keys), NO_HOLDER, dtype=np.int32)
     slots, hit = locate(whole.held_keys, keys)
     holders[hit] = whole.held_by[slots[hit]]
-    first, last, counts = _ranges(whole.init_keys, complete)
-    return Verdicts(
-        first,
-        last,
-        counts,
-        whole.fails,
-        keys,
-        xors,
-        holders,
-        new,
-        failed_keys[init_failed],
-        whole.touched_keys,
-    )
 
 
 def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
@@ -256,73 +273,41 @@ def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
     Two ranges of one task are joined if no tree that was started in this micro-batch lies between them, and if both
     are of trees that were started for the first time, or both of trees that were started again.
     """
+    whole = verdicts[0] if len(verdicts) == 1 else _all_shards(verdicts)
+    first, last, counts = whole.done_first, whole.done_last, whole.done_counts
+    if len(first) < 2:
+        return whole
+    between = np.sort(np.concatenate((whole.open_keys[whole.open_new], whole.init_failed)))
+    task = first >> _TASK_SHIFT
+    apart = np.ones(len(first), dtype=bool)
+    blocked = np.searchsorted(between, first[1:]) != np.searchsorted(between, last[:-1])
+    np.logical_or(task[1:] != task[:-1], blocked, out=apart[1:])
+    starts = np.flatnonzero(apart)
+    return replace(
+        whole,
+        done_first=first[starts],
+        done_last=last[np.append(starts[1:], len(last)) - 1],
+        done_counts=np.add.reduceat(counts, starts),
+    )
+
+
+def _all_shards(verdicts: Sequence[Verdicts]) -> Verdicts:
+    """Verdicts behind one another, in the order of their keys."""
     keys = _join([v.open_keys for v in verdicts])
-    order = np.argsort(keys, kind="stable")
-    new = _join([v.open_new for v in verdicts]).astype(np.bool_)[order]
-    holders = _join([v.open_holders for v in verdicts]).astype(np.int32)[order]
-    keys, xors = keys[order], _join([v.open_xors for v in verdicts])[order]
-    init_failed = np.sort(_join([v.init_failed for v in verdicts]))
-
     first = _join([v.done_first for v in verdicts])
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], _join([v.done_last for v in verdicts])[order]
-    counts = _join([v.done_counts for v in verdicts]).astype(np.int64)[order]
-    if len(first):
-        between = np.sort(np.concatenate((keys[new], init_failed)))
-        task = first >> np.uint64(SEQUENCE_BITS - 1)
-        apart = np.ones(len(first), dtype=bool)
-        blocked = np.searchsorted(between, first[1:]) != np.searchsorted(between, last[:-1])
-        np.logical_or(task[1:] != task[:-1], blocked, out=apart[1:])
-        starts = np.flatnonzero(apart)
-        first, last = first[starts], last[np.append(starts[1:], len(last)) - 1]
-        counts = np.add.reduceat(counts, starts)
-    failed = _one_fail_each(fail for v in verdicts for fail in v.failed)
-    touched = _join([v.touched for v in verdicts])
-    touched = np.unique(touched) if len(touched) else touched
-    return Verdicts(first, last, counts, failed, keys, xors, holders, new, init_failed, touched)
-
-
-def join_sections(sections: Sequence[Buffer]) -> bytes:
-    """Byte strings as one, each behind its length.
-
-    >>> split_sections(join_sections([b"a", b""]))
-    [b'a', b'']
-    """
-    return b"".join(piece for section in sections for piece in (struct.pack("<Q", len(section)), section))
-
-
-def split_sections(data: Buffer) -> list[bytes]:
-    """The inverse of ``join_sections``."""
-    view, sections, at = memoryview(data), [], 0
-    while at < len(view):
-        (length,) = struct.unpack_from("<Q", view, at)
-        at += 8
-        check(at + length <= len(view), f"a section of {length} bytes is cut off after {len(view) - at}")
-        sections.append(bytes(view[at : at + length]))
-        at += length
-    return sections
-
-
-_NO_KEYS = zlib.compress(b"", 1)
-
-
-def pack_keys(keys: U64) -> bytes:
-    """Integers of 64 bits in few bytes: differences of neighbours, byte by byte of equal weight, zlib.
-
-    Any values are kept exactly; those that rise slowly become small.
-    """
-    if len(keys) == 0:
-        return _NO_KEYS
-    steps = np.array(keys, dtype="<u8")
-    steps[1:] -= keys[:-1]
-    return zlib.compress(steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 1)
-
-
-def unpack_keys(data: Buffer) -> U64:
-    """The inverse of ``pack_keys``."""
-    planes = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(8, -1)
-    steps = np.ascontiguousarray(planes.T).view("<u8").reshape(-1).astype(np.uint64)
-    return np.cumsum(steps, dtype=np.uint64)
+    by_key, by_first = np.argsort(keys, kind="stable"), np.argsort(first, kind="stable")
+    return Verdicts(
+        done_first=first[by_first],
+        done_last=_join([v.done_last for v in verdicts])[by_first],
+        done_counts=_join([v.done_counts for v in verdicts]).astype(np.int64)[by_first],
+        failed=_one_fail_each([fail for v in verdicts for fail in v.failed]),
+        open_keys=keys[by_key],
+        open_xors=_join([v.open_xors for v in verdicts])[by_key],
+        open_holders=_join([v.open_holders for v in verdicts]).astype(np.int32)[by_key],
+        open_new=_join([v.open_new for v in verdicts]).astype(np.bool_)[by_key],
+        init_failed=np.sort(_join([v.init_failed for v in verdicts])),
+        touched=np.unique(_join([v.touched for v in verdicts])),
+    )
 
 
 _VERDICTS_MAGIC = b"SBV1"
@@ -330,18 +315,19 @@ _VERDICTS_MAGIC = b"SBV1"
 
 def encode_verdicts(verdicts: Verdicts) -> bytes:
     """Verdicts as bytes: keys packed, XOR values raw since they do not shrink, fails as JSON."""
-    bounds = np.column_stack((verdicts.done_first, verdicts.done_last)).reshape(-1)
-    return join_sections(
+    bounds = np.empty(2 * len(verdicts.done_first), dtype=np.uint64)
+    bounds[::2], bounds[1::2] = verdicts.done_first, verdicts.done_last
+    return packing.join_sections(
         [
             _VERDICTS_MAGIC,
-            pack_keys(bounds),
-            pack_keys(verdicts.done_counts.astype(np.uint64)),
-            pack_keys(verdicts.open_keys),
+            packing.pack_keys(bounds),
+            packing.pack_keys(verdicts.done_counts.astype(np.uint64)),
+            packing.pack_keys(verdicts.open_keys),
             verdicts.open_xors.astype("<u8", copy=False).tobytes(),
-            zlib.compress(verdicts.open_holders.astype("<i4", copy=False).tobytes(), 1),
+            packing.compress(verdicts.open_holders.astype("<i4", copy=False).tobytes()),
             np.packbits(verdicts.open_new).tobytes(),
-            pack_keys(verdicts.init_failed),
-            pack_keys(verdicts.touched),
+            packing.pack_keys(verdicts.init_failed),
+            packing.pack_keys(verdicts.touched),
             _dump_fails(verdicts.failed),
         ]
     )
@@ -353,35 +339,41 @@ def decode_verdicts(data: Buffer) -> Verdicts:
     Raises:
         InvariantError: the bytes are no verdicts.
     """
-    sections = split_sections(data)
+    sections = packing.split_sections(data)
     check(len(sections) == 10 and sections[0] == _VERDICTS_MAGIC, "these bytes are not encoded verdicts")
     _, bounds, counts, keys, xors, holders, new, init_failed, touched, fails = sections
-    ends = unpack_keys(bounds).reshape(-1, 2)
-    open_keys = unpack_keys(keys)
+    ends = packing.unpack_keys(bounds).reshape(-1, 2)
+    open_keys = packing.unpack_keys(keys)
     bits = np.unpackbits(np.frombuffer(new, dtype=np.uint8), count=len(open_keys))
     return Verdicts(
         done_first=np.ascontiguousarray(ends[:, 0]),
         done_last=np.ascontiguousarray(ends[:, 1]),
-        done_counts=unpack_keys(counts).astype(np.int64),
+        done_counts=packing.unpack_keys(counts).astype(np.int64),
         failed=_load_fails(fails),
         open_keys=open_keys,
         open_xors=np.frombuffer(xors, dtype="<u8").astype(np.uint64),
         open_holders=np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         open_new=bits.astype(np.bool_),
-        init_failed=unpack_keys(init_failed),
-        touched=unpack_keys(touched),
+        init_failed=packing.unpack_keys(init_failed),
+        touched=packing.unpack_keys(touched),
     )
 
 
-_PARTIALS_MAGIC = b"SBP2\0\0\0\0"
+_PARTIALS_HEAD = struct.Struct("<4sBxxx")
+_PARTIALS_MAGIC = b"SBP3"
 
 
 def encode_partials(partials: Partials) -> bytes:
-    """Partials as bytes: keys as steps, XOR values as they are, fails as JSON."""
+    """Partials as bytes: which arrays follow, keys as steps, XOR values as they are, fails as JSON."""
     p = partials
-    arrays = [*packing.keys_to_pack(p.init_keys), p.init_xors, *packing.keys_to_pack(p.ack_keys), p.ack_xors]
-    arrays += [*packing.keys_to_pack(p.held_keys), p.held_by, *packing.keys_to_pack(p.touched_keys)]
-    return b"".join([_PARTIALS_MAGIC, *packing.pack(arrays), _dump_fails(p.fails)])
+    said, arrays = 0, []
+    for bit, (keys, others) in enumerate(
+        ((p.init_keys, p.init_xors), (p.ack_keys, p.ack_xors), (p.held_keys, p.held_by), (p.touched_keys, None))
+    ):
+        if len(keys):
+            said |= 1 << bit
+            arrays += [*packing.keys_to_pack(keys), *(() if others is None else (others,))]
+    return b"".join([_PARTIALS_HEAD.pack(_PARTIALS_MAGIC, said), *packing.pack(arrays), _dump_fails(p.fails)])
 
 
 def decode_partials(data: Buffer) -> Partials:
@@ -391,27 +383,36 @@ def decode_partials(data: Buffer) -> Partials:
         InvariantError: the bytes are no partials.
     """
     view = memoryview(data)
-    check(bytes(view[:8]) == _PARTIALS_MAGIC, "these bytes are not encoded partials")
-    arrays, end = packing.unpack(view, 8)
-    check(len(arrays) == 11, f"encoded partials have {len(arrays)} arrays, expected 11")
-    init_keys, ack_keys, held_keys, touched_keys = (
-        packing.packed_keys(arrays[at], arrays[at + 1]) for at in (0, 3, 6, 9)
-    )
-    fails = _load_fails(bytes(view[end:]))
-    return Partials(init_keys, arrays[2], ack_keys, arrays[5], held_keys, arrays[8], fails, touched_keys)
+    check(bytes(view[:4]) == _PARTIALS_MAGIC and len(view) >= 8, "these bytes are not encoded partials")
+    _, said = _PARTIALS_HEAD.unpack_from(view)
+    arrays, end = packing.unpack(view, _PARTIALS_HEAD.size)
+    expected = 3 * (said & 7).bit_count() + 2 * (said >> 3 & 1)
+    check(len(arrays) == expected, f"encoded partials have {len(arrays)} arrays, expected {expected}")
+    partials, take = Partials(fails=_load_fails(bytes(view[end:]))), iter(arrays).__next__
+    if said & 1:
+        partials.init_keys, partials.init_xors = packing.packed_keys(take(), take()), take()
+    if said & 2:
+        partials.ack_keys, partials.ack_xors = packing.packed_keys(take(), take()), take()
+    if said & 4:
+        partials.held_keys, partials.held_by = packing.packed_keys(take(), take()), take()
+    if said & 8:
+        partials.touched_keys = packing.packed_keys(take(), take())
+    return partials
 
 
 def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:
     """The columns behind one another, as 64-bit numbers."""
     if not columns:
-        return empty_u64()
+        return _NO_IDS
     if len(columns) == 1:
         return columns[0].astype(np.uint64, copy=False)
     return np.concatenate([column.astype(np.uint64, copy=False) for column in columns])
 
 
-def _one_fail_each(fails: Iterable[Fail]) -> list[Fail]:
+def _one_fail_each(fails: Sequence[Fail]) -> list[Fail]:
     """The fails in the order of their keys, of each key the smallest."""
+    if not fails:
+        return []
     kept: dict[int, Fail] = {}
 
     def order(fail: Fail) -> tuple[int, str, int, str, str, str]:
@@ -424,7 +425,7 @@ def _one_fail_each(fails: Iterable[Fail]) -> list[Fail]:
 
 def _ranges(keys: U64, complete: npt.NDArray[np.bool_]) -> tuple[U64, U64, I64]:
     """(first, last, count) of the maximal runs of complete keys within one block."""
-    blocks = keys >> np.uint64(BLOCK_BITS)
+    blocks = keys >> _BLOCK_SHIFT
     joined = complete[1:] & complete[:-1] & (blocks[1:] == blocks[:-1])
     starts, ends = complete.copy(), complete.copy()
     starts[1:] &= ~joined

@@ -39,6 +39,17 @@ OBJECT_ORDINAL = 1 << 31
 """Ordinals from here on belong to emissions anchored to a tuple object rather than to a row of a frame."""
 
 
+def constant(value: int) -> U64:
+    """A number for arithmetic with arrays of ids: as an array of no dimension, with which it costs half as much."""
+    array: U64 = np.array(value, dtype=np.uint64)
+    array.setflags(write=False)
+    return array
+
+
+_C27, _C30, _C31, _C54, _C60, _C62 = map(constant, (27, 30, 31, 54, 60, 62))
+_CM1, _CM2, _CM1_INVERSE, _CM2_INVERSE, _CPHI = map(constant, (_M1, _M2, _M1_INVERSE, _M2_INVERSE, _PHI))
+
+
 def mix64(x: int) -> int:
     """Spread a 64-bit number; a bijection.
 
@@ -62,21 +73,28 @@ def unmix64(x: int) -> int:
 
 def mix64_array(x: U64) -> U64:
     """``mix64`` of each element, shape kept; the argument is not changed."""
-    y: U64 = x ^ (x >> np.uint64(30))
-    y *= np.uint64(_M1)
-    y ^= y >> np.uint64(27)
-    y *= np.uint64(_M2)
-    y ^= y >> np.uint64(31)
+    y: U64 = x >> _C30
+    y ^= x
+    y *= _CM1
+    y ^= y >> _C27
+    y *= _CM2
+    y ^= y >> _C31
     return y
 
 
 def unmix64_array(x: U64) -> U64:
     """``unmix64`` of each element, shape kept; the argument is not changed."""
-    y: U64 = x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))
-    y *= np.uint64(_M2_INVERSE)
-    y = y ^ (y >> np.uint64(27)) ^ (y >> np.uint64(54))
-    y *= np.uint64(_M1_INVERSE)
-    y ^= (y >> np.uint64(30)) ^ (y >> np.uint64(60))
+    y: U64 = x >> _C31
+    y ^= x
+    y ^= x >> _C62
+    y *= _CM2_INVERSE
+    z = y >> _C27
+    z ^= y >> _C54
+    y ^= z
+    y *= _CM1_INVERSE
+    z = y >> _C30
+    z ^= y >> _C60
+    y ^= z
     return y
 
 
@@ -107,7 +125,7 @@ def edges_of(parent_edges: U64, ordinals: U64, salt: int) -> U64:
     One mixing is enough because a parent's edge is itself a mixed number.
     """
     x = parent_edges ^ np.uint64(salt)
-    x += ordinals * np.uint64(_PHI)
+    x += ordinals * _CPHI
     return mix64_array(x)
 
 
@@ -126,19 +144,26 @@ def run_starts(sorted_values: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
     return change.nonzero()[0]
 
 
+def rise(keys: U64) -> bool:
+    """Whether each key is greater than the one before it.
+
+    >>> rise(np.array([1, 2], dtype=np.uint64)), rise(np.array([2, 2], dtype=np.uint64))
+    (True, False)
+    """
+    return len(keys) < 2 or int(np.count_nonzero(keys[1:] > keys[:-1])) == len(keys) - 1
+
+
 def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
     """Combine (key, xor) pairs: keys sorted and each once, the XOR of what belonged to each.
 
     The sort is stable (merging runs), since what comes in is mostly a few sorted runs one after the other.
     """
-    if len(keys) == 0:
+    if rise(keys):
         return keys, xors
     if not (keys[1:] >= keys[:-1]).all():
         order = np.argsort(keys, kind="stable")
         keys, xors = keys[order], xors[order]
     starts = run_starts(keys)
-    if len(starts) == len(keys):
-        return keys, xors
     return keys[starts], np.bitwise_xor.reduceat(xors, starts)
 
 

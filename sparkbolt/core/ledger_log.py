@@ -27,15 +27,12 @@ from sparkbolt.core.acker import (
     decode_verdicts,
     empty_u64,
     encode_verdicts,
-    join_sections,
-    pack_keys,
-    split_sections,
-    unpack_keys,
 )
 from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import U64
 from sparkbolt.core.messages import MessagesState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
 from sparkbolt.core.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.retry import Policies, RetryPolicy
@@ -118,9 +115,9 @@ def dump_snapshot(state: State) -> bytes:
     columns = [
         pack_keys(keys),
         xors.astype("<u8", copy=False).tobytes(),
-        zlib.compress(holders.astype("<i4", copy=False).tobytes(), 1),
+        compress(holders.astype("<i4", copy=False).tobytes()),
     ]
-    return _seal(_SNAPSHOT, [zlib.compress(_to_bytes(body), 1), *columns])
+    return _seal(_SNAPSHOT, [compress(_to_bytes(body)), *columns])
 
 
 def load_snapshot(data: bytes, name: str) -> State:

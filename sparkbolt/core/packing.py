@@ -2,6 +2,7 @@
 
 Which question it answers: how do ids travel, where every byte of a tuple is copied half a dozen times on its way?
 Rule: what comes out is what went in, value by value; only the width of an integer may be another one.
+``pack`` is for what is read at once, ``pack_keys`` for what is kept on disk.
 
 Read before: ``ids``.
 """
@@ -9,14 +10,17 @@ Read before: ``ids``.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.ids import U64
-from sparkbolt.errors import check
+from sparkbolt.errors import InvariantError, check
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _WIDTHS = ("<u1", "<u2", "<u4", "<u8", "<i4", "<i8")
 _DTYPES = tuple(map(np.dtype, _WIDTHS))
@@ -33,7 +37,7 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if len(values) == 0:
         return values.astype(np.uint8)
-    most = int(values.max())
+    most = int(np.maximum.reduce(values))
     return values.astype(np.min_scalar_type(most), copy=False)
 
 
@@ -54,7 +58,7 @@ def keys_from(first: int, steps: npt.NDArray[Any]) -> U64:
     keys = np.empty(len(steps) + 1, dtype=np.uint64)
     keys[0] = first
     keys[1:] = steps
-    return np.cumsum(keys, dtype=np.uint64, out=keys)
+    return np.add.accumulate(keys, out=keys)
 
 
 def keys_to_pack(keys: U64) -> list[npt.NDArray[Any]]:
@@ -76,8 +80,10 @@ def pack(arrays: Sequence[npt.NDArray[Any]]) -> list[bytes]:
     pieces = [_COUNT.pack(len(arrays))]
     pieces += [_ENTRY.pack(_WIDTH_OF[array.dtype], len(array)) for array in arrays]
     for array in arrays:
-        pieces.append(array.tobytes())
-        pieces.append(bytes(-array.nbytes % 8))
+        data = array.tobytes()
+        pieces.append(data)
+        if len(data) % 8:
+            pieces.append(bytes(-len(data) % 8))
     return pieces
 
 
@@ -91,17 +97,72 @@ def unpack(data: memoryview, at: int = 0) -> tuple[list[npt.NDArray[Any]], int]:
     >>> arrays, end
     ([array([1, 2], dtype=uint8)], 32)
     """
-    check(at + _COUNT.size <= len(data), f"packed arrays are cut off at {len(data)} bytes")
+    end = len(data)
+    check(at + _COUNT.size <= end, f"packed arrays are cut off at {end} bytes")
     (count,) = _COUNT.unpack_from(data, at)
     table = at + _COUNT.size
     at = table + count * _ENTRY.size
-    check(at <= len(data), f"the table of {count} packed arrays is cut off at {len(data)} bytes")
+    check(at <= end, f"the table of {count} packed arrays is cut off at {end} bytes")
     arrays = []
-    for entry in range(count):
-        width, length = _ENTRY.unpack_from(data, table + entry * _ENTRY.size)
+    for width, length in _ENTRY.iter_unpack(data[table:at]):
         dtype = _DTYPES[width]
         size = dtype.itemsize * length
-        check(at + size <= len(data), f"a packed array of {size} bytes is cut off after {len(data) - at}")
+        if at + size > end:
+            raise InvariantError(f"a packed array of {size} bytes is cut off after {end - at}")
         arrays.append(np.frombuffer(data, dtype, length, at))
         at += size + -size % 8
     return arrays, at
+
+
+_LENGTH = struct.Struct("<Q")
+
+
+def join_sections(sections: Sequence[Buffer]) -> bytes:
+    """Byte strings as one, each behind its length.
+
+    >>> split_sections(join_sections([b"a", b""]))
+    [b'a', b'']
+    """
+    return b"".join([piece for section in sections for piece in (_LENGTH.pack(len(section)), section)])
+
+
+def split_sections(data: Buffer) -> list[bytes]:
+    """The inverse of ``join_sections``."""
+    view, sections, at, end = memoryview(data), [], 0, len(data)
+    while at < end:
+        (length,) = _LENGTH.unpack_from(view, at)
+        at += 8
+        if at + length > end:
+            raise InvariantError(f"a section of {length} bytes is cut off after {end - at}")
+        sections.append(bytes(view[at : at + length]))
+        at += length
+    return sections
+
+
+_NO_KEYS = zlib.compress(b"", 1)
+
+
+def compress(data: bytes) -> bytes:
+    """The bytes by zlib, at its fastest."""
+    return zlib.compress(data, 1) if data else _NO_KEYS
+
+
+def pack_keys(keys: U64) -> bytes:
+    """Integers of 64 bits in few bytes: differences of neighbours, byte by byte of equal weight, zlib.
+
+    Any values are kept exactly; those that rise slowly become small.
+    """
+    if len(keys) == 0:
+        return _NO_KEYS
+    steps = np.array(keys, dtype="<u8")
+    steps[1:] -= keys[:-1]
+    return zlib.compress(steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 1)
+
+
+def unpack_keys(data: Buffer) -> U64:
+    """The inverse of ``pack_keys``."""
+    if data == _NO_KEYS:
+        return np.empty(0, dtype=np.uint64)
+    planes = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(8, -1)
+    steps = np.ascontiguousarray(planes.T).view("<u8").reshape(-1).astype(np.uint64, copy=False)
+    return np.add.accumulate(steps)

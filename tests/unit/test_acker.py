@@ -18,11 +18,10 @@ from sparkbolt.core.acker import (
     encode_verdicts,
     judge,
     merge,
-    pack_keys,
     shard_of,
-    unpack_keys,
 )
 from sparkbolt.core.ids import AGAIN, mix64_array, split_key, tree_key
+from sparkbolt.core.packing import pack_keys, unpack_keys
 from sparkbolt.errors import InvariantError
 
 
