@@ -1,12 +1,22 @@
-"""Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket.
+"""Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues.
 
 Read in this order: ``text`` (the spout), ``planning`` (its half in the driver), ``lines`` (its half on
-executors).
+executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``.
 """
 
 from sparkbolt.spouts.generator import GeneratorSpout
 from sparkbolt.spouts.json_lines import JsonLinesSpout
+from sparkbolt.spouts.queue import BadMessage, QueueSpout
+from sparkbolt.spouts.rabbitmq import RabbitMQSpout
 from sparkbolt.spouts.tcp import SocketSpout
 from sparkbolt.spouts.text import TextSpout
 
-__all__ = ["GeneratorSpout", "JsonLinesSpout", "SocketSpout", "TextSpout"]
+__all__ = [
+    "BadMessage",
+    "GeneratorSpout",
+    "JsonLinesSpout",
+    "QueueSpout",
+    "RabbitMQSpout",
+    "SocketSpout",
+    "TextSpout",
+]

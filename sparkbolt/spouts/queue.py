@@ -1,0 +1,152 @@
+"""Queues: what every spout of a queue has in common.
+
+Which question it answers: when does a queue hear that a message is done, and what becomes of one that failed?
+Rule 1: a message is confirmed after its tree is complete and its work committed, never before.
+Rule 2: a connection that is lost puts what was open on it back into the queue. What becomes of the tuples that were
+made of it is no longer the queue's matter: their acks and fails are dropped, and counted.
+Rule 3: no more messages are open than ``max_spout_pending`` allows.
+
+Prior art: Storm's Kestrel and JMS spouts, which keep what is open and confirm in ``ack``.
+Read before: ``core.components``.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sparkbolt.core.components import Spout, TopologyContext
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import SpoutCollector
+
+log = logging.getLogger(__name__)
+
+RECEIVE_MAX = 1000
+"""How many messages one call of ``receive`` is asked for, at most: acks wait for the same thread."""
+OPEN_MAX = 10_000
+"""How many messages of one task are open at most, where ``max_spout_pending`` says nothing."""
+
+
+class BadMessage(NamedTuple):
+    """A message that ``receive`` cannot make values of: it is given up at once, for ``reason``."""
+
+    message_id: Hashable
+    reason: str
+
+
+class QueueSpout(Spout):
+    """The spout of a queue that hands out messages and wants to hear when they are done: write three methods.
+
+    ``receive`` takes messages, ``confirm`` lets the queue forget one, ``release`` gives one back or gives it up. All
+    calls of a task come from one thread of the driver process; connections are opened in ``open`` and closed in
+    ``close`` (call ``super().open(context)``). A message id names one delivery, not one message: when a queue gives a
+    message twice, the ids differ. Attributes whose names begin with an underscore are made by ``open`` and are not
+    pickled.
+
+    >>> class Ring(QueueSpout):
+    ...     outputs = ["text"]
+    ...     def open(self, context):
+    ...         super().open(context)
+    ...         self._messages = [(1, ["to be"])]
+    ...     def receive(self, limit):
+    ...         taken, self._messages = self._messages[:limit], self._messages[limit:]
+    ...         return taken
+    ...     def confirm(self, message_id):
+    ...         print("done:", message_id)
+    ...     def release(self, message_id, *, again):
+    ...         self._messages.append((message_id + 1, ["to be"]))
+    >>> Ring().outputs
+    ['text']
+    """
+
+    def open(self, context: TopologyContext) -> None:
+        """Start with nothing open."""
+        self._open_max = context.config.max_spout_pending or OPEN_MAX
+        self._open: set[Hashable] = set()
+        self._dropped = 0
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """The arguments only: nothing that ``open`` makes."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    @abstractmethod
+    def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:
+        """Take what has arrived, up to ``limit`` messages, as (message id, values of stream ``default``).
+
+        Called again and again; return at once when there is nothing, and soon in any case. Call ``lost`` when a new
+        connection has taken the place of an old one, before giving what came over it. An exception is reported, and
+        the call is made again after a pause; what it had given before counts.
+        """
+
+    @abstractmethod
+    def confirm(self, message_id: Any) -> None:
+        """The work of this message is done and committed: the queue may forget it. Called once, only while open."""
+
+    @abstractmethod
+    def release(self, message_id: Any, *, again: bool) -> None:
+        """The message failed, and is open. Called once.
+
+        Args:
+            message_id: as ``receive`` gave it.
+            again: True: put it back into the queue, to be given again. False: it is given up, because its retries are
+                used or because it cannot be decoded: the queue's own dead letters, if there are any, take it.
+        """
+
+    def lost(self) -> None:
+        """For ``receive``: the connection is gone, and the queue has taken back what was open on it."""
+        if self._open:
+            log.warning(
+                "%s: the connection was lost with %d messages open; the queue gives them again, as new ones, and "
+                "what becomes of the old ones is dropped",
+                self,
+                len(self._open),
+            )
+        self._open.clear()
+
+    @property
+    def open_messages(self) -> int:
+        """How many messages of this task the queue has handed out and not heard of."""
+        return len(self._open)
+
+    @property
+    def dropped(self) -> int:
+        """How many verdicts came for messages whose connection was gone."""
+        return self._dropped
+
+    def next_tuple(self, collector: SpoutCollector) -> None:
+        """Emit what has arrived, as far as there is room."""
+        room = min(RECEIVE_MAX, self._open_max - len(self._open))
+        if room < 1:
+            return
+        for message in self.receive(room):
+            if isinstance(message, BadMessage):
+                collector.report_error(f"{self}: message {message.message_id!r} is given up: {message.reason}")
+                self.release(message.message_id, again=False)
+            else:
+                message_id, values = message
+                self._open.add(message_id)
+                collector.emit(values, message_id=message_id)
+
+    def ack(self, message_id: Any) -> None:
+        """Let the queue forget the message, unless its connection is gone."""
+        if self._is_open(message_id):
+            self.confirm(message_id)
+
+    def fail(self, message_id: Any) -> None:
+        """Give the message back, or up, unless its connection is gone."""
+        if self._is_open(message_id):
+            self.release(message_id, again=True)
+
+    def _is_open(self, message_id: Any) -> bool:
+        if message_id not in self._open:
+            self._dropped += 1
+            log.debug("%s: a verdict for message %r is dropped: its connection is gone", self, message_id)
+            return False
+        self._open.discard(message_id)
+        return True
+
+    def __str__(self) -> str:
+        return type(self).__name__

@@ -1,0 +1,110 @@
+"""RabbitMQ as a source.
+
+Which question it answers: how does a delivery of a RabbitMQ queue become a tracked tuple, and what does the broker hear
+of it?
+Rule 1: a delivery is acked after the micro-batch is committed that completed its tree.
+Rule 2: no more deliveries are open than ``max_spout_pending``: that is the prefetch.
+
+Read before: ``queue``, ``rabbitmq_link``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.decoding import Decoder
+from sparkbolt.spouts.queue import BadMessage, QueueSpout
+from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict, parameters_of, place_of
+
+PREFETCH_MAX = 65_535
+"""The protocol has 16 bits for it."""
+
+
+class RabbitMQSpout(QueueSpout):
+    """Emits the messages of one queue, which must exist; each task has a connection and a consumer of its own.
+
+    Args of the constructor: ``url`` (``amqps://`` for TLS; it is never printed), ``queue``, ``value`` (what a message
+    is: ``"bytes"``, ``"text"``, ``"json"``, or a function of its bytes), ``outputs`` (the fields; of a JSON object its
+    values under these names). To emit routing keys or headers, override ``values_of``.
+
+    A delivery whose tuple failed goes back to the queue. One that is given up, or cannot be decoded, is rejected: the
+    queue's dead letter exchange takes it if it has one, otherwise RabbitMQ drops it, and an error line says so.
+    When a connection is lost the broker gives what was open on it again; the spout connects again and goes on.
+
+    >>> jobs = RabbitMQSpout("amqp://ann:secret@localhost:5672/", queue="jobs", value="json", outputs=["id", "task"])
+    >>> print(jobs, jobs.outputs)
+    RabbitMQSpout(queue 'jobs' at localhost:5672/) ['id', 'task']
+    """
+
+    def __init__(
+        self,
+        url: str,
+        queue: str,
+        *,
+        value: str | Callable[[bytes], Any] = "text",
+        outputs: Sequence[str] = ("value",),
+        backoff_max_secs: float = 30.0,
+    ) -> None:
+        """Check what was given; nothing is connected yet.
+
+        Raises:
+            ConfigError: one of them cannot be meant.
+        """
+        parameters_of(url)
+        if not queue:
+            raise ConfigError("queue='': expected the name of a queue")
+        if backoff_max_secs <= 0:
+            raise ConfigError(f"backoff_max_secs={backoff_max_secs}: expected a number of seconds above 0")
+        self.url = url
+        self.queue = queue
+        self.decoder = Decoder(value, outputs)
+        self.outputs = self.decoder.fields
+        self.backoff_max_secs = backoff_max_secs
+
+    def open(self, context: TopologyContext) -> None:
+        """Begin to connect; the first ``next_tuple`` need not wait for it."""
+        super().open(context)
+        self._open_max = min(self._open_max, PREFETCH_MAX)
+        self._link = Link(self.url, self.queue, self._open_max, self.backoff_max_secs)
+        self._connection = 0
+        self._link.start()
+
+    def values_of(self, delivery: Delivery) -> Sequence[Any]:
+        """The values of stream ``default``: the decoded body. Override it for what else a delivery has.
+
+        Raises:
+            ValueError: it cannot be decoded.
+        """
+        return self.decoder(delivery.body)
+
+    def receive(self, limit: int) -> Iterator[tuple[Delivered, Sequence[Any]] | BadMessage]:
+        """What has arrived."""
+        connection, deliveries = self._link.take(limit)
+        if connection != self._connection:
+            self._connection = connection
+            self.lost()
+        for delivery in deliveries:
+            try:
+                values = self.values_of(delivery)
+            except ValueError as error:
+                yield BadMessage(delivery.id, str(error))
+            else:
+                yield delivery.id, values
+
+    def confirm(self, message_id: Any) -> None:
+        """Ack the delivery."""
+        self._link.settle(message_id, Verdict.ACK)
+
+    def release(self, message_id: Any, *, again: bool) -> None:
+        """Reject the delivery, back into the queue or for good."""
+        self._link.settle(message_id, Verdict.REQUEUE if again else Verdict.REJECT)
+
+    def close(self) -> None:
+        """Send the last acks and close the connection."""
+        self._link.close()
+
+    def __str__(self) -> str:
+        return f"RabbitMQSpout(queue {self.queue!r} at {place_of(self.url)})"

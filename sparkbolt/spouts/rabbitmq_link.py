@@ -1,0 +1,261 @@
+"""One consumer's connection to RabbitMQ, on a thread of its own.
+
+Which question it answers: who keeps the connection alive while its spout waits for its topology?
+Rule 1: the connection belongs to its thread: heartbeats are answered however long nobody calls, and no call of the
+spout waits for the network.
+Rule 2: a delivery is named by the number of its connection and its tag. What is said of a delivery of an earlier
+connection is dropped: its tag may be another message's by now, or nobody's, which RabbitMQ punishes by closing.
+Rule 3: a connection that is lost, or cannot be had, is tried again after 0.1 s, then twice as long each time.
+
+Read before: ``queue``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from enum import Enum
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from sparkbolt.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+BACKOFF_SECS_MIN = 0.1
+CLOSE_SECS_MAX = 4.0
+
+
+class Delivered(NamedTuple):
+    """Names one delivery of one connection: the message id of its tuple."""
+
+    connection: int
+    tag: int
+
+
+class Delivery(NamedTuple):
+    """What came over the connection."""
+
+    id: Delivered
+    body: bytes
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: Any
+    """pika's ``BasicProperties``: headers, content_type, message_id ..."""
+
+
+class Verdict(Enum):
+    """What may be said of a delivery."""
+
+    ACK = "ack"
+    REJECT = "reject"
+    """It is given up: the queue's dead letter exchange takes it, if it has one; otherwise RabbitMQ drops it."""
+    REQUEUE = "requeue"
+
+
+def pika() -> Any:
+    """The client library.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        import pika as library
+    except ImportError:
+        raise ConfigError("RabbitMQ needs the package pika: pip install 'sparkbolt[rabbitmq]'") from None
+    its_log = logging.getLogger("pika")
+    if its_log.level == logging.NOTSET:
+        its_log.setLevel(logging.CRITICAL)  # it has eight error lines for a refused connection; ours is one
+    return library
+
+
+def reason_of(error: BaseException | str) -> str:
+    """What went wrong, where pika wraps it in errors without a text."""
+    while isinstance(error, BaseException) and error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    for inner in getattr(error, "exceptions", ())[-1:]:
+        return reason_of(getattr(inner, "exception", inner))
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+
+
+def parameters_of(url: str) -> Any:
+    """Pika's parameters for an AMQP URL.
+
+    Raises:
+        ConfigError: the URL is not one. The message does not show it, since it may hold a password.
+    """
+    try:
+        if not url.startswith(("amqp://", "amqps://")):
+            raise ValueError("it begins with neither amqp:// nor amqps://")
+        return pika().URLParameters(url)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"url: expected amqp://user:password@host:port/vhost, and {error}") from None
+
+
+def place_of(url: str) -> str:
+    """Host, port and virtual host of an AMQP URL: what may be printed.
+
+    >>> place_of("amqp://ann:secret@queues:5672/shop")
+    'queues:5672/shop'
+    """
+    parameters = parameters_of(url)
+    return f"{parameters.host}:{parameters.port}/{parameters.virtual_host.strip('/')}"
+
+
+class Link:
+    """Consumes from one queue. What begins with ``_io`` is for the connection's thread, the rest for the spout's."""
+
+    def __init__(self, url: str, queue: str, prefetch: int, backoff_secs_max: float) -> None:
+        """Nothing is connected before ``start``."""
+        self._parameters = parameters_of(url)
+        self._name = f"queue {queue!r} at {place_of(url)}"
+        self._queue = queue
+        self._prefetch = prefetch
+        self._backoff_secs_max = backoff_secs_max
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._number = 0
+        self._arrived: deque[Delivery] = deque()
+        self._verdicts: list[tuple[Delivered, Verdict]] = []
+        self._woken = False
+        # Of the connection's thread:
+        self._connection: Any = None
+        self._channel: Any = None
+        self._unsettled: dict[int, None] = {}
+        """Tags in the order in which they came."""
+        self._backoff_secs = BACKOFF_SECS_MIN
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to connect; deliveries arrive when they do."""
+        pika()
+        from pika.adapters.select_connection import IOLoop
+
+        self._loop = IOLoop()
+        self._thread = threading.Thread(target=self._live, name=f"rabbitmq-{self._queue}", daemon=True)
+        self._thread.start()
+
+    def take(self, limit: int) -> tuple[int, list[Delivery]]:
+        """The number of the connection, which rises when one is lost, and up to ``limit`` deliveries of it."""
+        with self._lock:
+            return self._number, [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
+
+    def settle(self, delivered: Delivered, verdict: Verdict) -> None:
+        """Say what became of a delivery; it is sent soon, and dropped if its connection is gone."""
+        with self._lock:
+            self._verdicts.append((delivered, verdict))
+            wake, self._woken = not self._woken, True
+        if wake:
+            self._loop.add_callback_threadsafe(self._io_settle)
+
+    def close(self) -> None:
+        """Send what is to be said, and close the connection; what is open goes back to the queue."""
+        if self._thread is None:
+            return
+        self._loop.add_callback_threadsafe(self._io_close)
+        self._thread.join(CLOSE_SECS_MAX)
+        if self._thread.is_alive():
+            log.warning("%s: the connection was not closed within %s s; it is left behind", self._name, CLOSE_SECS_MAX)
+        self._thread = None
+
+    # On the thread of the connection.
+
+    def _live(self) -> None:
+        self._io_connect()
+        self._loop.start()
+        self._loop.close()
+
+    def _io_connect(self) -> None:
+        if self._closing:
+            self._loop.stop()
+            return
+        self._connection = pika().SelectConnection(
+            self._parameters,
+            on_open_callback=self._io_connected,
+            on_open_error_callback=self._io_lost,
+            on_close_callback=self._io_lost,
+            custom_ioloop=self._loop,
+        )
+
+    def _io_connected(self, connection: Any) -> None:
+        if self._closing:
+            connection.close()
+            return
+        connection.channel(on_open_callback=self._io_channel)
+
+    def _io_channel(self, channel: Any) -> None:
+        channel.add_on_close_callback(self._io_channel_closed)
+        channel.add_on_cancel_callback(lambda _: self._io_give_up("RabbitMQ cancelled it: was the queue deleted?"))
+
+        def consume(_: Any) -> None:
+            channel.basic_consume(self._queue, self._io_deliver, callback=lambda _: self._io_consuming(channel))
+
+        channel.basic_qos(prefetch_count=self._prefetch, callback=consume)
+
+    def _io_consuming(self, channel: Any) -> None:
+        self._channel = channel
+        self._backoff_secs = BACKOFF_SECS_MIN
+        log.info("%s: consuming, with at most %d messages open", self._name, self._prefetch)
+
+    def _io_deliver(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        tag = method.delivery_tag
+        self._unsettled[tag] = None
+        where = method.exchange, method.routing_key, method.redelivered
+        with self._lock:
+            self._arrived.append(Delivery(Delivered(self._number, tag), body, *where, properties))
+
+    def _io_channel_closed(self, channel: Any, error: Exception) -> None:
+        self._io_give_up(str(error))
+
+    def _io_give_up(self, why: str) -> None:
+        """The channel is of no use any more: a new connection is the one way to go on."""
+        if self._connection.is_open:
+            log.warning("%s: %s", self._name, why)
+            self._connection.close()
+
+    def _io_lost(self, connection: Any, error: Exception | str) -> None:
+        self._channel = None
+        self._unsettled.clear()
+        with self._lock:
+            self._number += 1
+            self._arrived.clear()
+            self._verdicts.clear()
+        if self._closing:
+            self._loop.stop()
+            return
+        why, pause = reason_of(error), self._backoff_secs
+        log.warning("%s: no connection (%s); next attempt in %.1f s", self._name, why, pause)
+        self._loop.call_later(pause, self._io_connect)
+        self._backoff_secs = min(2 * pause, self._backoff_secs_max)
+
+    def _io_settle(self) -> None:
+        with self._lock:
+            said, self._verdicts, self._woken = self._verdicts, [], False
+            number = self._number
+        if self._channel is None or not self._channel.is_open:
+            return
+        acked = {id_.tag for id_, verdict in said if id_.connection == number and verdict is Verdict.ACK}
+        acked &= self._unsettled.keys()
+        for id_, verdict in said:
+            if id_.connection == number and verdict is not Verdict.ACK and id_.tag in self._unsettled:
+                del self._unsettled[id_.tag]
+                self._channel.basic_reject(id_.tag, requeue=verdict is Verdict.REQUEUE)
+        # One frame acks the oldest tags, as long as all of them are done; the others are acked one by one.
+        run = list(takewhile(acked.__contains__, self._unsettled))
+        if run:
+            self._channel.basic_ack(run[-1], multiple=True)
+        for tag in sorted(acked.difference(run)):
+            self._channel.basic_ack(tag)
+        for tag in acked:
+            del self._unsettled[tag]
+
+    def _io_close(self) -> None:
+        self._io_settle()
+        self._closing = True
+        if self._connection.is_open:
+            self._connection.close()
+        elif self._connection.is_closed:
+            self._loop.stop()
