@@ -46,6 +46,8 @@ class Driver:
             )
         self.pid = self._process.pid
         self.jvm: int | None = None
+        self._workers: dict[int, psutil.Process] = {}
+        """All that were ever seen: those of a daemon that was killed go on, and are below nobody then."""
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -92,9 +94,11 @@ class Driver:
                 return [process.pid for process in below if PLANNER in " ".join(cmdline(process))]
             parents = {process.pid for process in daemons}
             if kind == "daemon":
+                self.victims("worker")
                 return [process.pid for process in daemons if process.ppid() not in parents]
             # A worker is forked from the daemon and so has its command.
-            return [process.pid for process in daemons if process.ppid() in parents]
+            self._workers.update((process.pid, process) for process in daemons if process.ppid() in parents)
+            return [pid for pid, process in self._workers.items() if process.is_running() and is_alive(pid)]
         except psutil.NoSuchProcess:
             return []
 
