@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array
+from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array, xor_by_root
 from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
@@ -61,36 +61,78 @@ class Moment:
 
 @dataclass
 class Births:
-    """What the edges of a block of rows were made of: they are ``edges_of(parents, ordinals, salt)``."""
+    """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run."""
 
+    roots: U64
+    """The tree of each run."""
     parents: U64
-    """The edge of each row's parent."""
-    ordinals: U64
+    """The edge of each run's parent."""
+    starts: npt.NDArray[np.intp]
+    """The first row of each run; the first of them is 0."""
+    ordinals: npt.NDArray[Any]
+    """Of each row, unsigned: ``edges_of(its parent, its ordinal, salt)`` is its edge."""
     salt: int
 
+    @property
+    def lengths(self) -> npt.NDArray[np.intp]:
+        """How many rows each run has."""
+        return np.diff(self.starts, append=len(self.ordinals))
+
+    def edges(self) -> U64:
+        """The edge of each row."""
+        return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
+
     def take(self, rows: npt.NDArray[np.intp]) -> Births:
-        """The births of some rows."""
-        return Births(self.parents[rows], self.ordinals[rows], self.salt)
+        """The births of some rows, in any order."""
+        of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
+        starts = run_starts(of)
+        runs = of[starts]
+        return Births(self.roots[runs], self.parents[runs], starts, self.ordinals[rows], self.salt)
 
 
-@dataclass
 class Anchoring:
     """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
 
     ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
+    ``births`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and roots
+    are spread over the rows only if somebody asks for them.
     """
 
-    roots: U64
-    edges: U64
-    offsets: npt.NDArray[np.int64] | None = None
-    births: Births | None = None
-    """Known to the sender where there is one pair a row: the receiver makes the edges again from fewer bytes."""
+    __slots__ = ("_roots", "births", "edges", "offsets")
+
+    def __init__(
+        self,
+        roots: U64 | None,
+        edges: U64,
+        offsets: npt.NDArray[np.int64] | None = None,
+        births: Births | None = None,
+    ) -> None:
+        """``roots`` may be None where ``births`` are given."""
+        self._roots = roots
+        self.edges = edges
+        self.offsets = offsets
+        self.births = births
+
+    @property
+    def roots(self) -> U64:
+        """The root of each pair."""
+        if self._roots is None:
+            assert self.births is not None
+            self._roots = np.repeat(self.births.roots, self.births.lengths)
+        return self._roots
+
+    def by_tree(self) -> tuple[U64, U64]:
+        """The keys of all trees, rising, and the XOR of each one's edges."""
+        if self.births is None or len(self.edges) == 0:
+            return xor_by_root(self.roots, self.edges)
+        return xor_by_root(self.births.roots, np.bitwise_xor.reduceat(self.edges, self.births.starts))
 
     def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
         """The anchoring of some rows."""
+        if self.births is not None:
+            return Anchoring(None, self.edges[rows], None, self.births.take(rows))
         if self.offsets is None:
-            births = self.births.take(rows) if self.births is not None else None
-            return Anchoring(self.roots[rows], self.edges[rows], None, births)
+            return Anchoring(self.roots[rows], self.edges[rows])
         pairs, offsets = pairs_of_rows(self.offsets, rows)
         return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
 
@@ -314,12 +356,9 @@ def _packed(anchoring: Anchoring) -> tuple[int, int, list[npt.NDArray[Any]]]:
     Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
     """
     births = anchoring.births
-    if births is not None and len(births.parents):
-        starts = run_starts(births.parents)  # equal edges are of one tree
-        if 2 * len(starts) <= len(births.parents):
-            lengths = np.diff(np.append(starts, len(births.parents)))
-            keys = keys_to_pack(unmix64_array(anchoring.roots[starts]))
-            return _BORN, births.salt, [*keys, births.parents[starts], narrow(lengths), narrow(births.ordinals)]
+    if births is not None and 2 * len(births.starts) <= len(births.ordinals):
+        keys = keys_to_pack(unmix64_array(births.roots))
+        return _BORN, births.salt, [*keys, births.parents, narrow(births.lengths), narrow(births.ordinals)]
     arrays = [*keys_to_pack(unmix64_array(anchoring.roots)), anchoring.edges]
     return _PAIRS, 0, arrays if anchoring.offsets is None else [*arrays, narrow(anchoring.offsets)]
 
@@ -331,8 +370,9 @@ def _unpacked(form: int, salt: int, arrays: Sequence[npt.NDArray[Any]]) -> Ancho
     roots = mix64_array(packed_keys(arrays[0], arrays[1]))
     if form == _BORN:
         _, _, parents, lengths, ordinals = arrays
-        edges = edges_of(np.repeat(parents, lengths), ordinals.astype(np.uint64), salt)
-        return Anchoring(np.repeat(roots, lengths), edges)
+        starts = np.cumsum(lengths, dtype=np.intp) - lengths
+        births = Births(roots, parents, starts, ordinals, salt)
+        return Anchoring(None, births.edges(), None, births)
     return Anchoring(roots, arrays[2], arrays[3].astype(np.int64) if len(arrays) > 3 else None)
 
 

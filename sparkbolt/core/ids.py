@@ -14,6 +14,7 @@ generators", 2014, with the constants of David Stafford's variant 13). Prior art
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ _M2 = 0x94D049BB133111EB
 _M1_INVERSE = pow(_M1, -1, 1 << 64)
 _M2_INVERSE = pow(_M2, -1, 1 << 64)
 _PHI = 0x9E3779B97F4A7C15
+_PIECE = 1 << 14
 OBJECT_ORDINAL = 1 << 31
 """Ordinals from here on belong to emissions anchored to a tuple object rather than to a row of a frame."""
 
@@ -72,30 +74,51 @@ def unmix64(x: int) -> int:
 
 
 def mix64_array(x: U64) -> U64:
-    """``mix64`` of each element, shape kept; the argument is not changed."""
-    y: U64 = x >> _C30
-    y ^= x
-    y *= _CM1
-    y ^= y >> _C27
-    y *= _CM2
-    y ^= y >> _C31
+    """``mix64`` of each element; the argument is not changed."""
+    y: U64 = x.copy()
+    for piece in _pieces(y):
+        _mix(piece)
     return y
 
 
 def unmix64_array(x: U64) -> U64:
-    """``unmix64`` of each element, shape kept; the argument is not changed."""
-    y: U64 = x >> _C31
-    y ^= x
-    y ^= x >> _C62
-    y *= _CM2_INVERSE
-    z = y >> _C27
-    z ^= y >> _C54
-    y ^= z
-    y *= _CM1_INVERSE
-    z = y >> _C30
-    z ^= y >> _C60
-    y ^= z
+    """``unmix64`` of each element; the argument is not changed."""
+    y: U64 = x.copy()
+    for piece in _pieces(y):
+        _unmix(piece)
     return y
+
+
+def _pieces(x: U64) -> Iterable[U64]:
+    """Views of an array, one after the other: what is done to one is done before it leaves the processor's cache.
+
+    In one piece, mixing 100,000 numbers takes three times as long.
+    """
+    return (x,) if len(x) <= _PIECE else (x[start : start + _PIECE] for start in range(0, len(x), _PIECE))
+
+
+def _mix(x: U64) -> None:
+    """``mix64`` of each element, in place."""
+    x ^= x >> _C30
+    x *= _CM1
+    x ^= x >> _C27
+    x *= _CM2
+    x ^= x >> _C31
+
+
+def _unmix(x: U64) -> None:
+    """``unmix64`` of each element, in place."""
+    y = x >> _C31
+    y ^= x >> _C62
+    x ^= y
+    x *= _CM2_INVERSE
+    y = x >> _C27
+    y ^= x >> _C54
+    x ^= y
+    x *= _CM1_INVERSE
+    y = x >> _C30
+    y ^= x >> _C60
+    x ^= y
 
 
 def tree_key(task_number: int, sequence: int) -> int:
@@ -119,14 +142,18 @@ def edge_salt(micro_batch_id: int, anchor_slot: int, delivery_slot: int, destina
     return mix64(x + destination * _PHI)
 
 
-def edges_of(parent_edges: U64, ordinals: U64, salt: int) -> U64:
+def edges_of(parent_edges: U64, ordinals: npt.NDArray[np.unsignedinteger], salt: int) -> U64:
     """Edges of deliveries: ``mix64((parent ^ salt) + ordinal * phi)``, element by element.
 
-    One mixing is enough because a parent's edge is itself a mixed number.
+    One mixing is enough because a parent's edge is itself a mixed number. Ordinals may be unsigned integers of any
+    width.
     """
-    x = parent_edges ^ np.uint64(salt)
-    x += ordinals * _CPHI
-    return mix64_array(x)
+    edges = parent_edges ^ np.uint64(salt)
+    for start, piece in enumerate(_pieces(edges)):
+        first = start * _PIECE
+        piece += np.multiply(ordinals[first : first + _PIECE], _CPHI, dtype=np.uint64)
+        _mix(piece)
+    return edges
 
 
 def edge_of(parent_edge: int, ordinal: int, salt: int) -> int:

@@ -23,7 +23,7 @@ from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
-from sparkbolt.core.ids import U64, mix64, mix64_array, run_starts, tree_key, xor_by_key
+from sparkbolt.core.ids import mix64, mix64_array, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
@@ -96,7 +96,7 @@ class EntryReader:
         for positions, columns in self._chunks(range_, shift):
             ordinals = ordinals_within(positions)
             if int(positions[0]) == last:  # the message's tuples began in the chunk before
-                ordinals[positions == last] += np.uint64(ordinal)
+                ordinals[positions == last] += np.uint32(ordinal)
             last = int(positions[-1])
             ordinal = int(ordinals[-1]) + 1
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
@@ -242,7 +242,7 @@ class EntryReader:
         stream: StreamRoutes,
         columns: Sequence[Any],
         sequences: npt.NDArray[np.int64],
-        ordinals: U64,
+        ordinals: npt.NDArray[Any],
         *,
         tracked: bool = True,
         direct_to: npt.NDArray[Any] | None = None,
@@ -251,14 +251,16 @@ class EntryReader:
         keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
         parents = None
         if self._tracked and tracked:
-            roots = mix64_array(keys)
-            parents = Parents(roots, roots, ordinals)
+            starts = run_starts(keys)
+            started = keys[starts]
+            roots = mix64_array(started)
+            several = len(starts) < len(keys)
+            of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(keys))) if several else None
+            parents = Parents(roots, roots, ordinals, None, of)
+            self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
         attempts = self._attempts(stream, columns, parents, len(keys))
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
-        if parents is not None:
-            starts = run_starts(keys)
-            self._stage.start_trees(*xor_by_key(keys[starts], np.zeros(len(starts), dtype=np.uint64)))
         path = ((self._entry.task, stream.index),)
         self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,16 +64,28 @@ class StreamRoutes:
 
 @dataclass
 class Parents:
-    """What emitted rows are anchored to, as pairs; ``offsets`` as in ``Anchoring``.
+    """What emitted rows are anchored to, as pairs.
 
-    ``edges`` are the anchors' own edges, already told apart by anchor slot, and ``ordinals`` count the
-    emissions of one anchor.
+    Row r has pair r alone; or those that ``offsets`` say, as in ``Anchoring``; or ``of[r]``, as others may, too.
     """
 
-    roots: U64
-    edges: U64
-    ordinals: U64
+    pair_roots: U64
+    pair_edges: U64
+    """The anchors' own edges, already told apart by anchor slot."""
+    ordinals: npt.NDArray[Any]
+    """They count the emissions of one anchor; unsigned. One for each row, or each pair where there are ``offsets``."""
     offsets: npt.NDArray[np.int64] | None = None
+    of: npt.NDArray[np.int64] | None = None
+
+    @property
+    def roots(self) -> U64:
+        """The root of each row, or pair of a row where there are ``offsets``."""
+        return self.pair_roots if self.of is None else self.pair_roots[self.of]
+
+    @property
+    def edges(self) -> U64:
+        """The anchor's edge, likewise."""
+        return self.pair_edges if self.of is None else self.pair_edges[self.of]
 
 
 @dataclass
@@ -144,7 +157,7 @@ def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Par
         UnroutableError: a row cannot be turned into tasks; nothing was sent.
     """
     parents = block.parents
-    account = np.zeros(len(parents.roots), dtype=np.uint64) if parents is not None else None
+    account = np.zeros(len(parents.pair_roots), dtype=np.uint64) if parents is not None else None
     columns: list[Column] = list(block.columns)
     if any(not route.fused for route in block.stream.routes):
         keys = block.stream.keys
@@ -222,21 +235,37 @@ def _send(
 
 def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, account: U64) -> Anchoring:
     """New edges for some rows, put on the account of their parents too."""
+    if parents.of is not None:
+        return _bear(parents, parents.of, rows, salt, account)
     if rows is None:
         edges = edges_of(parents.edges, parents.ordinals, salt)
         account ^= edges
-        if parents.offsets is None:
-            return Anchoring(parents.roots, edges, None, Births(parents.edges, parents.ordinals, salt))
         return merge_roots(Anchoring(parents.roots, edges, parents.offsets))
     if parents.offsets is None:
-        births = Births(parents.edges[rows], parents.ordinals[rows], salt)
-        edges = edges_of(births.parents, births.ordinals, salt)
+        edges = edges_of(parents.edges[rows], parents.ordinals[rows], salt)
         account[rows] ^= edges
-        return Anchoring(parents.roots[rows], edges, None, births)
+        return Anchoring(parents.roots[rows], edges)
     pairs, offsets = pairs_of_rows(parents.offsets, rows)
     edges = edges_of(parents.edges[pairs], parents.ordinals[pairs], salt)
     account[pairs] ^= edges
     return merge_roots(Anchoring(parents.roots[pairs], edges, offsets))
+
+
+def _bear(
+    parents: Parents, of: npt.NDArray[np.int64], rows: npt.NDArray[np.intp] | None, salt: int, account: U64
+) -> Anchoring:
+    """``_anchor`` where neighbours have their parent in common: most of it is done once a parent."""
+    ordinals = parents.ordinals
+    if rows is not None:
+        of, ordinals = of[rows], ordinals[rows]
+    if len(of) == 0:
+        return Anchoring(parents.pair_roots[:0], parents.pair_edges[:0])
+    starts = run_starts(of)
+    runs = of[starts]
+    births = Births(parents.pair_roots[runs], parents.pair_edges[runs], starts, ordinals, salt)
+    edges = births.edges()
+    np.bitwise_xor.at(account, runs, np.bitwise_xor.reduceat(edges, starts))  # a grouping may put rows in any order
+    return Anchoring(None, edges, None, births)
 
 
 def merge_roots(anchoring: Anchoring) -> Anchoring:
@@ -259,10 +288,9 @@ def merge_roots(anchoring: Anchoring) -> Anchoring:
     return Anchoring(roots[starts], edges, merged)
 
 
-def ordinals_within(parents: npt.NDArray[np.int64]) -> U64:
+def ordinals_within(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     """For each element how many equal ones stand before it; equal elements must be neighbours."""
     starts = run_starts(parents)
-    ordinals = np.arange(len(parents), dtype=np.uint64)
-    lengths = np.diff(np.append(starts, len(parents)))
-    ordinals -= np.repeat(starts.astype(np.uint64), lengths)
+    ordinals = np.arange(len(parents), dtype=np.uint32)
+    ordinals -= np.repeat(starts.astype(np.uint32), np.diff(starts, append=len(parents)))
     return ordinals

@@ -146,9 +146,10 @@ def _attempts(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64]) -> npt
 def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents | None:
     """The pairs that emissions are anchored to; None if none is anchored to a tracked tuple."""
     anchoring = rows.anchoring
-    if anchoring is not None and anchoring.offsets is None and not out.extras and bool(np.all(parents >= 0)):
-        ordinals = ordinals_within(parents) + np.uint64(ordinal_base)
-        return Parents(anchoring.roots[parents], anchoring.edges[parents], ordinals)
+    if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # they rise
+        ordinals = ordinals_within(parents)
+        ordinals += np.uint32(ordinal_base)
+        return Parents(anchoring.roots, anchoring.edges, ordinals, None, parents)
     if anchoring is None and not out.extras:
         return None
     return _mixed_parents(out, rows, parents, ordinal_base)

@@ -29,6 +29,7 @@ from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
     PICKLING_ERRORS,
+    Anchoring,
     Column,
     Frame,
     Inbox,
@@ -106,6 +107,12 @@ class StageRun:
         if self.witness is not None:
             self.witness.settled(roots, xors)
         self._acks.append(xor_by_root(roots, xors))
+
+    def ack_all(self, anchoring: Anchoring) -> None:
+        """``ack`` of all rows of a block."""
+        if self.witness is not None:
+            self.witness.settled(anchoring.roots, anchoring.edges)
+        self._acks.append(anchoring.by_tree())
 
     def hold(self, roots: U64, task: int) -> None:
         """A task holds tuples of these roots."""
@@ -298,7 +305,7 @@ class StageRun:
         if block.attempts is not None:
             self.tracer.emitted(block, sender)
         if block.parents is not None and account is not None:
-            self._acks.append(xor_by_root(block.parents.roots, account))
+            self._acks.append(xor_by_root(block.parents.pair_roots, account))
 
     def _refuse(self, sender: int, roots: Sequence[int], reason: str, path: Path) -> None:
         """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""

@@ -27,7 +27,7 @@ from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import TaskWatch
-from sparkbolt.core.frames import arrow_of
+from sparkbolt.core.frames import Anchoring, arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
@@ -43,6 +43,9 @@ class Sink(Protocol):
 
     def ack(self, roots: U64, xors: U64) -> None:
         """Add to the accounts of roots."""
+
+    def ack_all(self, anchoring: Anchoring) -> None:
+        """Add all edges of a block of rows to the accounts of their roots."""
 
     def hold(self, roots: U64, task: int) -> None:
         """A task holds tuples of these roots."""
@@ -148,6 +151,21 @@ class BoltTask:
         """Run user code on each row; emissions are left in ``output``."""
         counts = Counts(executed=rows.count)
         held = counts.held = self._work(rows, counts)
+        if counts.failures or held is not None:
+            self._settle_some(rows, counts, held, sink)
+        else:
+            counts.acked += rows.count
+            if rows.anchoring is not None:
+                sink.ack_all(rows.anchoring)
+        if isinstance(self.bolt, Bolt):
+            self._settle_late(counts, sink)
+        if self.hosted is not None:
+            self._settle_hosted(self.hosted, counts, sink)
+        self._report(counts, sink)
+        return counts
+
+    def _settle_some(self, rows: Rows, counts: Counts, held: npt.NDArray[np.bool_] | None, sink: Sink) -> None:
+        """Fails, acks and holds of rows that are not all acked."""
         failed = np.zeros(rows.count, dtype=bool)
         for row, failure in counts.failures.items():
             failed[row] = True
@@ -159,12 +177,6 @@ class BoltTask:
             sink.ack(*rows.pairs_where(done))
             if held is not None and bool(held.any()):
                 sink.hold(rows.pairs_where(held & ~failed)[0], self.context.task)
-        if isinstance(self.bolt, Bolt):
-            self._settle_late(counts, sink)
-        if self.hosted is not None:
-            self._settle_hosted(self.hosted, counts, sink)
-        self._report(counts, sink)
-        return counts
 
     def _run_hosted(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
         assert self.hosted is not None

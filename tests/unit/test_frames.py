@@ -25,7 +25,7 @@ from sparkbolt.core.frames import (
     python_values,
     take,
 )
-from sparkbolt.core.ids import edges_of, mix64_array
+from sparkbolt.core.ids import edges_of, mix64_array, xor_by_root
 
 MOMENT = Moment(12, 1_700_000_000_000)
 PLAIN = st.one_of(
@@ -107,24 +107,28 @@ def test_anchors_come_out_as_they_went_in(counts: list[int], roots: int, single:
     ordinal=st.sampled_from([0, 255, 1 << 31]),
 )
 def test_edges_are_made_again_from_what_they_were_made_of(counts: list[int], rows: st.DataObject, ordinal: int) -> None:
-    parents = np.repeat(mix64_array(np.arange(len(counts), dtype=np.uint64)), counts)
-    roots = np.repeat(mix64_array(np.arange(len(counts), dtype=np.uint64) // np.uint64(2)), counts)
-    births = Births(parents, np.arange(len(parents), dtype=np.uint64) + np.uint64(ordinal), salt=0xFEDCBA9876543210)
-    anchoring = Anchoring(roots, edges_of(parents, births.ordinals, births.salt), None, births)
-    chosen = np.flatnonzero(rows.draw(st.lists(st.booleans(), min_size=len(parents), max_size=len(parents))))
-    frame = Frame(1, 2, 3, 4, len(parents), [list(range(len(parents)))], anchoring).take(chosen)
+    parents = mix64_array(np.arange(len(counts), dtype=np.uint64))
+    roots = mix64_array(np.arange(len(counts), dtype=np.uint64) // np.uint64(2))
+    ordinals = np.arange(sum(counts), dtype=np.uint64) + np.uint64(ordinal)
+    births = Births(roots, parents, np.cumsum(counts) - counts, ordinals, salt=0xFEDCBA9876543210)
+    edges = edges_of(np.repeat(parents, counts), ordinals, births.salt)
+    chosen = np.flatnonzero(rows.draw(st.lists(st.booleans(), min_size=len(edges), max_size=len(edges))))
+    anchoring = Anchoring(None, births.edges(), None, births)
+    frame = Frame(1, 2, 3, 4, len(edges), [list(range(len(edges)))], anchoring).take(chosen)
     back = decode(encode(frame, MOMENT))
     assert back.anchoring is not None
-    assert back.anchoring.roots.tolist() == roots[chosen].tolist()
-    assert back.anchoring.edges.tolist() == anchoring.edges[chosen].tolist()
+    assert back.anchoring.roots.tolist() == np.repeat(roots, counts)[chosen].tolist()
+    assert back.anchoring.edges.tolist() == edges[chosen].tolist()
+    expected = xor_by_root(np.repeat(roots, counts)[chosen], edges[chosen])
+    for trees in (frame.anchoring.by_tree(), back.anchoring.by_tree()):
+        assert [column.tolist() for column in trees] == [column.tolist() for column in expected]
 
 
 def test_the_trees_of_ten_words_a_line_cost_three_bytes_a_word() -> None:
     lines = mix64_array(np.arange(1000, dtype=np.uint64))
-    births = Births(np.repeat(mix64_array(lines), 10), np.tile(np.arange(10, dtype=np.uint64), 1000), salt=7)
-    edges = edges_of(births.parents, births.ordinals, births.salt)
+    births = Births(lines, mix64_array(lines), np.arange(1000) * 10, np.tile(np.arange(10, dtype=np.uint64), 1000), 7)
     words = column_of(["word"] * 10_000, dictionary=True)
-    tracked = Frame(1, 0, 0, 0, 10_000, [words], Anchoring(np.repeat(lines, 10), edges, None, births))
+    tracked = Frame(1, 0, 0, 0, 10_000, [words], Anchoring(None, births.edges(), None, births))
     untracked = Frame(1, 0, 0, 0, 10_000, [words])
     assert len(encode(tracked, MOMENT)) - len(encode(untracked, MOMENT)) < 30_000
 
