@@ -25,7 +25,7 @@ class SplitColumns(ColumnBolt):
     outputs = ["word"]
 
     def execute(self, batch, collector):
-        words = pc.utf8_split_whitespace(batch["line"])
+        words = pc.ascii_split_whitespace(batch["line"])
         collector.emit([pc.list_flatten(words)], anchors=pc.list_parent_indices(words))
 
 

@@ -5,7 +5,7 @@ Time, seeds and random stamps are arguments. Read in this order: ``ids``, ``retr
 ``components``, ``keeping``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``, ``routing``,
 ``collectors``, ``rows``, ``deaths``, ``hosted``, ``tasks``, ``tracing``, ``forgetting``, ``holding``,
 ``snapshots``, ``segments``, ``bucket_table``, ``keyvalue``, ``state``, ``settled``, ``own_trees``, ``worker``,
-``shards``, ``stages``, ``reading``, ``feedback``, ``partition_manager``, ``fates``, ``messages``, ``stories``,
+``accounts``, ``shards``, ``stages``, ``reading``, ``feedback``, ``partition_manager``, ``fates``, ``messages``, ``stories``,
 ``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``ledger_settings``, ``pacing``,
 ``throttle``, ``desk``, ``host``, ``restarts``, ``ledger_reader``, ``shipping``.
 """

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array, xor_by_root
+from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array, xor_by_root, xor_of_runs
 from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
@@ -123,9 +123,9 @@ class Anchoring:
 
     def by_tree(self) -> tuple[U64, U64]:
         """The keys of all trees, rising, and the XOR of each one's edges."""
-        if self.births is None or len(self.edges) == 0:
+        if self.births is None:
             return xor_by_root(self.roots, self.edges)
-        return xor_by_root(self.births.roots, np.bitwise_xor.reduceat(self.edges, self.births.starts))
+        return xor_by_root(self.births.roots, xor_of_runs(self.edges, self.births.starts))
 
     def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
         """The anchoring of some rows."""
@@ -295,11 +295,11 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
     """Some rows of a column; a dictionary keeps only what the rows use."""
     if isinstance(column, pa.DictionaryArray) and not column.null_count:
-        codes = column.indices.to_numpy(zero_copy_only=False)[rows]
+        codes = column.indices.to_numpy(zero_copy_only=False).take(rows)
         used = np.zeros(len(column.dictionary), dtype=bool)
         used[codes] = True
         renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
-        return pa.DictionaryArray.from_arrays(renumbered[codes], column.dictionary.filter(pa.array(used)))
+        return pa.DictionaryArray.from_arrays(renumbered.take(codes), column.dictionary.filter(pa.array(used)))
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
     return [column[row] for row in rows.tolist()]

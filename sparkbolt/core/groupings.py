@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from sparkbolt.core.config import Config
 from sparkbolt.core.ids import U64, mix64, mix64_array
-from sparkbolt.core.stable_hash import Column, UnroutableError, combine, hash_column
+from sparkbolt.core.stable_hash import Column, UnroutableError, combine, hash_column, hash_distinct
 from sparkbolt.errors import InvariantError, check
 
 Rows = npt.NDArray[np.intp]
@@ -365,6 +365,10 @@ def fields_targets(columns: Sequence[Column], n: int, fields: Sequence[str] = ()
     >>> bool((fields_targets([words], 4) == fields_targets([pa.array(words)], 4)).all())
     True
     """
+    column = columns[0]
+    if len(columns) == 1 and isinstance(column, pa.DictionaryArray):
+        distinct, codes = hash_distinct(column, fields[0] if fields else "")
+        return _scale(distinct, n).take(codes)
     return _scale(_hash_fields(columns, fields), n)
 
 

@@ -180,6 +180,22 @@ def rise(keys: U64) -> bool:
     return len(keys) < 2 or int(np.count_nonzero(keys[1:] > keys[:-1])) == len(keys) - 1
 
 
+def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
+    """The XOR of each run; the first run begins at 0, and none is empty.
+
+    ``reduceat`` says the same in thrice the time where runs are short.
+
+    >>> xor_of_runs(np.array([1, 2, 4], dtype=np.uint64), np.array([0, 2])).tolist()
+    [3, 4]
+    """
+    if len(starts) == 0:
+        return xors[:0]
+    running = np.bitwise_xor.accumulate(xors)
+    runs = running.take(np.append(starts[1:], len(xors)) - 1)
+    runs[1:] ^= runs[:-1].copy()
+    return runs
+
+
 def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
     """Combine (key, xor) pairs: keys sorted and each once, the XOR of what belonged to each.
 
@@ -191,7 +207,9 @@ def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
         order = np.argsort(keys, kind="stable")
         keys, xors = keys[order], xors[order]
     starts = run_starts(keys)
-    return keys[starts], np.bitwise_xor.reduceat(xors, starts)
+    if len(starts) == len(keys):
+        return keys, xors
+    return keys[starts], xor_of_runs(xors, starts)
 
 
 def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
@@ -201,5 +219,5 @@ def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
     """
     starts = run_starts(roots)
     if len(starts) < len(roots):
-        roots, xors = roots[starts], np.bitwise_xor.reduceat(xors, starts)
+        roots, xors = roots[starts], xor_of_runs(xors, starts)
     return xor_by_key(unmix64_array(roots), xors)

@@ -29,7 +29,7 @@ from sparkbolt.core.groupings import (
     GroupingContext,
     prepared,
 )
-from sparkbolt.core.ids import U64, edge_salt, edges_of, run_starts
+from sparkbolt.core.ids import U64, edge_salt, edges_of, run_starts, xor_of_runs
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EmitError
 
@@ -257,14 +257,16 @@ def _bear(
     """``_anchor`` where neighbours have their parent in common: most of it is done once a parent."""
     ordinals = parents.ordinals
     if rows is not None:
-        of, ordinals = of[rows], ordinals[rows]
-    if len(of) == 0:
-        return Anchoring(parents.pair_roots[:0], parents.pair_edges[:0])
+        of, ordinals = of.take(rows), ordinals.take(rows)
     starts = run_starts(of)
     runs = of[starts]
     births = Births(parents.pair_roots[runs], parents.pair_edges[runs], starts, ordinals, salt)
     edges = births.edges()
-    np.bitwise_xor.at(account, runs, np.bitwise_xor.reduceat(edges, starts))  # a grouping may put rows in any order
+    xors = xor_of_runs(edges, starts)
+    if bool((runs[1:] > runs[:-1]).all()):
+        account[runs] ^= xors
+    else:  # a grouping may put rows in any order
+        np.bitwise_xor.at(account, runs, xors)
     return Anchoring(None, edges, None, births)
 
 

@@ -301,6 +301,13 @@ def _filled(array: pa.Array, value: object, kind: pa.DataType) -> pa.Array:
 
 def _hash_dictionary(array: pa.DictionaryArray, field: str) -> U64:
     """The distinct values once, then a look-up for each row."""
+    numbers, indices = hash_distinct(array, field)
+    result: U64 = numbers.take(indices)
+    return result
+
+
+def hash_distinct(array: pa.DictionaryArray, field: str) -> tuple[U64, npt.NDArray[Any]]:
+    """The number of each distinct value of a column, and where each row's is; as of ``hash_column``."""
     distinct = array.dictionary
     try:
         fast = _is_fast(distinct.type)
@@ -313,8 +320,7 @@ def _hash_dictionary(array: pa.DictionaryArray, field: str) -> U64:
         indices = array.indices.cast(pa.int64()).fill_null(len(numbers) - 1)
     else:
         indices = array.indices
-    result: U64 = numbers.take(indices.to_numpy(zero_copy_only=False))
-    return result
+    return numbers, indices.to_numpy(zero_copy_only=False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -386,4 +392,4 @@ _WORD_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.ui
 def _mix_words(numbers: U64, words: U64, at: npt.NDArray[Any], left: npt.NDArray[Any]) -> U64:
     """Mix in the eight bytes from ``at``, of which ``left`` belong to the value."""
     masks = _WORD_MASKS.take(left, mode="clip")
-    return mix64_array(numbers ^ (words.take(at) & masks))
+    return mix64_array(numbers ^ (words[at] & masks))  # take would copy all words: they overlap

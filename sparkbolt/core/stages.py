@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sparkbolt.core.accounts import Accounts
 from sparkbolt.core.acker import (
     Fail,
     Partials,
@@ -49,7 +50,7 @@ from sparkbolt.core.frames import (
 )
 from sparkbolt.core.holding import held_tuples
 from sparkbolt.core.hosted import Wake
-from sparkbolt.core.ids import U64, unmix64, unmix64_array, xor_by_root
+from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.own_trees import OwnTrees, Started
@@ -87,7 +88,7 @@ class StageRun:
         self._sequences: dict[tuple[int, int], int] = {}
         self._metrics: dict[str, ComponentMetrics] = {}
         self._reports: list[Report] = []
-        self._acks: list[tuple[U64, U64]] = []
+        self._accounts = Accounts()
         self._holds: list[tuple[U64, int]] = []
         self._touched: list[U64] = []
         self._fails: list[Fail] = []
@@ -106,13 +107,13 @@ class StageRun:
         """Add to the accounts of roots."""
         if self.witness is not None:
             self.witness.settled(roots, xors)
-        self._acks.append(xor_by_root(roots, xors))
+        self._accounts.add(roots, xors)
 
     def ack_all(self, anchoring: Anchoring) -> None:
         """``ack`` of all rows of a block."""
         if self.witness is not None:
             self.witness.settled(anchoring.roots, anchoring.edges)
-        self._acks.append(anchoring.by_tree())
+        self._accounts.add_all(anchoring)
 
     def hold(self, roots: U64, task: int) -> None:
         """A task holds tuples of these roots."""
@@ -305,7 +306,7 @@ class StageRun:
         if block.attempts is not None:
             self.tracer.emitted(block, sender)
         if block.parents is not None and account is not None:
-            self._acks.append(xor_by_root(block.parents.pair_roots, account))
+            self._accounts.add(block.parents.pair_roots, account)
 
     def _refuse(self, sender: int, roots: Sequence[int], reason: str, path: Path) -> None:
         """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""
@@ -404,9 +405,7 @@ class StageRun:
         return rows
 
     def _combined(self) -> Partials:
-        parts = list(self._parts)
-        for keys, xors in self._acks:
-            parts.append(Partials(ack_keys=keys, ack_xors=xors))
+        parts = [*self._parts, *self._accounts.partials()]
         for keys, task in self._holds:
             parts.append(Partials(held_keys=keys, held_by=np.full(len(keys), task, dtype=np.int32)))
         for keys in self._touched:
