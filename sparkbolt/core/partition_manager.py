@@ -191,7 +191,7 @@ class PartitionManager:
     def advance(self, trees: RotatingMap) -> int | None:
         """End the promotion: drop the entries that are finished; the position that may be committed, if it moved."""
         self._entries = [live for live in self._entries if live.unfinished]
-        if self._asked:
+        if self._gone or self._asked:
             self.away = self.away + 1 if self._gone else 0
         self._asked = self._gone = False
         if self.planned == 0:

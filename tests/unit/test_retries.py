@@ -1,0 +1,521 @@
+"""Retries, by policy, on the local engine: the traps of Storm's first PartitionManager, and what happens here instead.
+
+The numbers in brackets are those of the traps as Storm's own tests of it would count them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from sparkbolt import (
+    BadRecord,
+    BasicBolt,
+    Bolt,
+    Config,
+    PartitionedSpout,
+    Range,
+    RetryPolicy,
+    SourceUnavailable,
+    Spout,
+    Topology,
+    TopologyBuilder,
+)
+from sparkbolt.core.ledger import FailedTree
+from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.sim.engine import LocalEngine
+
+MS = timedelta(milliseconds=1)
+PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
+FOR_EVER = RetryPolicy(min_backoff=100 * MS, max_backoff=1000 * MS, jitter=0)
+SOURCE = "log/0"
+
+
+class World:
+    """What a test has seen, and what is to go wrong; the classes below are pickled, so it is one for all."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By number: (attempt, time) of each tuple that the bolt got."""
+        self.told: list[dict[str, SourceView]] = []
+        self.done: list[list[tuple[int, int]]] = []
+        self.reads: Counter[int] = Counter()
+        self.calls: list[tuple[str, Any]] = []
+        self.fails: Callable[[int, int], bool] = lambda number, attempt: False
+        self.away: Callable[[int, int], bool] = lambda position, reads: False
+
+
+WORLD = World()
+
+
+@pytest.fixture(autouse=True)
+def _new_world() -> None:
+    WORLD.__init__()  # type: ignore[misc]
+
+
+class Log(PartitionedSpout):
+    """The numbers from 0 on, ten a micro-batch."""
+
+    outputs = ["n"]
+    first_budget = 10
+
+    def __init__(self, count: int = 50, **members: Any) -> None:
+        self.count = count
+        vars(self).update(members)
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start = progress.get(SOURCE, 0)
+        end = min(self.count, start + 10)
+        return [Range(0, SOURCE, start, end)] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get(SOURCE, 0) >= self.count
+
+    def told(self, sources: Mapping[str, SourceView]) -> None:
+        WORLD.told.append(dict(sources))
+        WORLD.done.append(sources[SOURCE].done(5) if SOURCE in sources else [])
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            WORLD.reads[number] += 1
+            if WORLD.away(number, WORLD.reads[number]):
+                raise SourceUnavailable("the broker does not answer")
+            yield from self.records(number)
+
+    def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        yield number, [number]
+
+
+class Forgetful(Log):
+    """Gives each record once."""
+
+    def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]]]:
+        if WORLD.reads[number] == 1:
+            yield number, [number]
+
+
+class See(BasicBolt):
+    """Notes what it gets, and fails what the world says."""
+
+    transient = ("context",)
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        WORLD.seen[tup["n"]].append((tup.attempt, self.context.now_ms))
+        if WORLD.fails(tup["n"], tup.attempt):
+            raise ValueError("on purpose")
+
+
+def topology(spout: Any, bolt: Any = None, **settings: Any) -> Topology:
+    builder = TopologyBuilder("retries", Config(**settings))
+    builder.set_spout("log", spout)
+    builder.set_bolt("see", bolt or See()).global_grouping("log")
+    return builder.build()
+
+
+class Run:
+    """An engine whose clock goes on by 10 ms a micro-batch, and from one due time to the next when it is idle."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.engine = LocalEngine(topology, now_ms=1_000_000)
+        self.failed: list[FailedTree] = []
+        self.acked_at: dict[int, int] = {}
+        self.waits = 0
+
+    def step(self) -> bool:
+        self.engine.now_ms += 10
+        promotion = self.engine.step()
+        self.failed += promotion.failed if promotion is not None else []
+        return promotion is not None
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if condition():
+                return
+            if not self.step():
+                due = self.engine.next_due_ms()
+                assert due is not None, "nothing is to come, and it did not come to that"
+                self.waits += 1
+                self.engine.now_ms = max(self.engine.now_ms, due - 10)
+        raise AssertionError(f"it never came to that: {self.engine.ledger.metrics}")
+
+    def to_the_end(self) -> None:
+        self.until(lambda: self.engine.host.finished)
+
+    @property
+    def finished(self) -> int:
+        return self.engine.ledger.finished.get("log", {}).get(SOURCE, 0)
+
+    @property
+    def planned(self) -> int:
+        return self.engine.ledger.progress.get("log", {}).get(SOURCE, 0)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        metrics = self.engine.ledger.metrics.of("log")
+        return metrics.failed, metrics.retried, metrics.set_aside, metrics.waiting
+
+
+# The traps.
+
+
+def test_a_message_that_always_fails_waits_longer_each_time_and_stops_nobody() -> None:
+    """[pm-08, pm-09] Storm reads nothing new while a message is in the set of failed ones, and retries it at once."""
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Log(200), retry=PATIENT))
+    run.to_the_end()
+    attempts = WORLD.seen[3]
+    assert [attempt for attempt, _ in attempts] == [1, 2, 3, 4]
+    waits = [later - before for (_, before), (_, later) in pairwise(attempts)]
+    assert [100 <= waits[0] < 130, 200 <= waits[1] < 230, 400 <= waits[2] < 430] == [True] * 3
+    last_new = max(times[0][1] for number, times in WORLD.seen.items() if number != 3)
+    assert last_new < attempts[2][1], "all that is new was read while it waited"
+    assert all(len(times) == 1 for number, times in WORLD.seen.items() if number != 3)
+    assert run.counts == (4, 3, 1, 0)
+    assert [tree.fate for tree in run.failed] == ["retry"] * 3 + ["set_aside"]
+
+
+def test_a_message_that_failed_long_ago_is_neither_dropped_nor_forgotten() -> None:
+    """[pm-10, pm-11, pm-12] Storm drops what is far behind with a later ack, or neither retries nor releases it."""
+    WORLD.fails = lambda number, attempt: number == 0 and attempt < 4
+    run = Run(topology(Log(500), retry=RetryPolicy(min_backoff=400 * MS, jitter=0)))
+    run.until(lambda: run.planned == 500)
+    assert (run.finished, run.engine.ledger.retries) == (0, 1)
+    assert WORLD.done[-1] == [(1, 500)]
+    run.to_the_end()
+    assert run.finished == 500
+    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2, 3, 4]
+
+
+def test_no_more_is_uncommitted_than_the_limit_and_what_failed_is_still_given_again() -> None:
+    """[no limit on pending] Storm's first spout reads on for ever; there is a limit here, and retries pass it."""
+    WORLD.fails = lambda number, attempt: number == 5 and attempt < 4
+    run = Run(topology(Log(500, max_uncommitted=40), retry=FOR_EVER))
+    furthest = 0
+    while run.finished <= 5:
+        if not run.step():
+            run.engine.now_ms += 50
+        furthest = max(furthest, run.planned)
+    assert furthest == 50, "no new range begins 40 positions beyond what is finished"
+    run.to_the_end()
+    assert run.finished == 500
+
+
+def test_progress_waits_for_all_tuples_of_a_message() -> None:
+    """[pm-17] In Storm the first ack of a message's tuples advances its offset, and a later fail gives all again."""
+
+    class Several(Log):
+        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]]]:
+            yield number, [number]
+            yield number, [1000 + number]
+
+    WORLD.fails = lambda number, attempt: number == 1007 and attempt == 1
+    run = Run(topology(Several(20), retry=PATIENT))
+    run.until(lambda: run.planned == 20)
+    assert run.finished == 7
+    run.to_the_end()
+    assert [attempt for attempt, _ in WORLD.seen[7]] == [attempt for attempt, _ in WORLD.seen[1007]] == [1, 2]
+    assert run.finished == 20
+
+
+def test_a_failed_message_that_is_gone_from_the_source_is_told_and_passed() -> None:
+    """[pm-15] Storm asks for it for ever: each fetch is out of range, and it is never cleaned."""
+
+    WORLD.fails = lambda number, attempt: number == 4
+    run = Run(topology(Forgetful(20), retry=FOR_EVER))
+    reports: list[str] = []
+    while not run.engine.host.finished:
+        run.engine.now_ms += 50
+        promotion = run.engine.step()
+        reports += [report.text for report in promotion.reports] if promotion is not None else []
+    assert f"the record at {SOURCE}@4 is gone: it could not be given again" in reports
+    assert run.finished == 20
+
+
+def test_a_message_of_which_no_tuple_is_made_is_finished_at_once() -> None:
+    """[pm-19] In Storm it stays pending for ever."""
+
+    class Empty(Log):
+        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]]]:
+            yield from ()
+
+    run = Run(topology(Empty(20)))
+    run.to_the_end()
+    assert run.finished == 20
+
+
+def test_a_restart_begins_at_what_was_planned_and_skips_nothing_even_at_position_0() -> None:
+    """[pm-02, pm-06, pm-07] Storm distrusts a stored 0, and skips a backlog that is longer than maxOffsetBehind."""
+    WORLD.fails = lambda number, attempt: number == 0 and attempt < 3
+    run = Run(topology(Log(300), retry=FOR_EVER))
+    for _ in range(3):
+        run.step()
+    assert run.finished == 0
+    run.engine.restart()
+    run.to_the_end()
+    assert run.finished == 300
+    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2, 3]
+    assert all(len(times) == 1 for number, times in WORLD.seen.items() if number > 0)
+
+
+# What is told, and what is read.
+
+
+def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart() -> None:
+    WORLD.fails = lambda number, attempt: number == 12 and attempt == 1
+    run = Run(topology(Log(30), retry=PATIENT))
+    assert WORLD.told == [{}]
+    run.until(lambda: run.planned == 30)
+    views = [told[SOURCE] for told in WORLD.told[1:]]
+    assert [(view.planned, view.finished, view.waiting, view.open) for view in views] == [
+        (10, 10, 0, 0),
+        (20, 12, 1, 0),
+        (30, 12, 1, 0),
+    ]
+    assert WORLD.done[1:] == [[], [(13, 20)], [(13, 30)]]
+    run.engine.restart()
+    again = WORLD.told[-1][SOURCE]
+    assert (again.planned, again.finished, again.waiting, again.open) == (30, 12, 1, 0)
+    assert WORLD.done[-1] == [(13, 30)]
+    run.to_the_end()
+    assert WORLD.told[-1][SOURCE].finished == 30
+
+
+def test_an_idle_engine_waits_for_what_is_due_and_not_more_often() -> None:
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Log(10), retry=PATIENT, enable_message_timeouts=False))
+    run.to_the_end()
+    assert run.waits <= 3, "once for each retry"
+    assert run.engine.next_due_ms() is None
+
+
+def test_a_clock_that_is_set_back_holds_up_no_retry() -> None:
+    WORLD.fails = lambda number, attempt: number == 3 and attempt == 1
+    engine = LocalEngine(topology(Log(10), retry=PATIENT), now_ms=10_000_000)
+    host = engine.host
+    engine.step()
+    assert host.next_plan(9_000_000, 10_000.05) is None
+    assert host.next_due_ms(9_000_000, 10_000.05) in (9_000_050, 9_000_051)
+    assert host.next_plan(9_000_000, 10_000.1) is not None
+
+
+def test_what_cannot_be_read_is_not_tried_again() -> None:
+    class Broken(Log):
+        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+            yield BadRecord(number, "no JSON") if number == 6 else (number, [number])
+
+    run = Run(topology(Broken(20), retry=FOR_EVER))
+    run.to_the_end()
+    assert run.counts == (1, 0, 1, 0)
+    assert WORLD.reads[6] == 1
+    assert run.finished == 20
+
+
+@pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
+def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dict[str, Any]) -> None:
+    WORLD.away = lambda position, reads: position == 14 and reads <= 6
+    run = Run(topology(Log(40, **members), retry=RetryPolicy(max_retries=0, min_backoff=100 * MS, jitter=0)))
+    run.until(lambda: run.planned == 20)
+    assert run.finished in (13, 14)
+    assert not run.engine.ledger.messages.takes_more("log", SOURCE, None)
+    run.to_the_end()
+    assert set(WORLD.seen) == set(range(40))
+    assert run.finished == 40
+    away = [tree for tree in run.failed if tree.fail.cause == "away"]
+    assert [tree.fate for tree in away] == ["retry"] * 6
+    assert {tree.attempt for tree in away} == {1}
+    dues = [(tree.due_ms or 0) - (tree.ended_ms or 0) for tree in away]
+    assert dues == [100, 200, 400, 800, 1600, 3200], "each time in a row waits longer"
+    assert max(WORLD.reads[number] for number in range(20, 40)) == 1, "nothing new was asked for meanwhile"
+
+
+def test_a_record_after_which_its_source_went_away_is_given_again_and_that_is_no_attempt() -> None:
+    WORLD.away = lambda position, reads: position == 14 and reads == 1
+    run = Run(topology(Log(20), max_attempts=1))
+    run.to_the_end()
+    assert [attempt for attempt, _ in WORLD.seen[13]] == [1, 1]
+    assert {tree.fate for tree in run.failed} == {"retry"}
+    assert run.counts[2] == 0
+
+
+def test_records_that_are_given_again_wait_for_their_source_too() -> None:
+    WORLD.fails = lambda number, attempt: number in (3, 4, 5) and attempt == 1
+    WORLD.away = lambda position, reads: position == 3 and 2 <= reads <= 3
+    run = Run(topology(Log(10), retry=PATIENT))
+    run.to_the_end()
+    assert [WORLD.seen[number][-1][0] for number in (3, 4, 5)] == [2, 2, 2]
+    assert (WORLD.reads[3], WORLD.reads[5]) == (4, 2), "one record asks whether the source is there"
+    assert run.counts[2] == 0
+
+
+def test_a_read_that_raises_something_else_still_uses_attempts_up() -> None:
+    class Raises(Log):
+        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]]]:
+            if number == 5:
+                raise OSError("a defect")
+            yield number, [number]
+
+    run = Run(topology(Raises(20), retry=PATIENT))
+    run.to_the_end()
+    [tree] = run.engine.ledger.set_aside
+    assert (tree.position, tree.end, tree.attempt) == (5, 10, 4)
+
+
+def test_untracked_records_start_no_trees_and_are_finished_when_they_are_planned() -> None:
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Log(20, tracked=False)))
+    run.to_the_end()
+    assert len(WORLD.seen) == 20
+    metrics = run.engine.ledger.metrics.of("log")
+    assert (metrics.emitted, metrics.acked, metrics.failed, run.finished) == (20, 0, 0, 20)
+
+
+def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Log(20, once=True), retry=FOR_EVER))
+    run.to_the_end()
+    assert len(WORLD.seen[3]) == 1
+    assert run.counts == (1, 0, 1, 0)
+
+
+def test_a_plan_of_a_dead_life_repeats_without_what_is_read_once() -> None:
+    run = Run(topology(Log(20, once=True)))
+    plan = run.engine.host.next_plan(1_000_000, 1000.0)
+    assert plan is not None
+    assert len(plan.alive_entries(run.engine.host.life)) == 1
+    assert type(plan).from_json(plan.to_json()).alive_entries(run.engine.host.life + 1) == ()
+
+
+def test_a_policy_is_that_of_set_spout_else_that_of_the_spout_else_that_of_the_topology() -> None:
+    once, twice, thrice = (RetryPolicy(max_retries=retries) for retries in (1, 2, 3))
+
+    def policy(of_spout: Any, of_topology: Any, **keyword: Any) -> Any:
+        builder = TopologyBuilder("policies", Config(retry=of_topology))
+        builder.set_spout("log", Log(1, **({"retry": of_spout} if of_spout else {})), **keyword)
+        return builder.build().component("log").config.retry
+
+    assert policy(twice, thrice, retry=once) is once
+    assert policy(twice, thrice) is twice
+    assert policy(None, thrice) is thrice
+    assert policy(twice, None, retry=None) is None
+    assert policy(None, None) is None
+
+
+def test_a_changed_policy_does_not_change_what_was_decided_before() -> None:
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Log(10), max_attempts=2))
+    run.to_the_end()
+    assert run.counts == (2, 1, 1, 0)
+    later = LocalEngine(topology(Log(10), retry=FOR_EVER), now_ms=run.engine.now_ms)
+    for entry in run.engine.log:
+        later.ledger.replay(entry)
+    assert later.ledger.finished == {"log": {SOURCE: 10}}
+    assert (later.ledger.retries, later.ledger.metrics.of("log").set_aside) == (0, 1)
+
+
+# A ``Spout``: its records are in its host.
+
+
+class Inbox(Spout):
+    """Hands out numbers, each once."""
+
+    outputs = ["n"]
+
+    def __init__(self, count: int = 10, **members: Any) -> None:
+        self.count = count
+        vars(self).update(members)
+
+    def open(self, context: Any) -> None:
+        self.next = 0
+
+    def next_tuple(self, collector: Any) -> None:
+        if self.next < self.count:
+            self.next += 1
+            collector.emit([self.next - 1], message_id=self.next - 1)
+
+    def ack(self, message_id: Any) -> None:
+        WORLD.calls.append(("ack", message_id))
+
+    def fail(self, message_id: Any) -> None:
+        WORLD.calls.append(("fail", message_id))
+
+    @property
+    def exhausted(self) -> bool:
+        return self.next >= self.count
+
+
+def test_a_spout_with_a_policy_is_told_of_a_failure_when_it_is_given_up() -> None:
+    WORLD.fails = lambda number, attempt: number == 3 or (number == 4 and attempt < 3)
+    run = Run(topology(Inbox(retry=PATIENT)))
+    run.to_the_end()
+    assert [attempt for attempt, _ in WORLD.seen[3]] == [1, 2, 3, 4]
+    assert [attempt for attempt, _ in WORLD.seen[4]] == [1, 2, 3]
+    times = [now_ms for _, now_ms in WORLD.seen[3]]
+    assert [later - before >= wait for before, later, wait in zip(times, times[1:], (100, 200, 400), strict=False)]
+    assert Counter(WORLD.calls) == Counter([("fail", 3), *(("ack", number) for number in range(10) if number != 3)])
+    assert run.counts == (6, 5, 1, 0)
+    assert [tree.attempt for tree in run.failed if tree.message_id == "3"] == [1, 2, 3, 4]
+
+
+def test_a_spout_without_a_policy_decides_itself_as_in_storm() -> None:
+    WORLD.fails = lambda number, attempt: number == 3
+    run = Run(topology(Inbox()))
+    run.to_the_end()
+    assert ("fail", 3) in WORLD.calls
+    assert len(WORLD.seen[3]) == 1
+    assert [tree.fate for tree in run.failed] == ["spout"]
+
+
+def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_from_its_end() -> None:
+    WORLD.fails = lambda number, attempt: number < 3 and attempt == 1
+    run = Run(topology(Inbox(retry=PATIENT), max_spout_pending=3))
+    run.step()
+    [desk] = run.engine.host.desks.values()
+    assert (desk.pending, desk.open_for_more) == (3, False)
+    assert run.engine.host.retries == run.engine.ledger.metrics.of("log").waiting == 3
+    assert run.engine.host.drained
+    assert not run.engine.host.finished
+    run.to_the_end()
+    assert len(WORLD.calls) == 10
+
+
+class Hold(Bolt):
+    """Holds everything."""
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        WORLD.seen[tup["n"]].append((tup.attempt, 0))
+        if WORLD.fails(tup["n"], tup.attempt):
+            self.held.append(tup)
+        else:
+            collector.ack(tup)
+
+
+def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
+    WORLD.fails = lambda number, attempt: attempt == 1
+    run = Run(topology(Inbox(2, retry=PATIENT), Hold(), message_timeout_secs=3))
+    run.to_the_end()
+    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2]
+    assert {tree.fail.cause for tree in run.failed} == {"timeout"}
+    assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
+
+
+def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
+    WORLD.fails = lambda number, attempt: number == 1
+    run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
+    run.step()
+    [old] = run.engine.host.desks.values()
+    assert list(old.records) == [1]
+    new = type(old)(old.number, old.pending_max, old.keeps)
+    new.take_over(old)
+    assert [(record.values, record.attempt, id_) for record, id_ in new.waiting] == [([1], 1, 1)]
+    assert not new.fails
