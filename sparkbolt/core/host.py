@@ -281,12 +281,13 @@ class Host:
         """
         due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
-            due.append(now_ms + max(0.0, self._next_rotation - mono_s) * 1000)
+            due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
         if settled:
-            due.append(now_ms + max(0.0, self._settled_due(settled) - mono_s) * 1000)
+            due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
         ready_ms = self._ready_ms(now_ms, mono_s)
-        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in self.desks.values())]
+        desks = () if self._held_back() else self.desks.values()
+        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
         due += [now_ms + max(0, when - ready_ms) for when in retries if when is not None]
         return math.ceil(min(due)) if due else None
 

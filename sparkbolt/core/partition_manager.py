@@ -42,7 +42,7 @@ from sparkbolt.core.acker import I64
 from sparkbolt.core.ids import MAX_SEQUENCE, split_key
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.rotating_map import RotatingMap
-from sparkbolt.errors import InvariantError
+from sparkbolt.errors import InvariantError, check
 
 Interval = tuple[int, int]
 """Positions from the first to before the second."""
@@ -255,7 +255,9 @@ class PartitionManager:
 def _first_open(entry: Entry, trees: RotatingMap) -> int:
     """The first position of the entry that has an open tree."""
     if entry.positions is not None:
-        return int(_open_positions(entry, trees).min())
+        positions = _open_positions(entry, trees)
+        check(len(positions) > 0, f"{entry} is unfinished and has no open tree")
+        return int(positions.min())
     key = trees.first_between(entry.first_key, entry.first_key + entry.reserved - 1)
     if key is None:
         raise InvariantError(f"{entry} is unfinished and has no open tree")

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.fates import AWAY, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.topology import ComponentSpec
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.own_trees import NothingStartedIsLost
-from sparkbolt.sim.promises import Checker, Facts, Records, Violation
+from sparkbolt.sim.promises import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.repeats import TheSameAgain
+from sparkbolt.sim.retries import RetriesAreInTime
 from sparkbolt.sim.states import StateIsWhatWasCommitted
 from sparkbolt.sim.trees import Verdict, expand
 
@@ -106,7 +110,7 @@ class AcksAreDurable(Checker):
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
-                    self._keys[entry.task, _hashable(message_id)] = entry.first_key + place
+                    self._keys[entry.task, hashable(message_id)] = entry.first_key + place
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn what may be told."""
@@ -124,7 +128,7 @@ class AcksAreDurable(Checker):
                     self._hear(number, message_id, allowed, word)
 
     def _hear(self, number: int, message_id: Any, allowed: set[int], word: str) -> None:
-        key = self._keys.get((number, _hashable(message_id)))
+        key = self._keys.get((number, hashable(message_id)))
         if key is None:
             self.broken(f"task {number} hears that message {message_id!r} was {word}, which is not one of this life")
         elif key not in allowed:
@@ -147,9 +151,11 @@ class NothingIsLost(Checker):
         self._ranged = {
             number: spec
             for spec in facts.subject.topology.spouts
-            if isinstance(spec.component, PartitionedSpout)
+            if isinstance(spec.component, PartitionedSpout) and spec.component.tracked and not spec.component.once
             for number in facts.subject.topology.tasks(spec.id)
         }
+        self._promised = {spec.id for spec in self._ranged.values()}
+        """The spouts that promise it."""
         self._entries: list[Entry] = []
         self._reached: dict[tuple[str, str], int] = {}
 
@@ -159,6 +165,7 @@ class NothingIsLost(Checker):
         if not self.facts.subject.lane.tracked:
             return
         kept = []
+        causes = {fail.key: fail.cause for seen in outcome.sightings for fail in seen.fails}
         open_keys = np.array(list(self.facts.trees.open), dtype=np.uint64)
         for entry in self._entries:
             assert entry.source is not None
@@ -172,8 +179,8 @@ class NothingIsLost(Checker):
                     self.broken(f"{self.facts.where(key)} is acked, though its message was finished before", key)
                 done.add(position)
             for key in verdict.failed:
-                if first <= key < last and entry.attempt >= spec.config.max_attempts:
-                    done.add(entry.position_of(split_key(key)[1]))
+                if first <= key < last:
+                    done.update(_given_up(spec, entry, key, causes.get(key, "timeout")))
             if bool(((open_keys >= first) & (open_keys < last)).any()):
                 kept.append(entry)
         self._entries = kept
@@ -183,6 +190,8 @@ class NothingIsLost(Checker):
         if not self.facts.subject.lane.tracked:
             return
         for component, moved in promotion.progress_moved.items():
+            if component not in self._promised:
+                continue
             for source, position in moved.items():
                 _, _, positions = self.facts.subject.surveys[component].get(source, (0, 0, ()))
                 done = self._done.get((component, source), set())
@@ -198,6 +207,8 @@ class NothingIsLost(Checker):
         if not self.facts.subject.lane.tracked:
             return
         for component, found in self.facts.subject.surveys.items():
+            if component not in self._promised:
+                continue
             for source, (_, _, positions) in found.items():
                 missing = sorted(set(positions) - self._done.get((component, source), set()))
                 if missing:
@@ -209,6 +220,18 @@ class NothingIsLost(Checker):
             left = len(queue.messages) - len(queue.done)
             if left:
                 self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
+
+
+def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+    """The positions that are put aside when a tree of the entry fails."""
+    position = entry.position_of(split_key(key)[1])
+    unread = entry.positions is None and cause in NOT_READ
+    new = entry.positions is None and (not unread or position != entry.start)
+    policy = policy_of(spec)
+    assert policy is not None
+    if cause in AWAY or (cause != "unreadable" and policy.allows(1 if new else entry.attempt)):
+        return range(0)
+    return range(position, entry.end if unread else position + 1)
 
 
 class SequencesAreNew(Checker):
@@ -321,6 +344,7 @@ PROMISES = (
     AcksAreDurable,
     NothingIsLost,
     NothingStartedIsLost,
+    RetriesAreInTime,
     SequencesAreNew,
     TheSameAgain,
     ProgressRises,
@@ -390,15 +414,12 @@ class Checkers:
         for checker in self.each:
             checker.promoted(driver, promotion, verdict)
 
+    def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.idle(driver, now_ms, due_ms)
+
     def ended(self, driver: Driver) -> None:
         """As of ``Checker``."""
         for checker in self.each:
             checker.ended(driver)
-
-
-def _hashable(message_id: Any) -> Any:
-    try:
-        hash(message_id)
-    except TypeError:
-        return repr(message_id)
-    return message_id

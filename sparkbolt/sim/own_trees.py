@@ -11,8 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.own_trees import OwnTrees
 from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.retry import at_once
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.state import DictStore, TaskState
 from sparkbolt.sim.driver import Driver
@@ -30,8 +32,8 @@ class NothingStartedIsLost(Checker):
         """Nobody owes anything."""
         super().__init__(facts)
         topology = facts.subject.topology
-        self._limits = {
-            number: topology.components[name].config.max_attempts
+        self._policies = {
+            number: policy_of(topology.components[name]) or at_once(1)
             for name in facts.subject.lane.starters
             for number in topology.tasks(name)
         }
@@ -43,7 +45,7 @@ class NothingStartedIsLost(Checker):
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn what was started, and what of it is done."""
-        if not self._limits:
+        if not self._policies:
             return
         for entry in plan.again:
             for place, position in enumerate(entry.positions or ()):
@@ -60,11 +62,11 @@ class NothingStartedIsLost(Checker):
         for key in verdict.failed:
             first, attempt = self._again.get(key, (key, 1))
             number, _ = split_key(key)
-            if number in self._limits and attempt >= self._limits[number]:
+            if number in self._policies and not self._policies[number].allows(attempt):
                 self._owed.discard(first)
 
     def _mine(self, keys: np.ndarray) -> list[int]:
-        mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._limits), dtype=np.uint64))
+        mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._policies), dtype=np.uint64))
         found: list[int] = keys[mine].tolist()
         return found
 
@@ -87,7 +89,7 @@ class NothingStartedIsLost(Checker):
                 f"that of {self.facts.where(key)}",
                 key,
             )
-        for number in self._limits:
+        for number in self._policies:
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
             kept = OwnTrees(state, number, Pickling({})).kept

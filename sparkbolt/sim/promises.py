@@ -57,6 +57,8 @@ class Facts:
     """How many records ``Spout`` tasks have put into plans."""
     stores: Mapping[int, DictStore] = field(default_factory=dict)
     """The committed segments of each task, by its dest."""
+    mono_s: float = 0.0
+    """The monotonic clock."""
     committed: int = -1
     stopped: str | None = None
 
@@ -104,5 +106,17 @@ class Checker:
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """It is promoted, by the driver that has committed it."""
 
+    def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
+        """There is nothing to do now; the engine would sleep until ``due_ms``, or for ever."""
+
     def ended(self, driver: Driver) -> None:
         """Everything is finished."""
+
+
+def hashable(message_id: Any) -> Any:
+    """A message id as it can be a key."""
+    try:
+        hash(message_id)
+    except TypeError:
+        return repr(message_id)
+    return message_id

@@ -18,6 +18,7 @@ from typing import Any
 from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
 from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.partition_manager import SourceView
 
 SURVEY_ROUNDS_MAX = 1000
 Survey = dict[str, tuple[int, int, tuple[int, ...]]]
@@ -102,6 +103,7 @@ class BoundedSpout(PartitionedSpout):
         self.inner = inner
         self.outputs = inner.outputs
         self.first_budget = inner.first_budget
+        self.tracked, self.once, self.max_uncommitted = inner.tracked, inner.once, inner.max_uncommitted
         self.ends = {source: (task, end) for source, (task, end, _) in found.items()}
 
     def open(self, context: TopologyContext) -> None:
@@ -128,6 +130,10 @@ class BoundedSpout(PartitionedSpout):
         """As the user's."""
         self.inner.committed(progress)
 
+    def told(self, sources: Mapping[str, SourceView]) -> None:
+        """As the user's."""
+        self.inner.told(sources)
+
     def close(self) -> None:
         """As the user's."""
         self.inner.close()
@@ -152,8 +158,10 @@ class BoundedSpout(PartitionedSpout):
 class FedSpout(PartitionedSpout):
     """Emits the rows that it is fed; row i of a task has position i of its source ``fed-<task>``."""
 
-    def __init__(self, outputs: Any, rows: Sequence[Sequence[Any]], parallelism: int) -> None:
-        self.outputs = outputs
+    def __init__(self, instead_of: PartitionedSpout, rows: Sequence[Sequence[Any]], parallelism: int) -> None:
+        self.outputs = instead_of.outputs
+        self.tracked, self.once = instead_of.tracked, instead_of.once
+        self.max_uncommitted = instead_of.max_uncommitted
         self.shares = [list(rows[task::parallelism]) for task in range(parallelism)]
         self.first_budget = max(1, len(rows))
 

@@ -148,7 +148,8 @@ def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) ->
         return spec.component
     if isinstance(spec.component, Spout):
         return QueueSpout(spec.component.outputs)
-    return FedSpout(spec.component.outputs, [values for _, values in rows], spec.parallelism)
+    assert isinstance(spec.component, PartitionedSpout)
+    return FedSpout(spec.component, [values for _, values in rows], spec.parallelism)
 
 
 def _survey(lane: Lane, spec: ComponentSpec, messages_max: int) -> tuple[Survey, bool]:

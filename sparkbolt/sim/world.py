@@ -126,6 +126,7 @@ class World:
                 return None
             idle += 1
             due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
+            self.checkers.idle(self.driver, self.now_ms, due)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
         return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
 
@@ -147,6 +148,7 @@ class World:
     def _pass(self, ms: int) -> None:
         self.now_ms += ms
         self.mono_s += ms / 1000
+        self.checkers.facts.mono_s = self.mono_s
 
     # One micro-batch.
 

@@ -11,6 +11,7 @@ import asyncio
 import random
 import zlib
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from sparkbolt import (
     FailedException,
     Grouping,
     PartitionedSpout,
+    RetryPolicy,
     Spout,
     StatefulBolt,
     Topology,
@@ -196,6 +198,22 @@ class Jobs(Spout):
     def next_tuple(self, collector: Any) -> None: ...
 
 
+POLICIES = (
+    RetryPolicy(max_retries=2, min_backoff=timedelta(milliseconds=200), max_backoff=timedelta(seconds=2), jitter=0.5),
+    RetryPolicy(max_retries=5, min_backoff=timedelta(milliseconds=500), max_backoff=timedelta(seconds=1), jitter=0),
+)
+
+
+def patient(spout: Any, random_: random.Random) -> Any:
+    """A spout, perhaps with a policy of its own and a limit on what is uncommitted."""
+    policy = random_.choice([None, *POLICIES])
+    if policy is not None:
+        spout.retry = policy
+    if isinstance(spout, PartitionedSpout):
+        spout.max_uncommitted = random_.choice([None, 2, 6])
+    return spout
+
+
 KINDS = (Basic, Counting, Keyed, Concurrent, Columns, Holding, Holding)
 
 
@@ -212,7 +230,8 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
     feed = {}
     spouts = ["m0", "m1"][: random_.choice([1, 1, 2])]
     for name in spouts:
-        builder.set_spout(name, random_.choice([Messages, Messages, Jobs])(), parallelism=random_.randint(1, 2))
+        spout = patient(random_.choice([Messages, Messages, Jobs])(), random.Random(f"policy {seed} {name}"))
+        builder.set_spout(name, spout, parallelism=random_.randint(1, 2))
         feed[name] = [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 25))]
     known: list[tuple[str, type]] = [(name, object) for name in spouts]
     for place in range(random_.randint(1, 4)):
@@ -333,7 +352,10 @@ def starting_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
     builder.set_spout("m", random_.choice([Messages, Jobs])(), parallelism=random_.randint(1, 2))
     before = "m"
     for place in range(2):
-        starting = builder.set_bolt(f"s{place}", Starting(seed + place), random_.randint(1, 3), tick_tuple_freq_secs=2)
+        policy = random.Random(f"policy {seed} {place}").choice([None, *POLICIES])
+        starting = builder.set_bolt(
+            f"s{place}", Starting(seed + place), random_.randint(1, 3), tick_tuple_freq_secs=2, retry=policy
+        )
         starting.fields_grouping(before, ["n"])
         before = f"f{place}"
         builder.set_bolt(before, Fussy(seed + place), random_.randint(1, 2)).shuffle_grouping(f"s{place}")

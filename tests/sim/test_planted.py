@@ -17,12 +17,15 @@ import pytest
 from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core import acker, feedback, groupings, ledger_files, ledger_log, routing
 from sparkbolt.core.acker import Verdicts
+from sparkbolt.core.desk import Desk
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.frames import Inbox, python_values
 from sparkbolt.core.host import Host
 from sparkbolt.core.ids import MASK64, edge_salt
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.messages import Messages as KnownMessages
 from sparkbolt.core.own_trees import OwnTrees
+from sparkbolt.core.partition_manager import PartitionManager
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.settled import Settled
@@ -230,10 +233,8 @@ def a_tree_that_timed_out_stays_open(patch: Patch) -> None:
 
 
 def compaction_forgets_retries(patch: Patch) -> None:
-    dump = ledger_log.dump_snapshot
-    patch.setattr(
-        ledger_log, "dump_snapshot", lambda state: dump(replace(state, messages=replace(state.messages, retries=[])))
-    )
+    state = PartitionManager.state
+    patch.setattr(PartitionManager, "state", lambda self: replace(state(self), retries=[]))
 
 
 def compaction_forgets_open_trees(patch: Patch) -> None:
@@ -275,6 +276,23 @@ def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
     patch.setattr(feedback, "judge", lenient)
 
 
+def retries_do_not_wait(patch: Patch) -> None:
+    first = KnownMessages.first_retries
+    patch.setattr(KnownMessages, "first_retries", lambda self, limit, now_ms=None: first(self, limit))
+
+
+def nobody_wakes_for_a_retry(patch: Patch) -> None:
+    patch.setattr(KnownMessages, "next_retry_ms", lambda self: None)
+
+
+def nobody_wakes_for_the_retry_of_a_spout(patch: Patch) -> None:
+    patch.setattr(Desk, "next_due_ms", lambda self: None)
+
+
+def a_further_attempt_has_the_number_of_the_last(patch: Patch) -> None:
+    patch.setattr(FailedTree, "next_attempt", property(lambda self: max(2, self.attempt)))
+
+
 PLANTS = (
     edges_without_the_delivery_slot,
     edges_without_the_micro_batch,
@@ -295,6 +313,10 @@ PLANTS = (
     a_held_tuple_loses_its_trees_with_its_worker,
     an_attempt_writes_into_the_committed_state,
     a_fail_is_forgotten_where_the_tree_began,
+    retries_do_not_wait,
+    nobody_wakes_for_a_retry,
+    nobody_wakes_for_the_retry_of_a_spout,
+    a_further_attempt_has_the_number_of_the_last,
 )
 
 

@@ -1,0 +1,143 @@
+"""Retries, watched: each in its time, under its number, and somebody wakes for it.
+
+Which question it answers: is a message that failed given again when its policy says so, neither earlier nor forgotten?
+Rule: what is due is reckoned here, from the failures that were committed and from the policy; the engine is not asked.
+
+Read before: ``promises``, ``core.retry``, ``core.fates``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.fates import AWAY
+from sparkbolt.core.ids import AGAIN, split_key
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.ledger_settings import policy_of
+from sparkbolt.core.plan import MicroBatchPlan, own_source
+from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.promises import Checker, Facts, Records, hashable
+from sparkbolt.sim.trees import Verdict
+
+Place = tuple[Hashable, ...]
+"""A message: (component, source, position), or (task number, message id) of a ``Spout``."""
+
+
+class RetriesAreInTime(Checker):
+    """What failed is given again after its wait, as the attempt that it is; an idle engine wakes for it."""
+
+    promise = "retries are in time"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has failed."""
+        super().__init__(facts)
+        topology = facts.subject.topology
+        names = [*(spec.id for spec in topology.spouts), *facts.subject.lane.starters]
+        self._policies = {name: policy_of(topology.components[name]) for name in names}
+        ranged = (spec for spec in topology.spouts if isinstance(spec.component, PartitionedSpout))
+        self._once = {spec.id for spec in ranged if getattr(spec.component, "once", False)}
+        self._due: dict[Place, tuple[int, int]] = {}
+        """What waits: (when it is due, the attempt to come)."""
+        self._records: dict[int, tuple[Place, int]] = {}
+        """Key of a tree of a ``Spout`` -> (message, attempt)."""
+        self._causes: dict[int, str] = {}
+        self._base = (0, 0.0)
+        """(time of the newest promoted plan, monotonic clock at its promotion, or at the beginning of the life)."""
+
+    def life_began(self, driver: Driver) -> None:
+        """Records of a ``Spout`` are gone, and with them what waited of them."""
+        self._base = (self._base[0], self.facts.mono_s)
+        self._records.clear()
+        self._due = {place: due for place, due in self._due.items() if len(place) == 3}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Nothing is given before its time, nor under another number."""
+        ready_ms = self._ready_ms(plan.now_ms)
+        for entry, pairs in records.items():
+            for number, (record, message_id) in enumerate(pairs):
+                if record.tracked:
+                    self._records[entry.first_key + number] = (entry.task, hashable(message_id)), entry.attempt
+        for place, attempt in self._given(plan, records):
+            if place not in self._due:
+                continue
+            due_ms, expected = self._due[place]
+            if ready_ms < due_ms:
+                self.broken(f"{place} is given again {due_ms - ready_ms} ms before it is due")
+            if attempt != expected:
+                self.broken(f"{place} is given again as attempt {attempt}, expected {expected}")
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """What was given does not wait any more."""
+        for place, _ in self._given(plan, self.facts.running):
+            self._due.pop(place, None)
+        self._causes = {fail.key: fail.cause for seen in outcome.sightings for fail in seen.fails}
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """What has failed waits, unless it is given up."""
+        now_ms = self.facts.plans[promotion.micro_batch_id].now_ms
+        self._base = (max(self._base[0], now_ms), self.facts.mono_s)
+        for key in verdict.failed:
+            component, _ = self.facts.subject.topology.task_owner(split_key(key)[0])
+            policy = self._policies.get(component)
+            found = self._message(key)
+            if policy is not None and found is not None:
+                self._wait(key, component, policy, *found, now_ms)
+
+    def _wait(self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int) -> None:
+        cause = self._causes.get(key, "timeout")
+        if cause in AWAY:
+            return  # how long depends on how often its source was away in a row
+        if component not in self._once and cause != "unreadable" and policy.allows(attempt):
+            self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
+
+    def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
+        """Somebody wakes when something is due, and nobody wakes for what cannot be done."""
+        if due_ms is not None and due_ms <= now_ms:
+            self.broken(f"there was nothing to do, but something is said to be due {now_ms - due_ms} ms ago")
+        if not self._due:
+            return
+        place, (first_ms, _) = min(self._due.items(), key=lambda item: item[1])
+        left = max(0, first_ms - self._ready_ms(now_ms))
+        if due_ms is None or due_ms - now_ms > left + 1:
+            self.broken(f"{place} is due in {left} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
+
+    def ended(self, driver: Driver) -> None:
+        """Everything was given again."""
+        for place, (_, attempt) in list(self._due.items())[:1]:
+            self.broken(f"all is finished, but attempt {attempt} at {place} was never made")
+
+    def _ready_ms(self, now_ms: int) -> int:
+        """Up to when retries are due."""
+        newest_ms, mono_s = self._base
+        return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 + 0.5))
+
+    def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[Place, int]]:
+        """The messages that a plan gives, with the attempts; of a range its beginning."""
+        owner = self.facts.subject.topology.task_owner
+        for entry in plan.reserving:
+            if entry.source is not None:
+                for position in entry.positions or (entry.start,):
+                    yield (owner(entry.task)[0], entry.source, position), entry.attempt
+        for entry, pairs in records.items():
+            for _, message_id in pairs:
+                yield (entry.task, hashable(message_id)), entry.attempt
+
+    def _message(self, key: int) -> tuple[Any, int] | None:
+        """The message that a tree stands for, and which attempt it was."""
+        if key in self._records:
+            return self._records[key]
+        task, sequence = split_key(key)
+        component, index = self.facts.subject.topology.task_owner(task)
+        if component in self.facts.subject.lane.starters and sequence < AGAIN:
+            return (component, own_source(index), sequence), 1
+        for plan in reversed(list(self.facts.plans.values())):
+            for entry in plan.reserving:
+                if entry.task == task and entry.source and entry.base <= sequence < entry.base + entry.reserved:
+                    position = entry.position_of(sequence)
+                    new = entry.positions is None and position != entry.start
+                    return (component, entry.source, position), 1 if new else entry.attempt
+        return None
