@@ -245,7 +245,9 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
 
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
     """Settings that were given to a component and mean nothing for it."""
-    meaningless = {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "trace"}
+    meaningless = (
+        {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "retry", "trace"}
+    )
     if getattr(spec.component, "starts_trees", False):
         meaningless = {"fuse", "trace"}
     if isinstance(spec.component, Spout):

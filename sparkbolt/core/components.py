@@ -184,6 +184,8 @@ class PartitionedSpout(Component):
                 and over the ``context.parallelism`` tasks. A range starts where ``progress`` of its source
                 ends (0 for a new one), and ranges of one source follow one another without a gap, though a
                 range may start later where records are gone.
+
+        A range may not be taken (``max_uncommitted``, a source that is away); then ``progress`` says so the next time.
         """
 
     def finished(self, progress: Mapping[str, int]) -> bool:

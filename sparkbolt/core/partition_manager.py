@@ -87,6 +87,8 @@ class SourceView:
     """How many records, or ranges that could not be read, wait to be given again."""
     open: int
     """How many trees are neither acked nor failed."""
+    away: int
+    """How many micro-batches in a row have found the source away; while there are any, nothing new is planned."""
     _done: Callable[[int], list[Interval]] = field(repr=False, compare=False)
 
     def done(self, limit: int) -> list[Interval]:
@@ -213,6 +215,7 @@ class PartitionManager:
             finished=self.finished,
             waiting=self.waiting,
             open=sum(live.unfinished for live in self._entries),
+            away=self.away,
             _done=lambda limit: self.done(trees, limit),
         )
 

@@ -192,10 +192,12 @@ class EntryReader:
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            if away:
-                text = f"{range_.source} is away, {rest}{more} is asked for again until it is there: {failure.reason}"
-            trace = None if away else failure.traceback
-            self._fail_record(rest + shift, Failure("away" if away else "read", text, trace), unread=True)
+            if away:  # who hears of the verdict says so, once an interval
+                failure = Failure("away", f"{range_.source} is away, from {rest} on: {failure.reason}", reported=False)
+                self._stage.counts(self._component).errors += 1
+            else:
+                failure = Failure("read", text, failure.traceback)
+            self._fail_record(rest + shift, failure, unread=True)
         for position in self._misplaced:
             text = f"{range_.source}@{position} came behind later records: {failure.reason}"
             self._fail_record(position + shift, Failure("misplaced", text, reported=False))

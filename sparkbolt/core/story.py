@@ -30,8 +30,8 @@ HOPS_IN_LINE_MAX = 10
 VALUES_CHARACTERS_MAX = 200
 
 FATES = {
-    "retry": "its record is read again, under another root",
-    "set_aside": "its record was set aside after the last attempt",
+    "retry": "its message is given again, under another root",
+    "set_aside": "its message was set aside after the last attempt",
     "spout": "its spout was told",
 }
 """What becomes of the message of a failed tree, in words."""

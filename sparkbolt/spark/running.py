@@ -73,6 +73,7 @@ class RunningTopology:
         self._listeners: list[Callable[[MicroBatchReport], None]] = []
         config = topology.config
         self._throttle = Throttle(config.max_error_report_per_interval, config.error_throttle_interval_secs)
+        self._absences = Throttle(1, config.error_throttle_interval_secs)
         self._restarts = Restarts(config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -199,14 +200,26 @@ class RunningTopology:
     # What users are told.
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
+        now_s = time.monotonic()
         for report in promotion.reports:
-            withheld = self._throttle.passes(report.component, time.monotonic())
+            withheld = self._throttle.passes(report.component, now_s)
             if withheld is not None:
                 more = f" ({withheld} more were not shown)" if withheld else ""
                 log.warning("%s[%d] reported: %s%s", report.component, report.task, report.text, more)
         for tree in promotion.failed:
             if tree.fate == "set_aside":
                 log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
+            if (
+                tree.fail.cause == "away"
+                and self._absences.passes(f"{tree.component}/{tree.source}", now_s) is not None
+            ):
+                wait_s = ((tree.due_ms or 0) - (tree.ended_ms or 0)) / 1000
+                log.error(
+                    "%s: %s; it is asked again %.1f s later, for nothing new, until it is there",
+                    tree.component,
+                    tree.fail.reason,
+                    wait_s,
+                )
         reason = host.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason

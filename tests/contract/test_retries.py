@@ -75,7 +75,8 @@ def test_a_source_that_is_away_is_asked_again_and_nothing_is_lost_or_given_up(en
     away = [tree for tree in ended.failed if tree.fail.cause == "away"]
     assert {(tree.position, tree.fate, tree.attempt) for tree in away} == {(AWAY, "retry", 1)}
     assert len(ended.notes("away")) == 2
-    assert any("numbers is away" in report.text for report in ended.reports)
+    assert {tree.fail.reason for tree in away} == {f"numbers is away, from {AWAY} on: nobody answers"}
+    assert ended.of("log").errors >= 2
     assert attempts_of(ended, "tries-log", AWAY)
 
 

@@ -11,7 +11,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparkbolt import BasicBolt, Config, PartitionedSpout, Spout, StatefulBolt, Topology, TopologyBuilder, bolt
+from sparkbolt import (
+    BasicBolt,
+    Config,
+    PartitionedSpout,
+    RetryPolicy,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    bolt,
+)
 from sparkbolt.cli.check import examine, report_lines, state_reason
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.svg import svg_drawing
@@ -133,6 +143,10 @@ def test_check_tells_levels_stages_and_fusion() -> None:
         (
             lambda b: b.set_spout("a", Lines(), tick_tuple_freq_secs=1),
             "a: tick_tuple_freq_secs has no effect on a spout",
+        ),
+        (
+            lambda b: b.set_bolt("a", Split(), retry=RetryPolicy()).shuffle_grouping("lines"),
+            "a: retry has no effect on a bolt",
         ),
         (lambda b: b.set_spout("a", Queue(), max_attempts=9), "a: max_attempts has no effect on a spout that cannot"),
         (lambda b: b.set_bolt("a", Count(), 9).fields_grouping("lines", ["line"]), "a: 9 tasks on 2 cores"),
