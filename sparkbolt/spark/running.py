@@ -5,7 +5,7 @@ Rule 1: the durable truth is the checkpoint. A query that failed is followed by 
 from the log as after a crash; only the threads of spouts stay, with their connections.
 Rule 2: what users hold (metrics, listeners, ``await_...``) goes on from life to life.
 
-Read before: ``life``, ``core.restarts``.
+Read before: ``life``, ``announcer``, ``core.restarts``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
 from sparkbolt.core.host import Host
@@ -31,11 +32,11 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.promotion import MicroBatchReport
 from sparkbolt.core.restarts import Restarts, is_hopeless
 from sparkbolt.core.routing import routes_of
-from sparkbolt.core.throttle import Throttle
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
 from sparkbolt.spark import sources
+from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain
 from sparkbolt.spark.life import Life, now_ms
@@ -71,10 +72,8 @@ class RunningTopology:
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
         self._listeners: list[Callable[[MicroBatchReport], None]] = []
-        config = topology.config
-        self._throttle = Throttle(config.max_error_report_per_interval, config.error_throttle_interval_secs)
-        self._absences = Throttle(1, config.error_throttle_interval_secs)
-        self._restarts = Restarts(config)
+        self._announcer = Announcer(topology.config)
+        self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
         self._ended = False
@@ -101,6 +100,7 @@ class RunningTopology:
                         self._changed,
                         tracked=self.lane.tracked,
                         report=self._spout_raised,
+                        tell=self._spout_reported,
                     )
                     threads.append(thread)
         return threads
@@ -200,26 +200,7 @@ class RunningTopology:
     # What users are told.
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
-        now_s = time.monotonic()
-        for report in promotion.reports:
-            withheld = self._throttle.passes(report.component, now_s)
-            if withheld is not None:
-                more = f" ({withheld} more were not shown)" if withheld else ""
-                log.warning("%s[%d] reported: %s%s", report.component, report.task, report.text, more)
-        for tree in promotion.failed:
-            if tree.fate == "set_aside":
-                log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
-            if (
-                tree.fail.cause == "away"
-                and self._absences.passes(f"{tree.component}/{tree.source}", now_s) is not None
-            ):
-                wait_s = ((tree.due_ms or 0) - (tree.ended_ms or 0)) / 1000
-                log.error(
-                    "%s: %s; it is asked again %.1f s later, for nothing new, until it is there",
-                    tree.component,
-                    tree.fail.reason,
-                    wait_s,
-                )
+        self._announcer.promotion(promotion)
         reason = host.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
@@ -227,6 +208,11 @@ class RunningTopology:
         report_ = MicroBatchReport(promotion, host.ledger.metrics, host.ledger.metrics.micro_batch_ms or 0.0)
         for listener in self._listeners:
             listener(report_)
+
+    def _spout_reported(self, report: Report) -> None:
+        self._announcer.report(report)
+        with self._changed:
+            self._host.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, what: str, error: BaseException) -> None:
         log.error("%s raised %s: %s; it is called again after a pause", what, type(error).__name__, error)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
@@ -36,15 +37,29 @@ class SpoutThread:
         *,
         tracked: bool,
         report: Callable[[str, BaseException], None],
+        tell: Callable[[Report], None],
     ) -> None:
-        """Nothing is opened yet; ``lock`` guards the desk and wakes whoever waits for a plan."""
+        """Nothing is opened yet.
+
+        Args:
+            spout: the task's own copy.
+            context: the task's own.
+            output: the streams on which it emits.
+            desk: where its records wait.
+            lock: guards the desk and wakes whoever waits for a plan.
+            tracked: whether the topology has ackers.
+            report: is called with what raised and what it raised.
+            tell: is called with each error that the spout itself reports.
+        """
         self.spout = spout
         self._context = context
+        self._output = output
         self._collector = SpoutCollector(output)
         self._desk = desk
         self._lock = lock
         self._tracked = tracked
         self._report = report
+        self._tell = tell
         self._active = True
         self._was_active = False
         self._stop = threading.Event()
@@ -126,11 +141,18 @@ class SpoutThread:
         try:
             call(*arguments)
         except Exception as error:  # noqa: BLE001  user code may raise anything
+            self._tell_reported()
             self._report(f"{what} of spout {self._context.component}[{self._context.index}]", error)
             self._stop.wait(self._pause)
             self._pause = min(2 * self._pause, PAUSE_SECS_MAX)
             return False
+        self._tell_reported()
         self._pause = PAUSE_SECS_MIN
         if self._collector.records and what != "next_tuple":
             self._hand_over()
         return True
+
+    def _tell_reported(self) -> None:
+        for error in self._output.errors:
+            self._tell(Report(self._context.component, self._context.index, str(error)))
+        self._output.errors.clear()
