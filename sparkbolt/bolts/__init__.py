@@ -1,4 +1,4 @@
-"""Bolts that come with Sparkbolt: they print, and write JSON lines and Parquet.
+"""Bolts that come with Sparkbolt: they print, write JSON lines and Parquet, and publish to RabbitMQ.
 
 Read ``part_files`` first: it says why a micro-batch that runs again leaves nothing twice.
 """
@@ -6,5 +6,6 @@ Read ``part_files`` first: it says why a micro-batch that runs again leaves noth
 from sparkbolt.bolts.json_lines import JsonLinesBolt
 from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
+from sparkbolt.bolts.rabbitmq import RabbitMQBolt
 
-__all__ = ["JsonLinesBolt", "ParquetBolt", "PrintBolt"]
+__all__ = ["JsonLinesBolt", "ParquetBolt", "PrintBolt", "RabbitMQBolt"]

@@ -1,0 +1,134 @@
+"""Tuples as RabbitMQ messages.
+
+Which question it answers: how does a tuple become a message, and when is it acked?
+Rule: a tuple is acked when the broker has confirmed its message, and failed, alone, when it has not within
+``confirm_secs``, refuses it, or has no queue for it.
+
+A micro-batch that runs again publishes its messages again, under the same ``message_id``: at least once, and whoever
+consumes them can tell.
+Read before: ``core.components``, ``rabbitmq_publisher``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sparkbolt.bolts.rabbitmq_publisher import Publisher
+from sparkbolt.core.components import AsyncBolt, TopologyContext
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.errors import ConfigError, FailedException
+from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import BasicCollector
+
+Part: TypeAlias = str | Callable[[Tuple], Any] | None
+"""A part of a message: the name of a field, or a function of the tuple."""
+PERSISTENT, TRANSIENT = 2, 1
+
+
+class RabbitMQBolt(AsyncBolt):
+    """Publishes each tuple as one message, with publisher confirms.
+
+    ``exchange`` must exist; without it ``routing_key`` is the name of a queue. The routing key is ``routing_key`` or
+    what the field ``routing_key_field`` holds. ``value`` and ``headers`` are each a field's name or a function of the
+    tuple; without ``value`` a message is a JSON object of all fields. Bytes are published as they are, str as UTF-8,
+    anything else as JSON. ``durable=False`` makes messages that do not outlive the broker. The URL is never printed.
+
+    A tuple whose message cannot be made, is refused, finds no queue, or is not confirmed within ``confirm_secs``,
+    fails. A connection that is lost is made again, and what was not confirmed is published again over it.
+
+    >>> print(RabbitMQBolt("amqp://ann:secret@localhost/", routing_key="words"))
+    RabbitMQBolt(exchange '' at localhost:5672/)
+    """
+
+    stateless = True
+    concurrency = 1000
+
+    def __init__(
+        self,
+        url: str,
+        exchange: str = "",
+        *,
+        routing_key: str | None = None,
+        routing_key_field: str | None = None,
+        value: Part = None,
+        headers: Part = None,
+        durable: bool = True,
+        confirm_secs: float = 30.0,
+    ) -> None:
+        """Keep what was given.
+
+        Raises:
+            ConfigError: the URL is not one, or the routing key is missing or given twice.
+        """
+        parameters_of(url)
+        if (routing_key is None) == (routing_key_field is None):
+            raise ConfigError(
+                f"RabbitMQBolt: routing_key={routing_key!r}, routing_key_field={routing_key_field!r}: expected one of "
+                "the two"
+            )
+        if confirm_secs <= 0:
+            raise ConfigError(f"confirm_secs={confirm_secs}: expected a number of seconds above 0")
+        self.url = url
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.routing_key_field = routing_key_field
+        self.value, self.headers = value, headers
+        self.durable = durable
+        self.confirm_secs = confirm_secs
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Connect with the first tuple, not before."""
+        self._publisher = Publisher(self.url)
+        self._properties = pika().BasicProperties
+
+    async def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Publish the tuple; acked when the broker has confirmed it."""
+        key = self.routing_key if self.routing_key_field is None else tup[self.routing_key_field]
+        if not isinstance(key, str):
+            raise TypeError(f"field {self.routing_key_field!r} is {key!r:.80}, expected a str to route by")
+        properties = self._properties(
+            message_id=_message_id(tup),
+            headers=_part(self.headers, tup),
+            content_type=None if self.value is not None else "application/json",
+            delivery_mode=PERSISTENT if self.durable else TRANSIENT,
+        )
+        body = _bytes(dict(tup) if self.value is None else _part(self.value, tup))
+        try:
+            async with asyncio.timeout(self.confirm_secs):
+                await self._publisher.publish(self.exchange, key, body, properties)
+        except TimeoutError:
+            self._publisher.drop()
+            why = f"not confirmed within confirm_secs={self.confirm_secs} s ({self._publisher.trouble})"
+            raise FailedException(f"{self}: {why}") from None
+
+    def cleanup(self) -> None:
+        """Close the connection."""
+        self._publisher.close()
+
+    def __str__(self) -> str:
+        return f"RabbitMQBolt(exchange {self.exchange!r} at {place_of(self.url)})"
+
+
+def _message_id(tup: Tuple) -> str:
+    """The delivery's own number, which is the same when its micro-batch runs again; any, if it is not tracked."""
+    return f"{tup.anchors[0][1]:016x}" if tup.anchors else uuid.uuid4().hex
+
+
+def _part(part: Part, tup: Tuple) -> Any:
+    if part is None:
+        return None
+    return tup[part] if isinstance(part, str) else part(tup)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
