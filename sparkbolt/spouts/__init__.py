@@ -1,11 +1,13 @@
 """Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues.
 
 Read in this order: ``text`` (the spout), ``planning`` (its half in the driver), ``lines`` (its half on
-executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``.
+executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
+``kestrel_link``, ``kestrel``.
 """
 
 from sparkbolt.spouts.generator import GeneratorSpout
 from sparkbolt.spouts.json_lines import JsonLinesSpout
+from sparkbolt.spouts.kestrel import KestrelSpout
 from sparkbolt.spouts.queue import BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq import RabbitMQSpout
 from sparkbolt.spouts.tcp import SocketSpout
@@ -15,6 +17,7 @@ __all__ = [
     "BadMessage",
     "GeneratorSpout",
     "JsonLinesSpout",
+    "KestrelSpout",
     "QueueSpout",
     "RabbitMQSpout",
     "SocketSpout",

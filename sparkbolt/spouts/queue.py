@@ -95,16 +95,21 @@ class QueueSpout(Spout):
                 used or because it cannot be decoded: the queue's own dead letters, if there are any, take it.
         """
 
-    def lost(self) -> None:
-        """For ``receive``: the connection is gone, and the queue has taken back what was open on it."""
-        if self._open:
+    def lost(self, message_ids: Iterable[Hashable] | None = None) -> None:
+        """The connection of these messages, or of all, is gone, and the queue has taken them back; any method may call.
+
+        Args:
+            message_ids: what was open on it; None: all that is open.
+        """
+        gone = self._open.copy() if message_ids is None else self._open.intersection(message_ids)
+        self._open -= gone
+        if gone:
             log.warning(
-                "%s: the connection was lost with %d messages open; the queue gives them again, as new ones, and "
-                "what becomes of the old ones is dropped",
+                "%s: a connection was lost with %d messages open; the queue gives them again, as new ones, and what "
+                "becomes of the old ones is dropped",
                 self,
-                len(self._open),
+                len(gone),
             )
-        self._open.clear()
 
     @property
     def open_messages(self) -> int:

@@ -1,0 +1,204 @@
+"""Kestrel as a source.
+
+Which question it answers: how does an item of a Kestrel queue become a tracked tuple, and when does the server forget
+it?
+Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work committed.
+Rule 2: a connection holds one item, so a task has as many connections as it has items open.
+Rule 3: a server that is away is tried again after a pause, and holds up no other.
+
+Prior art: the KestrelSpout of Storm's early word counts.
+Read before: ``queue``, ``kestrel_link``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
+
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.decoding import Decoder
+from sparkbolt.spouts.kestrel_link import KestrelConnection
+from sparkbolt.spouts.queue import BadMessage, QueueSpout
+
+log = logging.getLogger(__name__)
+
+PORT = 22133
+EMPTY_SECS = 0.05
+"""How long a server whose queue is empty is not asked."""
+BACKOFF_SECS_MIN = 0.1
+
+
+class Opened(NamedTuple):
+    """Names one reading of one item: the message id of its tuple."""
+
+    server: str
+    number: int
+
+
+class _Server:
+    """One server: its connections, those that hold an item and those that are free."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name, self.host, self.port = name, host, port
+        self.free: list[KestrelConnection] = []
+        self.holding: dict[int, KestrelConnection] = {}
+        """By the number of the item."""
+        self.asked_at_once = 1
+        """How many connections ask at the same time: more while all of them get something."""
+        self.not_before = 0.0
+        self.backoff_secs = BACKOFF_SECS_MIN
+        self.count = 0
+
+    def fail(self, error: OSError, backoff_secs_max: float) -> None:
+        """The server is away, or says what it should not: let it alone for a while."""
+        log.warning("Kestrel at %s: %s; next attempt in %.1f s", self.name, error, self.backoff_secs)
+        for connection in self.free:
+            connection.drop()
+        self.free.clear()
+        self.not_before = monotonic() + self.backoff_secs
+        self.backoff_secs = min(2 * self.backoff_secs, backoff_secs_max)
+
+
+class KestrelSpout(QueueSpout):
+    """Emits the items of one queue of one or several Kestrel servers, in the memcache protocol.
+
+    Args of the constructor: ``servers`` (``"host:port"``, or a list of them; without a port 22133), ``queue``,
+    ``value`` and ``outputs`` as of ``RabbitMQSpout``, ``connections`` (how many items one task may have open, at most:
+    each takes a connection of its own; ``max_spout_pending`` may say less), ``answer_secs`` (how long a server may take
+    to answer: acks wait meanwhile), ``backoff_max_secs``.
+
+    Items come about in the order of their queue, since several connections ask at once.
+
+    An item whose tuple failed is put back at the head of its queue, where it will be the next; one that is given up is
+    closed, which Kestrel takes for done.
+
+    >>> KestrelSpout("localhost", "sentences").servers
+    ['localhost:22133']
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        queue: str,
+        *,
+        value: str | Callable[[bytes], Any] = "text",
+        outputs: Sequence[str] = ("value",),
+        connections: int = 200,
+        answer_secs: float = 5.0,
+        backoff_max_secs: float = 30.0,
+    ) -> None:
+        """Check what was given; nothing is connected yet.
+
+        Raises:
+            ConfigError: one of them cannot be meant.
+        """
+        names = [servers] if isinstance(servers, str) else list(servers)
+        if not names:
+            raise ConfigError("servers=[]: expected 'host:port', or a list of those")
+        if not queue or any(mark in queue for mark in "/~. \r\n"):
+            raise ConfigError(f"queue={queue!r}: expected a name without '/', '~', '.' and spaces")
+        if connections < 1 or answer_secs <= 0 or backoff_max_secs <= 0:
+            raise ConfigError(
+                f"expected connections={connections} >= 1, and positive answer_secs={answer_secs}, "
+                f"backoff_max_secs={backoff_max_secs}"
+            )
+        self.servers = [":".join(map(str, _host_and_port(name))) for name in names]
+        self.queue = queue
+        self.decoder = Decoder(value, outputs)
+        self.outputs = self.decoder.fields
+        self.connections = connections
+        self.answer_secs = answer_secs
+        self.backoff_max_secs = backoff_max_secs
+
+    def open(self, context: TopologyContext) -> None:
+        """Start without connections; the first ``next_tuple`` makes one."""
+        super().open(context)
+        self._open_max = min(self._open_max, self.connections)
+        self._servers = {name: _Server(name, *_host_and_port(name)) for name in self.servers}
+
+    def receive(self, limit: int) -> Iterator[tuple[Opened, Sequence[Any]] | BadMessage]:
+        """One item over each of so many connections."""
+        for server in self._servers.values():
+            if monotonic() < server.not_before or limit < 1:
+                continue
+            for opened, body in self._read(server, limit):
+                limit -= 1
+                try:
+                    values = self.decoder(body)
+                except ValueError as error:
+                    yield BadMessage(opened, str(error))
+                else:
+                    yield opened, values
+
+    def confirm(self, message_id: Any) -> None:
+        """Close the item."""
+        self._settle(message_id, KestrelConnection.confirm)
+
+    def release(self, message_id: Any, *, again: bool) -> None:
+        """Put the item back, or close it."""
+        self._settle(message_id, KestrelConnection.abort if again else KestrelConnection.confirm)
+
+    def close(self) -> None:
+        """Close all connections; what is open goes back to its queue."""
+        for server in self._servers.values():
+            for connection in [*server.free, *server.holding.values()]:
+                try:
+                    connection.close()
+                except OSError as error:
+                    log.debug("Kestrel at %s: %s, while closing", server.name, error)
+
+    def _read(self, server: _Server, limit: int) -> list[tuple[Opened, bytes]]:
+        asked: deque[KestrelConnection] = deque()
+        found: list[tuple[Opened, bytes]] = []
+        try:
+            while len(asked) < min(limit, server.asked_at_once):
+                connection = (
+                    server.free.pop() if server.free else KestrelConnection(server.host, server.port, self.answer_secs)
+                )
+                asked.append(connection)
+                connection.ask(self.queue)
+            while asked:
+                body = asked[0].answer()
+                connection = asked.popleft()
+                if body is None:
+                    server.free.append(connection)
+                    continue
+                server.count += 1
+                server.holding[server.count] = connection
+                found.append((Opened(server.name, server.count), body))
+        except OSError as error:
+            for connection in asked:  # what they may hold goes back to the queue
+                connection.drop()
+            server.fail(error, self.backoff_max_secs)
+            return found
+        server.backoff_secs = BACKOFF_SECS_MIN
+        full = len(found) >= min(limit, server.asked_at_once)
+        server.asked_at_once = 2 * server.asked_at_once if full else len(found) + 1
+        if not found:
+            server.not_before = monotonic() + EMPTY_SECS
+        return found
+
+    def _settle(self, opened: Opened, say: Callable[[KestrelConnection, str], None]) -> None:
+        server = self._servers[opened.server]
+        connection = server.holding.pop(opened.number)
+        try:
+            say(connection, self.queue)
+        except OSError as error:  # no sign of the server's health: the connection may be from before its restart
+            connection.drop()
+            log.info("Kestrel at %s: %s; item %d is back in its queue", server.name, error, opened.number)
+        else:
+            server.free.append(connection)
+
+    def __str__(self) -> str:
+        return f"KestrelSpout(queue {self.queue!r} at {', '.join(self.servers)})"
+
+
+def _host_and_port(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":") if ":" in server else (server, "", str(PORT))
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"servers: {server!r}, expected 'host:port'")
+    return host, int(port)
