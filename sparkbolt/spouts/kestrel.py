@@ -19,10 +19,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.kestrel_link import KestrelConnection
-from sparkbolt.spouts.queue import BadMessage, QueueSpout
+from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +74,9 @@ class KestrelSpout(QueueSpout):
 
     Items come about in the order of their queue, since several connections ask at once.
 
-    An item whose tuple failed is put back at the head of its queue, where it will be the next; one that is given up is
-    closed, which Kestrel takes for done.
+    An item whose tuple failed is given again from memory, as ``retry`` says (five times unless told otherwise). One
+    that is given up, or cannot be decoded, is closed, which Kestrel takes for done; an error line says so. With
+    ``retry=None`` each failure puts the item back at the head of its queue, where it is the next, for ever.
 
     >>> KestrelSpout("localhost", "sentences").servers
     ['localhost:22133']
@@ -88,6 +90,7 @@ class KestrelSpout(QueueSpout):
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
         connections: int = 200,
+        retry: RetryPolicy | None = RETRY,
         answer_secs: float = 5.0,
         backoff_max_secs: float = 30.0,
     ) -> None:
@@ -110,6 +113,7 @@ class KestrelSpout(QueueSpout):
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
+        self.retry = retry
         self.connections = connections
         self.answer_secs = answer_secs
         self.backoff_max_secs = backoff_max_secs

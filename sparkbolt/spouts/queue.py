@@ -5,9 +5,11 @@ Rule 1: a message is confirmed after its tree is complete and its work committed
 Rule 2: a connection that is lost puts what was open on it back into the queue. What becomes of the tuples that were
 made of it is no longer the queue's matter: their acks and fails are dropped, and counted.
 Rule 3: no more messages are open than ``max_spout_pending`` allows.
+Rule 4: with a ``retry`` policy the engine gives a message again, from its memory, and the queue hears of it when it is
+done or given up. Without one each failure puts the message back into the queue.
 
 Prior art: Storm's Kestrel and JMS spouts, which keep what is open and confirm in ``ack``.
-Read before: ``core.components``.
+Read before: ``core.components``, ``core.retry``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.core.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import SpoutCollector
@@ -26,6 +29,9 @@ log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
 """How many messages one call of ``receive`` is asked for, at most: acks wait for the same thread."""
+RETRY = RetryPolicy(max_retries=5)
+"""How the spouts of this package give again what failed, unless they are told otherwise. For ever would be a message
+that fails each time and comes again at once each time."""
 OPEN_MAX = 10_000
 """How many messages of one task are open at most, where ``max_spout_pending`` says nothing."""
 
@@ -64,6 +70,7 @@ class QueueSpout(Spout):
 
     def open(self, context: TopologyContext) -> None:
         """Start with nothing open."""
+        self._decides = context.config.retry is None
         self._open_max = context.config.max_spout_pending or OPEN_MAX
         self._open: set[Hashable] = set()
         self._dropped = 0
@@ -91,8 +98,9 @@ class QueueSpout(Spout):
 
         Args:
             message_id: as ``receive`` gave it.
-            again: True: put it back into the queue, to be given again. False: it is given up, because its retries are
-                used or because it cannot be decoded: the queue's own dead letters, if there are any, take it.
+            again: True: put it back into the queue, to be given again (there is no ``retry``). False: it is given up,
+                because its retries are used or because it cannot be decoded: the queue's own dead letters, if it has
+                any, take it.
         """
 
     def lost(self, message_ids: Iterable[Hashable] | None = None) -> None:
@@ -143,7 +151,7 @@ class QueueSpout(Spout):
     def fail(self, message_id: Any) -> None:
         """Give the message back, or up, unless its connection is gone."""
         if self._is_open(message_id):
-            self.release(message_id, again=True)
+            self.release(message_id, again=self._decides)
 
     def _is_open(self, message_id: Any) -> bool:
         if message_id not in self._open:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
-from sparkbolt.spouts.queue import BadMessage, QueueSpout
+from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict, parameters_of, place_of
 
 PREFETCH_MAX = 65_535
@@ -30,9 +31,11 @@ class RabbitMQSpout(QueueSpout):
     is: ``"bytes"``, ``"text"``, ``"json"``, or a function of its bytes), ``outputs`` (the fields; of a JSON object its
     values under these names). To emit routing keys or headers, override ``values_of``.
 
-    A delivery whose tuple failed goes back to the queue. One that is given up, or cannot be decoded, is rejected: the
-    queue's dead letter exchange takes it if it has one, otherwise RabbitMQ drops it, and an error line says so.
-    When a connection is lost the broker gives what was open on it again; the spout connects again and goes on.
+    A message whose tuple failed is given again from memory, as ``retry`` says (five times unless told otherwise). One
+    that is given up, or cannot be decoded, is rejected: the queue's dead letter exchange takes it if it has one,
+    otherwise RabbitMQ drops it; an error line says so. With ``retry=None`` each failure puts the message back into the
+    queue, for ever. When a connection is lost the broker gives what was open on it again; the spout connects again and
+    goes on.
 
     >>> jobs = RabbitMQSpout("amqp://ann:secret@localhost:5672/", queue="jobs", value="json", outputs=["id", "task"])
     >>> print(jobs, jobs.outputs)
@@ -46,6 +49,7 @@ class RabbitMQSpout(QueueSpout):
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
+        retry: RetryPolicy | None = RETRY,
         backoff_max_secs: float = 30.0,
     ) -> None:
         """Check what was given; nothing is connected yet.
@@ -62,6 +66,7 @@ class RabbitMQSpout(QueueSpout):
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
+        self.retry = retry
         self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:

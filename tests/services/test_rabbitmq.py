@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 
-from sparkbolt import TopologyBuilder
+from sparkbolt import RetryPolicy, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
@@ -178,13 +178,13 @@ def test_what_is_given_up_and_what_cannot_be_decoded_goes_to_the_dead_letter_exc
     dead = declared(channel, "dead")
     queue = declared(channel, "mortal", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
     fill(rabbitmq, queue, [b'{"id": 1}', b'{"id": ', b'{"id": 3}'])
-    with opened(rabbitmq, queue, value="json", outputs=["id"]) as calls:
+    with opened(rabbitmq, queue, value="json", outputs=["id"], config={"retry": RetryPolicy()}) as calls:
         ids = calls.until_emitted(2)
         assert calls.collector.values == [1, 3]
         [reported] = calls.collector.reported
         assert "not json" in reported
-        assert "secret" not in reported
-        calls.spout.release(ids[0], again=False)
+        assert "guest" not in reported
+        calls.spout.fail(ids[0])
         calls.spout.ack(ids[1])
         calls.until(lambda: waiting(channel, dead) == 2)
     bodies = {channel.basic_get(dead, auto_ack=True)[2] for _ in range(2)}

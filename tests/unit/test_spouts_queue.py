@@ -5,13 +5,16 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.errors import ConfigError
+from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
 from sparkbolt.spouts.decoding import Decoder
 
@@ -54,6 +57,37 @@ def opened(**config: Any) -> tuple[Tray, Collector, Callable[[], None]]:
     tray, collector = pickle.loads(pickle.dumps(Tray())), Collector()
     tray.open(TopologyContext("t", "tray", 0, 1, 1, Config(**config)))
     return tray, collector, lambda: tray.next_tuple(collector)
+
+
+def test_with_a_policy_a_failure_that_is_told_means_that_the_message_is_given_up() -> None:
+    tray, _, call = opened(retry=RetryPolicy(max_retries=2))
+    tray._waiting.append((1, ["a"]))
+    call()
+    tray.fail(1)
+    assert tray._heard == [("given up", 1)]
+
+
+def test_a_message_is_given_again_from_memory_and_then_given_up() -> None:
+    @bolt(outputs=[])
+    def refuse(tup: Any) -> None:
+        raise ValueError(tup["text"])
+
+    tray = Tray()
+    tray.retry = RetryPolicy(max_retries=2, min_backoff=timedelta(0))
+    builder = TopologyBuilder("tray")
+    builder.set_spout("tray", tray)
+    builder.set_bolt("refuse", refuse).shuffle_grouping("tray")
+    engine = LocalEngine(builder.build())
+    engine.step()
+    [task] = engine.spouts.values()
+    task.spout._waiting.append((1, ["a"]))
+    for _ in range(20):
+        engine.step()
+        engine.now_ms += 100
+    assert task.spout._heard == [("given up", 1)]
+    metrics = engine.ledger.metrics.of("tray")
+    assert (metrics.retried, metrics.set_aside) == (2, 1)
+    engine.close()
 
 
 def test_a_message_is_confirmed_when_it_is_acked_and_given_back_when_it_failed() -> None:
