@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 
-from sparkbolt import RetryPolicy, TopologyBuilder
+from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.service
 
 MESSAGES = 200_000
 CUTS = 10
+POISON_EVERY = 20_000
 
 
 @pytest.fixture
@@ -40,43 +41,56 @@ def waiting(channel: Any, queue: str) -> int:
     return count
 
 
+def declared(channel: Any, queue: str, **arguments: Any) -> str:
+    channel.queue_declare(queue, arguments=arguments or None)
+    return queue
+
+
 def behind(url: str, proxy: Proxy) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.replace(str(parts.port), str(proxy.port))).geturl()
 
 
+@bolt(outputs=["number"])
+def refuse_some(tup: Any) -> Iterator[list[int]]:
+    if tup["number"] % POISON_EVERY == 0:
+        raise ValueError("poison")
+    yield [tup["number"]]
+
+
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_no_message_is_lost_when_the_connection_is_cut_ten_times(
     rabbitmq: str, channel: Any, spark: Any, tmp_path: Path
 ) -> None:
-    channel.queue_declare("cut", durable=True)
-    fill(rabbitmq, "cut", [b"%d" % number for number in range(MESSAGES)])
+    dead = declared(channel, "cut-dead")
+    queue = declared(channel, "cut", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    fill(rabbitmq, queue, [b"%d" % number for number in range(MESSAGES)])
     port = urlsplit(rabbitmq).port
     assert port is not None
     with Proxy(port) as proxy:
+        spout = RabbitMQSpout(behind(rabbitmq, proxy), queue, value="json", outputs=["number"])
         builder = TopologyBuilder("cut")
-        spout = RabbitMQSpout(behind(rabbitmq, proxy), "cut", value="json", outputs=["number"])
-        builder.set_spout("numbers", spout, max_spout_pending=20_000)
-        builder.set_bolt("write", JsonLinesBolt(tmp_path / "out")).shuffle_grouping("numbers")
+        builder.set_spout("numbers", spout, max_spout_pending=20_000, retry=RetryPolicy(max_retries=1))
+        builder.set_bolt("refuse_some", refuse_some).shuffle_grouping("numbers")
+        builder.set_bolt("write", JsonLinesBolt(tmp_path / "out")).shuffle_grouping("refuse_some")
         running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
 
-        def cut_now_and_then(report: Any) -> None:
-            acked = running.metrics().components["numbers"].acked
-            if proxy.cuts < CUTS and acked >= (proxy.cuts + 1) * (MESSAGES // (2 * CUTS)):
-                proxy.cut()
-
-        running.on_micro_batch(cut_now_and_then)
-        ended = False
-        while not ended:
-            assert running.await_idle(60), running.metrics()
+        poison = set(range(0, MESSAGES, POISON_EVERY))
+        while True:
+            channel.connection.process_data_events(0.3)
             assert running.failure is None, running.failure
-            channel.connection.process_data_events(0.2)
-            ended = waiting(channel, "cut") == 0 and running.await_idle(0.5) and proxy.cuts >= CUTS
+            acked = running.metrics().components["numbers"].acked
+            if proxy.cuts < CUTS and acked >= (proxy.cuts + 1) * MESSAGES // (CUTS + 1):
+                proxy.cut()
+            elif acked >= MESSAGES - len(poison) and waiting(channel, queue) == 0 and running.await_idle(0.5):
+                break
         running.stop()
     assert proxy.cuts == CUTS
-    written = [json.loads(line)["number"] for path in (tmp_path / "out").iterdir() for line in path.read_text().split()]
-    assert set(written) == set(range(MESSAGES))
-    assert waiting(channel, "cut") == 0, "nothing was left unacked, or closing would have put it back"
+    written = {json.loads(line)["number"] for path in (tmp_path / "out").iterdir() for line in path.read_text().split()}
+    assert written == set(range(MESSAGES)) - poison
+    assert waiting(channel, queue) == 0, "all was acked or rejected, or closing the connection would have put it back"
+    assert {int(channel.basic_get(dead, auto_ack=True)[2]) for _ in poison} == poison
 
 
 # The spout alone, called as its thread calls it.
@@ -127,11 +141,6 @@ def opened(url: str, queue: str, **arguments: Any) -> Iterator[Calls]:
         yield calls
     finally:
         calls.spout.close()
-
-
-def declared(channel: Any, queue: str, **arguments: Any) -> str:
-    channel.queue_declare(queue, arguments=arguments or None)
-    return queue
 
 
 def test_no_more_messages_are_open_than_max_spout_pending(rabbitmq: str, channel: Any) -> None:
