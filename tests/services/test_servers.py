@@ -56,7 +56,7 @@ def test_the_command_is_told_where_the_servers_are_and_its_exit_code_is_kept(
 ) -> None:
     told = tmp_path / "told"
     program = f"import os, sys; open({str(told)!r}, 'w').write(os.environ['SPARKBOLT_TEST_X']); sys.exit(7)"
-    server = Kafka(tmp_path / "kafka")
+    server = ZooKeeper(tmp_path / "zookeeper")
     monkeypatch.setattr("tests.services.__main__.make", lambda _: {"SPARKBOLT_TEST_X": server})
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # these handlers are for a process of its own
     assert main([sys.executable, "-c", program]) == 7
