@@ -58,7 +58,7 @@ class _Server:
         """The server is away, or says what it should not: let it alone for a while."""
         log.warning("Kestrel at %s: %s; next attempt in %.1f s", self.name, error, self.backoff_secs)
         for connection in self.free:
-            connection.drop()
+            connection.close()
         self.free.clear()
         self.not_before = monotonic() + self.backoff_secs
         self.backoff_secs = min(2 * self.backoff_secs, backoff_secs_max)
@@ -150,10 +150,7 @@ class KestrelSpout(QueueSpout):
         """Close all connections; what is open goes back to its queue."""
         for server in self._servers.values():
             for connection in [*server.free, *server.holding.values()]:
-                try:
-                    connection.close()
-                except OSError as error:
-                    log.debug("Kestrel at %s: %s, while closing", server.name, error)
+                connection.close()
 
     def _read(self, server: _Server, limit: int) -> list[tuple[Opened, bytes]]:
         asked: deque[KestrelConnection] = deque()
@@ -176,7 +173,7 @@ class KestrelSpout(QueueSpout):
                 found.append((Opened(server.name, server.count), body))
         except OSError as error:
             for connection in asked:  # what they may hold goes back to the queue
-                connection.drop()
+                connection.close()
             server.fail(error, self.backoff_max_secs)
             return found
         server.backoff_secs = BACKOFF_SECS_MIN
@@ -192,7 +189,7 @@ class KestrelSpout(QueueSpout):
         try:
             say(connection, self.queue)
         except OSError as error:  # no sign of the server's health: the connection may be from before its restart
-            connection.drop()
+            connection.close()
             log.info("Kestrel at %s: %s; item %d is back in its queue", server.name, error, opened.number)
         else:
             server.free.append(connection)

@@ -58,14 +58,7 @@ class KestrelConnection:
         return item
 
     def close(self) -> None:
-        """Hear what is owed, so that the server has read all that was said, and close."""
-        try:
-            self.answer()
-        finally:
-            self.drop()
-
-    def drop(self) -> None:
-        """Close at once."""
+        """Close; the server reads what was said before it sees the end."""
         self._reader.close()
         self._socket.close()
 

@@ -42,6 +42,7 @@ def waiting(channel: Any, queue: str) -> int:
 
 
 def declared(channel: Any, queue: str, **arguments: Any) -> str:
+    channel.queue_delete(queue)  # of an earlier run against the same server
     channel.queue_declare(queue, arguments=arguments or None)
     return queue
 
@@ -213,6 +214,7 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(rabbitmq: str, cha
         assert sorted(calls.collector.values[5:]) == sorted(calls.collector.values[:5])
         for message_id in old:  # the same tags: an ack that got through would ack the new ones
             calls.spout.ack(message_id)
+            calls.spout.confirm(message_id)  # as before the loss is noticed
         calls.spout.fail(old[0])
         assert calls.spout.dropped == 6
         assert calls.spout.open_messages == 5
@@ -223,6 +225,7 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(rabbitmq: str, cha
 def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
     rabbitmq: str, channel: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    channel.queue_delete("later")
     with opened(rabbitmq, "later", backoff_max_secs=0.2) as calls:
         calls.until(lambda: "NOT_FOUND" in caplog.text)
         assert "guest:guest" not in caplog.text

@@ -52,6 +52,7 @@ def behind(url: str, port: int) -> str:
 
 
 def test_a_tuple_is_one_message_and_is_acked_when_the_broker_has_it(rabbitmq: str, channel: Any) -> None:
+    channel.queue_delete("orders")
     channel.queue_declare("orders", durable=True)
     with publishing(
         RabbitMQBolt(rabbitmq, routing_key="orders", headers=lambda tup: {"by": tup["customer"]})
@@ -67,6 +68,7 @@ def test_a_tuple_is_one_message_and_is_acked_when_the_broker_has_it(rabbitmq: st
 
 
 def test_a_message_without_a_queue_fails_its_tuple_and_no_other(rabbitmq: str, channel: Any) -> None:
+    channel.queue_delete("ann")
     channel.queue_declare("ann")
     bolt = RabbitMQBolt(rabbitmq, routing_key_field="customer", value="amount")
     with publishing(bolt) as driver:
@@ -96,6 +98,7 @@ def cutting(tup: Any) -> Any:
 
 
 def test_what_was_not_confirmed_when_the_connection_was_cut_is_published_again(rabbitmq: str, channel: Any) -> None:
+    channel.queue_delete("cut-orders")
     channel.queue_declare("cut-orders")
     port = urlsplit(rabbitmq).port
     assert port is not None
