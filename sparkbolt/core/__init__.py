@@ -3,9 +3,9 @@
 Time, seeds and random stamps are arguments. Read in this order: ``ids``, ``retry``, ``config``, ``packing``,
 ``tuples``, ``metrics``, ``story``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``, ``components``,
 ``keeping``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``, ``frames``, ``routing``, ``collectors``,
-``rows``, ``deaths``, ``hosted``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``, ``segments``,
-``bucket_table``, ``keyvalue``, ``state``, ``settled``, ``own_trees``, ``worker``, ``accounts``, ``shards``,
-``stages``, ``reading``, ``feedback``, ``partition_manager``, ``fates``, ``messages``, ``stories``, ``promotion``,
-``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``ledger_settings``, ``pacing``, ``throttle``, ``desk``,
-``host``, ``restarts``, ``ledger_reader``, ``shipping``.
+``rows``, ``deaths``, ``hosted``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``, ``text_keys``,
+``segments``, ``bucket_table``, ``keyvalue``, ``state``, ``settled``, ``own_trees``, ``worker``, ``accounts``,
+``shards``, ``stages``, ``reading``, ``feedback``, ``partition_manager``, ``fates``, ``messages``, ``stories``,
+``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``, ``ledger_settings``, ``pacing``, ``throttle``,
+``desk``, ``host``, ``restarts``, ``ledger_reader``, ``shipping``.
 """

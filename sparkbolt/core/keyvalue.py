@@ -180,7 +180,7 @@ class KeyValueState:
         """
         names, items = _listed(keys), _listed(values)
         if len(names) != len(items):
-            raise StateError(f"put_many got {len(names)} keys and {len(items)} values: expected one value for each key")
+            raise StateError(f"put_many got {len(names)} keys and {len(items)} values, expected as many")
         self._dirty.update(zip(names, items, strict=True))
 
     def __contains__(self, key: Any) -> bool:
@@ -235,13 +235,12 @@ class KeyValueState:
         """Load the buckets that some keys are in."""
         if not self._synced:
             self._sync()
-        if self._loaded.all():
-            return
-        unknown = [key for key in keys if key not in self._values]
-        buckets = np.unique(key_hashes(unknown).astype(np.uint64) >> np.uint64(HASH_BITS - self._table.bits))
-        for bucket in buckets.astype(np.intp).tolist():
-            if not self._loaded[bucket]:
-                self._load(bucket)
+        if not self._loaded.all():
+            unknown = [key for key in keys if key not in self._values]
+            buckets = key_hashes(unknown).astype(np.int64) >> (HASH_BITS - self._table.bits)
+            for bucket in np.unique(buckets).tolist():
+                if not self._loaded[bucket]:
+                    self._load(bucket)
 
     def _keys(self) -> list[Any]:
         if not self._synced:
@@ -341,19 +340,18 @@ class KeyValueState:
             return None
         if not self._synced:
             self._sync()
-        delta, data = self._encode_dirty()
+        delta, data, plain = self._encode_dirty()
         stamp = stamps()
         self._put(_DELTA_NAME, stamp, data)
         known = len(self._values)
-        delta.apply_to(self._values)
+        if plain:  # in the order in which keys were put: that of their hashes waits for memory at each of them
+            self._values.update(self._dirty)
+        else:
+            delta.apply_to(self._values)
         fresh = max(0, len(self._values) - known)
-        table = self._table
-        table = replace(
-            table,
-            last=table.last + 1,
-            deltas=(*table.deltas, stamp),
-            fresh=np.append(table.fresh, np.uint32(fresh)),
-        )
+        table, number = self._table, self._table.last + 1
+        fresh_counts = np.append(table.fresh, np.uint32(fresh))
+        table = replace(table, last=number, deltas=(*table.deltas, stamp), fresh=fresh_counts)
         size = table.size()
         bits = table.bits
         while size > BUCKET_KEYS << bits and bits < _BITS_MAX:
@@ -375,12 +373,13 @@ class KeyValueState:
         assert self._store is not None
         self._store.put(physical_key(name, stamp), data)
 
-    def _encode_dirty(self) -> tuple[Entries, bytes]:
+    def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
+        """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
         try:
             frozen = freeze(values, self._pickling)
             delta = Entries.of(keys, frozen, gone=has_gone(values))
-            return delta, delta.encode(self._pickling)
+            return delta, delta.encode(self._pickling), not delta.gone and type(frozen[0]) is not Frozen
         except pickling_errors() as error:
             raise self._explain(error) from error
 

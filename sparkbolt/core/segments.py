@@ -10,7 +10,7 @@ nothing but ``put`` changes the state.
 A column of str, of int or of float is packed as one buffer (str: joined by NUL, which splits again at 30 ns a
 key, where Arrow's ``to_pylist`` takes 150); anything else is pickled.
 
-Read before: ``stable_hash``, ``snapshots``.
+Read before: ``stable_hash``, ``text_keys``, ``snapshots``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,23 @@ from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.stable_hash import hash_value
+from sparkbolt.core.text_keys import crc32s, joined, order_of, text_of
 from sparkbolt.errors import StateError
 
 U32: TypeAlias = npt.NDArray[np.uint32]
 
+_Packed: TypeAlias = tuple[str, bytes]
+"""(how, bytes)."""
+_Column: TypeAlias = list[Any] | _Packed
+
 HASH_BITS = 32
 _FORMAT = 1
+_MANY = 1024
+"""From so many keys on it pays to take them together."""
 _ATOMS = frozenset({int, str, float, bytes, bool, type(None), complex})
 
 
@@ -117,14 +125,17 @@ def key_hashes(keys: Sequence[object]) -> U32:
 
 
 class Entries:
-    """Keys and values (``Frozen``, ``GONE`` among them), sorted by hash; three columns of one length."""
+    """Keys and values (``Frozen``, ``GONE`` among them), sorted by hash; three columns of one length.
 
-    __slots__ = ("_bounds", "_bounds_bits", "gone", "hashes", "keys", "values")
+    Columns of many strings or numbers stay packed until somebody asks for them.
+    """
 
-    def __init__(self, hashes: U32, keys: list[Any], values: list[Any], *, gone: bool = False) -> None:
+    __slots__ = ("_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
+
+    def __init__(self, hashes: U32, keys: _Column, values: _Column, *, gone: bool = False) -> None:
         self.hashes = hashes
-        self.keys = keys
-        self.values = values
+        self._keys = keys
+        self._values = values
         self.gone = gone
         """Whether ``GONE`` is among the values."""
         self._bounds = array("i")
@@ -133,17 +144,38 @@ class Entries:
     @classmethod
     def of(cls, keys: Sequence[Any], values: Sequence[Any], *, gone: bool = False) -> Entries:
         """Entries in any order, each key once, to be sorted."""
-        hashes = key_hashes(keys)
-        order = np.argsort(hashes, kind="stable")
-        rows = order.tolist()
-        return cls(hashes[order], [keys[row] for row in rows], [values[row] for row in rows], gone=gone)
+        text = text_of(keys) if len(keys) >= _MANY else None
+        hashes = key_hashes(keys) if text is None else crc32s(text)
+        order = order_of(hashes)
+        data = joined(text.take(pa.array(order))) if text is not None else None
+        sorted_keys: _Column = ("str", data) if data is not None else [keys[row] for row in order.tolist()]
+        sorted_values: _Column | None = None
+        if text is not None and not gone and set(map(type, values)) == {int}:
+            sorted_values = _pack_ints(values, order)
+        if sorted_values is None:
+            sorted_values = [values[row] for row in order.tolist()]
+        return cls(hashes[order], sorted_keys, sorted_values, gone=gone)
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys."""
+        if isinstance(self._keys, tuple):
+            self._keys = _unpack_plain(self._keys)
+        return self._keys
+
+    @property
+    def values(self) -> list[Any]:
+        """The values."""
+        if isinstance(self._values, tuple):
+            self._values = _unpack_plain(self._values)
+        return self._values
 
     def bounds(self, bits: int) -> array[int]:
         """Where each of ``2**bits`` buckets begins, and the end: ``2**bits + 1`` rows."""
         if bits != self._bounds_bits:
             edges = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(HASH_BITS - bits)
             inner = np.searchsorted(self.hashes, edges.astype(np.uint32)).tolist()
-            self._bounds = array("i", [0, *inner, len(self.keys)])
+            self._bounds = array("i", [0, *inner, len(self.hashes)])
             self._bounds_bits = bits
         return self._bounds
 
@@ -161,13 +193,15 @@ class Entries:
         Raises:
             what ``Pickling.dumps`` raises, for keys and for values that are not frozen yet.
         """
-        values, gone_rows = self.values, b""
+        values, gone_rows = self._values, b""
         if self.gone:
+            values = self.values
             rows = [row for row, value in enumerate(values) if value is GONE]
             gone_rows = np.array(rows, dtype=np.uint32).tobytes()
             values = [value for value in values if value is not GONE]
-        columns = (_pack(self.keys, pickling), _pack_values(values, pickling))
-        return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, *columns), 5)
+        keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
+        packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
+        return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
 
     @classmethod
     def decode(cls, data: bytes, pickling: Pickling) -> Entries:
@@ -214,14 +248,14 @@ def _is_plain(value: object) -> bool:
     return type(value) is not tuple or all(type(part) in _ATOMS for part in value)
 
 
-def _pack_values(values: list[Any], pickling: Pickling) -> tuple[str, bytes]:
+def _pack_values(values: list[Any], pickling: Pickling) -> _Packed:
     frozen = freeze(values, pickling)
     if frozen and type(frozen[0]) is Frozen:
         return "frozen", pickle.dumps([value.data for value in frozen], 5)
     return _pack(frozen, pickling)
 
 
-def _pack(values: list[Any], pickling: Pickling) -> tuple[str, bytes]:
+def _pack(values: list[Any], pickling: Pickling) -> _Packed:
     """A column as (how, bytes)."""
     kinds = set(map(type, values))
     if kinds == {str}:
@@ -229,25 +263,37 @@ def _pack(values: list[Any], pickling: Pickling) -> tuple[str, bytes]:
         if text.count("\0") == len(values) - 1:
             return "str", text.encode("utf-8", "surrogatepass")
     elif kinds == {int}:
-        try:
-            wide = np.array(values, dtype=np.int64)
-        except OverflowError:
-            return "pickle", pickling.dumps(values)
-        small = wide.astype(np.int32)
-        return ("<i4", small.tobytes()) if bool((small == wide).all()) else ("<i8", wide.tobytes())
+        return _pack_ints(values) or ("pickle", pickling.dumps(values))
     elif kinds == {float}:
         return "<f8", np.array(values, dtype=np.float64).tobytes()
     return "pickle", pickling.dumps(values)
 
 
-def _unpack(packed: tuple[str, bytes], pickling: Pickling) -> list[Any]:
+def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:
+    """A column of int, in another order if one is given; None if one of them has more than 64 bits."""
+    try:
+        wide = np.array(values, dtype=np.int64)
+    except OverflowError:
+        return None
+    if order is not None:
+        wide = wide.take(order)
+    small = wide.astype(np.int32)
+    return ("<i4", small.tobytes()) if bool((small == wide).all()) else ("<i8", wide.tobytes())
+
+
+def _unpack(packed: _Packed, pickling: Pickling) -> list[Any]:
     how, data = packed
-    if how == "str":
-        return data.decode("utf-8", "surrogatepass").split("\0")
     if how == "pickle":
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
         return [Frozen(one) for one in pickle.loads(data)]
+    return _unpack_plain(packed)
+
+
+def _unpack_plain(packed: _Packed) -> list[Any]:
+    how, data = packed
+    if how == "str":
+        return data.decode("utf-8", "surrogatepass").split("\0")
     plain: list[Any] = np.frombuffer(data, dtype=np.dtype(how)).tolist()
     return plain

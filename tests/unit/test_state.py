@@ -454,3 +454,21 @@ def test_another_key_value_state_does_not_show_in_the_users():
     fresh.begin(store)
     assert list(fresh.key_value()) == [("a", 1)]
     assert list(fresh.key_value("windows")) == [("b", 2)]
+
+
+@pytest.mark.parametrize("odd", [None, "", "a\0b", "\ud800", 7, "long " * 100])
+def test_many_entries_are_what_few_are(odd: object) -> None:
+    rng = random.Random(5)
+    words = dict.fromkeys("".join(rng.choices("abcdé€", k=rng.randrange(12))) for _ in range(3000))
+    keys = [*words, odd] if odd is not None else [*words]
+    keys = list(dict.fromkeys(keys))
+    for values in (list(range(len(keys))), [1 << 40] * len(keys), [1 << 70] * len(keys), [0.5] * len(keys)):
+        pickling = Pickling({})
+        entries = Entries.of(keys, values)
+        again = Entries.decode(entries.encode(pickling), pickling)
+        expected = sorted(zip(keys, values, strict=True), key=lambda pair: key_hash(pair[0]))
+        for found in (again, entries):
+            assert list(zip(found.keys, found.values, strict=True)) == expected
+            assert set(map(type, found.values)) == {type(values[0])}
+            assert found.hashes.tolist() == [key_hash(key) for key, _ in expected]
+            assert found.bounds(3)[-1] == len(keys)
