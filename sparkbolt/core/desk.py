@@ -10,6 +10,7 @@ Read before: ``plan``, ``reading``.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -40,8 +41,10 @@ class Desk:
     """Sequence to message id, for tracked trees of promoted or planned micro-batches."""
     records: dict[int, Record] = field(default_factory=dict)
     """Sequence to record, for the same trees, where records are kept."""
-    again: list[tuple[int, Record, Any]] = field(default_factory=list)
-    """(when it is due, record, message id) of what failed and is to be given again, in the order in which it failed."""
+    again: list[tuple[int, int, Record, Any]] = field(default_factory=list)
+    """What failed and is to be given again: a heap of (when it is due, a number that rises, record, message id)."""
+    failures: int = 0
+    """How often something was put there; the numbers of the heap."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -72,7 +75,7 @@ class Desk:
         lost = [(sequence, id_) for sequence, id_ in old.message_ids.items() if sequence not in planned]
         self.waiting.extend((old.records[sequence], id_) for sequence, id_ in lost if sequence in old.records)
         self.waiting.extend([*old.planned, *old.waiting])
-        self.again = old.again
+        self.again, self.failures = old.again, old.failures
         self.acks.extend(old.acks)
         self.fails.extend(old.fails)
         self.fails.extend(id_ for sequence, id_ in lost if sequence not in old.records)
@@ -83,14 +86,13 @@ class Desk:
     def plan(self, base: int, bytes_max: int, now_ms: float = math.inf) -> list[Entry]:
         """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt."""
         size = 0
-        due = deque((record, id_) for when, record, id_ in sorted(self.again, key=_when) if when <= now_ms)
-        taken = []
-        while (due and size < bytes_max // 2) or (self.waiting and size < bytes_max):
-            record, message_id = due.popleft() if due and size < bytes_max // 2 else self.waiting.popleft()
-            size += 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)
-            taken.append((record, message_id))
-        left = {id(record) for record, _ in due}
-        self.again = [one for one in self.again if one[0] > now_ms or id(one[1]) in left]
+        taken: list[tuple[Record, Any]] = []
+        while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2:
+            taken.append(heapq.heappop(self.again)[2:])
+            size += _size(taken[-1][0])
+        while self.waiting and size < bytes_max:
+            taken.append(self.waiting.popleft())
+            size += _size(taken[-1][0])
         taken.sort(key=lambda pair: pair[0].attempt)
         self.planned += taken
         self.planned_base = base
@@ -113,7 +115,7 @@ class Desk:
 
     def next_due_ms(self) -> int | None:
         """When the first of what waits to be given again is due."""
-        return min(self.again, key=_when)[0] if self.again else None
+        return self.again[0][0] if self.again else None
 
     # Verdicts.
 
@@ -130,10 +132,12 @@ class Desk:
             return
         message_id, record = self.message_ids.pop(sequence), self.records.pop(sequence, None)
         if record is not None and tree.due_ms is not None:
-            self.again.append((tree.due_ms, replace(record, attempt=tree.next_attempt), message_id))
+            self.failures += 1
+            again = replace(record, attempt=tree.next_attempt)
+            heapq.heappush(self.again, (tree.due_ms, self.failures, again, message_id))
         else:
             self.fails.append(message_id)
 
 
-def _when(waiting: tuple[int, Record, Any]) -> int:
-    return waiting[0]
+def _size(record: Record) -> int:
+    return 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)

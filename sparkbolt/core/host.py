@@ -94,8 +94,8 @@ class Host:
             for spec in self.topology.bolts
             if spec.config.tick_tuple_freq_secs
         }
-        for component, spout in spouts.items():
-            spout.told(ledger.views(component))
+        for component in spouts:
+            self._tell_spout(component, changed=False)
 
     def _desks_of(self, spec: Any) -> dict[int, Desk]:
         if not isinstance(spec.component, Spout):
@@ -340,8 +340,7 @@ class Host:
             if component in self.spouts:
                 self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
-            if component in self.spouts:
-                self.spouts[component].told(self.ledger.views(component, changed=True))
+            self._tell_spout(component, changed=True)
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -378,6 +377,11 @@ class Host:
                 if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
                     desk.acks.extend(message_id for record, message_id in desk.planned if message_id is not None)
                 desk.planned = []
+
+    def _tell_spout(self, component: str, *, changed: bool) -> None:
+        spout = self.spouts.get(component)
+        if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
+            spout.told(self.ledger.views(component, changed=changed))
 
     def _tell_desks(self, promotion: Promotion) -> None:
         if not self.desks:

@@ -57,6 +57,11 @@ class Entry:
         return len(self.positions) if self.positions is not None else self.end - self.start
 
     @property
+    def lasting(self) -> bool:
+        """Whether it may be read in any life: neither a ``Spout``'s records nor what is read ``once``."""
+        return self.source is not None and not self.once
+
+    @property
     def first_key(self) -> int:
         """The tree key of the first reserved sequence."""
         return tree_key(self.task, self.base)
@@ -110,10 +115,8 @@ class MicroBatchPlan:
         return (*self.entries, *self.again)
 
     def alive_entries(self, life: int) -> tuple[Entry, ...]:
-        """The entries to be read in ``life``: in another one no records of a ``Spout``, nor what is read ``once``."""
-        if life == self.life:
-            return self.entries
-        return tuple(entry for entry in self.entries if entry.source is not None and not entry.once)
+        """The entries that may be read in ``life``."""
+        return tuple(entry for entry in self.entries if entry.lasting or life == self.life)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as a JSON object, small where little is planned."""

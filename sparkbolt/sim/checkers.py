@@ -24,7 +24,7 @@ from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.own_trees import NothingStartedIsLost
 from sparkbolt.sim.promises import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.repeats import TheSameAgain
-from sparkbolt.sim.retries import RetriesAreInTime
+from sparkbolt.sim.retries import ReadOnce, RetriesAreInTime
 from sparkbolt.sim.states import StateIsWhatWasCommitted
 from sparkbolt.sim.trees import Verdict, expand
 
@@ -247,7 +247,7 @@ class SequencesAreNew(Checker):
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Compare with all that ran before."""
         for entry in plan.reserving:
-            if entry.source is None and entry not in records:
+            if not entry.lasting and entry not in records:
                 continue
             identity = (plan.micro_batch_id, plan.life if entry.source is None else -1, entry)
             used = self._used.setdefault(entry.task, [])
@@ -345,6 +345,7 @@ PROMISES = (
     NothingIsLost,
     NothingStartedIsLost,
     RetriesAreInTime,
+    ReadOnce,
     SequencesAreNew,
     TheSameAgain,
     ProgressRises,

@@ -115,12 +115,17 @@ class Driver:
                 task.spout.queue = durable.queues[number]
 
     def records_of(self, plan: MicroBatchPlan) -> dict[Entry, list[tuple[Any, Any]]]:
-        """(record, message id) of what rides along with a plan that the host has confirmed."""
-        alive = (entry for entry in plan.alive_entries(self.host.life) if entry.source is None)
-        found = {}
-        for entry in alive:
-            self.host.records_of(entry)  # checks that they are there
-            found[entry] = self.host.desks[entry.task].planned_of(entry)
+        """(record, message id) of what rides along with a plan that the host has confirmed, by entry.
+
+        An entry that is read once, and may be read in this life, is there without records.
+        """
+        found: dict[Entry, list[tuple[Any, Any]]] = {}
+        for entry in plan.alive_entries(self.host.life):
+            if entry.source is None:
+                self.host.records_of(entry)  # checks that they are there
+                found[entry] = self.host.desks[entry.task].planned_of(entry)
+            elif entry.once:
+                found[entry] = []
         return found
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:

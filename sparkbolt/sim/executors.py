@@ -104,8 +104,8 @@ class Executors:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
         Args:
-            plan: what is read; entries without a source only if ``records`` has them.
-            records: of the entries of ``Spout`` tasks that are alive.
+            plan: what is read; entries that are not lasting only if ``records`` has them.
+            records: of those entries that are not lasting and alive; none of what a ``PartitionedSpout`` reads.
             pending: what goes wrong.
             random_: orders, and who runs what.
         """
@@ -137,7 +137,7 @@ class Executors:
         """The entries of each spark_task of the source: those of one spout task stay together."""
         groups: list[list[tuple[int, Entry]]] = [[] for _ in range(self._size)]
         for index, entry in enumerate(plan.entries):
-            if entry.source is not None or entry in records:
+            if entry.lasting or entry in records:
                 groups[entry.task % self._size].append((index, entry))
         return [group for group in groups if group]
 

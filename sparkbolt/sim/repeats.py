@@ -44,7 +44,7 @@ class TheSameAgain(Checker):
         """The rows are those that were made before."""
         for name, first, second in outcome.repeats:
             self._compare(plan.micro_batch_id, name, first, second)
-        alive = tuple(entry for entry in plan.entries if entry.source is not None or entry in self.facts.running)
+        alive = tuple(entry for entry in plan.entries if entry.lasting or entry in self.facts.running)
         if self._plan == plan and alive == self._entries and not self.violations:
             names = list(dict.fromkeys(name for name, _ in [*self._made, *outcome.made]))
             for name in names:

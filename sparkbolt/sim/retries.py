@@ -1,4 +1,4 @@
-"""Retries, watched: each in its time, under its number, and somebody wakes for it.
+"""Retries, watched: each in its time, under its number, and somebody wakes for it; or none, where none may be.
 
 Which question it answers: is a message that failed given again when its policy says so, neither earlier nor forgotten?
 Rule: what is due is reckoned here, from the failures that were committed and from the policy; the engine is not asked.
@@ -38,8 +38,8 @@ class RetriesAreInTime(Checker):
         topology = facts.subject.topology
         names = [*(spec.id for spec in topology.spouts), *facts.subject.lane.starters]
         self._policies = {name: policy_of(topology.components[name]) for name in names}
-        ranged = (spec for spec in topology.spouts if isinstance(spec.component, PartitionedSpout))
-        self._once = {spec.id for spec in ranged if getattr(spec.component, "once", False)}
+        ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
+        self._once = {name for name, spout in ranged.items() if spout.once}
         self._due: dict[Place, tuple[int, int]] = {}
         """What waits: (when it is due, the attempt to come)."""
         self._records: dict[int, tuple[Place, int]] = {}
@@ -141,3 +141,38 @@ class RetriesAreInTime(Checker):
                     new = entry.positions is None and position != entry.start
                     return (component, entry.source, position), 1 if new else entry.attempt
         return None
+
+
+class ReadOnce(Checker):
+    """What a spout gives at most once is begun in one life only, and in one micro-batch."""
+
+    promise = "read at most once"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing is read."""
+        super().__init__(facts)
+        topology = facts.subject.topology
+        ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
+        self._tasks = {task for name, spout in ranged.items() if spout.once for task in topology.tasks(name)}
+        self._begun: dict[tuple[str | None, int], tuple[int, int]] = {}
+        """(source, position) to (life, micro-batch)."""
+        self._life = -1
+
+    def life_began(self, driver: Driver) -> None:
+        """The life's number."""
+        self._life = driver.host.life
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """Look at what began, be it committed or not."""
+        if not self._tasks:
+            return
+        entries = [entry for entry in plan.entries if entry.task in self._tasks]
+        failed = {fail.key for seen in outcome.sightings for fail in seen.fails}
+        for key in (key for seen in outcome.sightings for keys in seen.started for key in keys.tolist()):
+            task, sequence = split_key(key)
+            for entry in entries:
+                if entry.task == task and entry.base <= sequence < entry.base + entry.reserved and key not in failed:
+                    place = entry.source, entry.position_of(sequence)
+                    before = self._begun.setdefault(place, (self._life, plan.micro_batch_id))
+                    if before != (self._life, plan.micro_batch_id):
+                        self.broken(f"{self.facts.where(key)} is read again, after {before} (life, micro-batch)", key)

@@ -211,6 +211,7 @@ def patient(spout: Any, random_: random.Random) -> Any:
         spout.retry = policy
     if isinstance(spout, PartitionedSpout):
         spout.max_uncommitted = random_.choice([None, 2, 6])
+        spout.once = random_.random() < 0.15
     return spout
 
 

@@ -293,6 +293,10 @@ def a_further_attempt_has_the_number_of_the_last(patch: Patch) -> None:
     patch.setattr(FailedTree, "next_attempt", property(lambda self: max(2, self.attempt)))
 
 
+def what_is_read_once_is_read_in_the_next_life(patch: Patch) -> None:
+    patch.setattr(Entry, "lasting", property(lambda self: self.source is not None))
+
+
 PLANTS = (
     edges_without_the_delivery_slot,
     edges_without_the_micro_batch,
@@ -317,6 +321,7 @@ PLANTS = (
     nobody_wakes_for_a_retry,
     nobody_wakes_for_the_retry_of_a_spout,
     a_further_attempt_has_the_number_of_the_last,
+    what_is_read_once_is_read_in_the_next_life,
 )
 
 
