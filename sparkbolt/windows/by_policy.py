@@ -17,7 +17,7 @@ from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
 from sparkbolt.windows.manager import WindowManager
-from sparkbolt.windows.policies import Event, EvictionPolicy
+from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
 
@@ -30,10 +30,17 @@ class PolicyWindows(Windower):
         eviction: copied for this window.
         trigger: copied for this window.
         start_ms: when the trigger begins.
+        in_event_time: whether it is watermarks that say that time has passed.
     """
 
-    def __init__(self, shelf: Shelf, eviction: EvictionPolicy, trigger: TriggerPolicy, start_ms: int) -> None:
+    def __init__(
+        self, shelf: Shelf, eviction: EvictionPolicy, trigger: TriggerPolicy, start_ms: int, *, in_event_time: bool
+    ) -> None:
         self.log = Log(shelf)
+        self._in_event_time = in_event_time
+        self._repeats = isinstance(eviction, CountEvictionPolicy)
+        self._news = False
+        """Whether anything has come since the last window."""
         self._fired: list[tuple[list[Event], list[Event], list[Event], int]] = []
         self._expired: set[int] = set()
         """Sequences that have expired and are still in the log."""
@@ -51,6 +58,7 @@ class PolicyWindows(Windower):
         begin = self.log.end
         self.log.append(content)
         for offset, time_ms in enumerate(content.times.tolist()):
+            self._news = True
             self._manager.add(begin + offset, time_ms)
             yield from self._flush()
 
@@ -66,6 +74,7 @@ class PolicyWindows(Windower):
 
     def _flush(self) -> Iterator[Fired]:
         fired, self._fired = self._fired, []
+        self._news = self._news and not fired
         for events, new, expired, end_ms in fired:
             start_ms = None if self._length_ms is None else end_ms - self._length_ms
             shown = self._pick(expired)
@@ -87,11 +96,15 @@ class PolicyWindows(Windower):
         self._expired.difference_update(event.value for event in events)
 
     def due_ms(self) -> int | None:
-        """The trigger's next timer; of a trigger without one any watermark may have something to do."""
-        due = self._manager.trigger.next_due_ms()
+        """The trigger's next timer; in event time any watermark may have something to do."""
         if self.is_empty:
             return None
-        return due if due is not None else 0
+        return 0 if self._in_event_time else self._manager.trigger.next_due_ms()
+
+    @property
+    def waits(self) -> bool:
+        """The last so many tuples may be shown for ever; they wait until they were shown once."""
+        return self._news if self._repeats else not self.is_empty
 
     def save(self) -> Any:
         """See ``Windower``; what waits is read from the log again."""
@@ -99,11 +112,11 @@ class PolicyWindows(Windower):
         state = self._manager.get_state()
         del state["queue"]
         state["expired"] = [event.value for event in state["expired"]]
-        return self.log.save(), state
+        return self.log.save(), state, self._news
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, kept = state
+        log, kept, self._news = state
         self.log.load(log)
         known: dict[int, Event] = {}
         for segment, rows in self.log.select(BEFORE_ALL, AFTER_ALL).parts():

@@ -145,7 +145,7 @@ class WindowTask(Hosted):
     def _make(self, shelf: Shelf) -> Windower:
         windowing, origin = self._windowing, self._origin_ms or 0
         if windowing.policies is not None:
-            return PolicyWindows(shelf, *windowing.policies, origin)
+            return PolicyWindows(shelf, *windowing.policies, origin, in_event_time=windowing.in_event_time)
         if windowing.gap is not None:
             return SessionWindows(shelf, ms(windowing.gap))
         length, slide = windowing.length_extent, windowing.slide_extent

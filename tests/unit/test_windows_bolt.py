@@ -15,9 +15,13 @@ from sparkbolt.core.topology import Topology
 from sparkbolt.testing import START, TopologyTestDriver
 from sparkbolt.windows import (
     Action,
+    CountEvictionPolicy,
+    CountTriggerPolicy,
     Event,
     EvictionContext,
     EvictionPolicy,
+    TimeEvictionPolicy,
+    TimeTriggerPolicy,
     TriggerPolicy,
     TupleWindow,
     WindowCollector,
@@ -973,6 +977,9 @@ def test_an_idle_topology_runs_no_micro_batch_for_windows_that_have_nothing() ->
         (lambda: Show().with_window(Count(3), slide=secs(5)).with_key("user"), 5),
         (lambda: Show().with_tumbling_window(Count(3)), 0),
         (lambda: Show().with_session_gap(secs(4)), 4),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), CountTriggerPolicy(2)), 0),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), TimeTriggerPolicy(5000)), 5),
+        (lambda: Show().with_policies(TimeEvictionPolicy(5000), TimeTriggerPolicy(5000)), 10),
     ],
 )
 def test_a_topology_is_finished_when_no_window_waits(

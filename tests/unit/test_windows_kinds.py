@@ -286,7 +286,7 @@ def test_storms_policies_give_the_same_windows_by_arrival(length: Extent, slide:
         length = max(length, slide)  # the first window of Storm's timer takes what is older, too
     eviction = CountEvictionPolicy(length.tuples) if isinstance(length, Count) else TimeEvictionPolicy(length)
     trigger = CountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else TimeTriggerPolicy(slide)
-    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0, in_event_time=False), ops)
     assert made == by_arrival(length, slide, carry=False)(ops)
 
 
@@ -299,7 +299,7 @@ def test_windows_in_event_time_are_those_of_the_model(length: int, slide: int, o
 @given(spans, spans, event_times())
 def test_storms_policies_give_the_same_windows_in_event_time(length: int, slide: int, ops: list[Op]) -> None:
     eviction, trigger = WatermarkTimeEvictionPolicy(length), WatermarkTimeTriggerPolicy(slide)
-    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0, in_event_time=True), ops)
     assert made == by_time(length, slide, carry=False)(ops)
 
 
@@ -319,7 +319,7 @@ def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[E
     trigger = (
         WatermarkCountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else WatermarkTimeTriggerPolicy(slide)
     )
-    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0), ops)
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0, in_event_time=True), ops)
     assert [one[:3] for one in made] == [one[:3] for one in passed_by_watermark(*shape)(ops)]
 
 

@@ -68,22 +68,30 @@ def numbers_of(ranges: Iterable[Sequence[int]]) -> list[int]:
 
 
 def check(directory: Path, shapes: Iterable[Shape], *, exact: bool) -> Found:
-    """Compare what was written with what must have been shown.
+    """As ``check_rows``, with what was written to a directory."""
+    return check_rows(rows_of(directory / "arrivals"), rows_of(directory / "windows"), shapes, exact=exact)
+
+
+def check_rows(
+    arrivals: Iterable[dict[str, Any]], windows: Iterable[dict[str, Any]], shapes: Iterable[Shape], *, exact: bool
+) -> Found:
+    """Compare what was shown with what must have been.
 
     Args:
-        directory: with ``arrivals`` and ``windows``.
+        arrivals: what ``Arrivals`` wrote.
+        windows: what ``Tally`` wrote.
         shapes: those of the topology.
         exact: whether nothing was given again, so that counts behind the windows are exact.
     """
     found = Found()
-    lines = [Line(**row) for row in rows_of(directory / "arrivals")]
+    lines = [Line(**row) for row in arrivals]
     twice = [n for n, times in Counter(line.n for line in lines).items() if times > 1]
     if twice:
         found.wrong.append(f"lines {twice[:5]} came more than once")
         return found
     lines.sort(key=lambda line: line.n)
     shown: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows_of(directory / "windows"):
+    for row in windows:
         shown[row["shape"]].append(row)
     for shape in shapes:
         _check_shape(shape, lines, shown[shape.name], exact, found)

@@ -146,19 +146,28 @@ class Shown(WindowedBolt):
 
 
 class Writing(BasicBolt):
-    """Writes rows with the micro-batch: one that runs again replaces its file."""
+    """Writes rows with the micro-batch, as files: one that runs again replaces its file. Or keeps them, durably."""
 
     transient = ("context", "rows")
 
     def __init__(self, directory):
-        self.rows = JsonLinesBolt(directory)
+        self.rows = None if directory is None else JsonLinesBolt(directory)
 
     def prepare(self, context):
         self.context = context
-        self.rows.prepare(context)
+        if self.rows is not None:
+            self.rows.prepare(context)
+        self.kept = []
+
+    def write(self, row):
+        if self.rows is None:
+            self.kept.append(row)
+        else:
+            self.rows.execute(row, None)
 
     def flush(self):
-        self.rows.flush()
+        if self.rows is not None:
+            self.rows.flush()
 
 
 class Parse(BasicBolt):
@@ -177,7 +186,7 @@ class Arrivals(Writing):
 
     def execute(self, tup, collector):
         now = {"came": self.context.now_ms, "micro_batch": self.context.micro_batch_id}
-        self.rows.execute({**tup, **now}, None)
+        self.write({**tup, **now})
 
 
 class Tally(Writing):
@@ -193,21 +202,27 @@ class Tally(Writing):
         shape = tup["shape"]
         self.windows[shape] += 1
         self.tuples[shape] += sum(last - first + 1 for first, last in shown["of"])
-        self.rows.execute({**shown, "count": self.windows[shape], "tuples": self.tuples[shape]}, None)
+        self.write({**shown, "count": self.windows[shape], "tuples": self.tuples[shape]})
 
 
 def topology_of(
-    chosen: Sequence[Shape], lines: PartitionedSpout, directory: str, config: Config | None = None
+    chosen: Sequence[Shape], lines: PartitionedSpout, directory: str | None, config: Config | None = None
 ) -> Topology:
-    """The topology of some shapes over a spout of lines; rows are in ``directory/arrivals`` and ``directory/windows``.
+    """The topology of some shapes over a spout of lines.
 
     Windows without keys are made by one task, so that lines come to them in their order.
+
+    Args:
+        chosen: the shapes.
+        lines: emits ``line``.
+        directory: rows are written to ``arrivals`` and ``windows`` there; None: both bolts keep theirs.
+        config: of the topology.
     """
     builder = TopologyBuilder("windows", config or Config())
     builder.set_spout("lines", lines)
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
-    builder.set_bolt("arrivals", Arrivals(f"{directory}/arrivals")).global_grouping("parse")
-    tally = builder.set_bolt("tally", Tally(f"{directory}/windows"), parallelism=2)
+    builder.set_bolt("arrivals", Arrivals(_inside(directory, "arrivals"))).global_grouping("parse")
+    tally = builder.set_bolt("tally", Tally(_inside(directory, "windows")), parallelism=2)
     for place, shape in enumerate(chosen):
         name = f"w{place}"
         declared = builder.set_bolt(name, shape.bolt(), parallelism=2 if shape.keyed else 1)
@@ -217,6 +232,10 @@ def topology_of(
             declared.global_grouping("parse")
         tally.fields_grouping(name, ["shape"])
     return builder.build()
+
+
+def _inside(directory: str | None, name: str) -> str | None:
+    return None if directory is None else f"{directory}/{name}"
 
 
 class Feed:
