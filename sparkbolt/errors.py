@@ -53,7 +53,7 @@ class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as
 
 
 class KilledWorkerError(SparkboltError):
-    """A tuple, a flush or a read is not tried again, because it killed its worker process."""
+    """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
 
 
 class StateError(SparkboltError):

@@ -8,7 +8,9 @@ Rule 2: what died once is never called again in the same piece of work: its tupl
 Rule 3: where a whole block of rows died at once (a column bolt, or while what the rows emitted was routed), the
 block is cut into pieces until one row is left to blame. What belongs to no tuple and no read (``prepare``, the
 state) is nobody's fault but the component's, and is an error.
-Rule 4: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
+Rule 4: a window that a hosted bolt shows is a place of its own: it is over, as if the bolt had raised, and its tuples
+are not blamed for it unless they wait for it.
+Rule 5: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
 unseen, and there is a limit on cuts, too.
 
 A place names the task, the number of the block of rows within that task's work, and rows of it. Work that is
@@ -50,6 +52,7 @@ class Deed(IntEnum):
     EXECUTE = 3
     FLUSH = 4
     STATE = 5
+    WINDOW = 6
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Place:
     """Which block of rows of the task, or which chunk of a read, counted from 0."""
     start: int = 0
     stop: int = 0
-    """Rows ``start`` to ``stop`` (exclusive) of the block."""
+    """Rows ``start`` to ``stop`` (exclusive) of the block; of a window, how many were shown before it while the work
+    was at the rows from ``start`` on."""
 
     def pack(self) -> bytes:
         """The place in ``PLACE_BYTES`` bytes."""
@@ -100,8 +104,10 @@ class Deaths:
     """(deed, task, block) -> how it died, of flushes and reads."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
     """(task, block, start, stop): rows that are not worked on together any more."""
-    spent: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Task -> (block, row) from which on nothing is executed."""
+    windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
+    """(task, block, start, number) -> how it died, of windows; see ``Place``."""
+    spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Task -> (block, row, number of the window) from which on nothing is executed."""
     _counts: Counter[int] = field(default_factory=Counter)
 
     def add(self, place: Place, how: str) -> None:
@@ -118,16 +124,21 @@ class Deaths:
             self.cuts.add((place.task, place.block, place.start, place.stop))
             if len(self.cuts) > CUTS_MAX:
                 raise self._error(place, how, f"and {CUTS_MAX} blocks of rows died before it")
+            # Cut, its rows may show their windows in another order: those that died are found again.
+            for key in [key for key in self.windows if key[:3] == (place.task, place.block, place.start)]:
+                del self.windows[key]
             return
         if place.deed is Deed.EXECUTE:
             self.rows[place.task, place.block, place.start] = how
+        elif place.deed is Deed.WINDOW:
+            self.windows[place.task, place.block, place.start, place.stop] = how
         elif place.deed in (Deed.FLUSH, Deed.READ):
             self.calls[place.deed, place.task, place.block] = how
         else:
             raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
         self._counts[place.task] += 1
         if self._counts[place.task] == DEATHS_MAX:
-            self.spent[place.task] = (place.block, place.start)
+            self.spent[place.task] = (place.block, place.start, place.stop if place.deed is Deed.WINDOW else 0)
         elif self._counts[place.task] > 2 * DEATHS_MAX:
             raise self._error(place, how, f"and {2 * DEATHS_MAX} times before in the same micro-batch")
 
@@ -140,6 +151,7 @@ class Deaths:
             Deed.STATE: "while its state was read or written",
             Deed.READ: "in read",
             Deed.FLUSH: "in flush",
+            Deed.WINDOW: "in a window",
         }
         what = doing.get(place.deed, "in execute")
         return EngineError(f"{component}[{index}] killed its worker ({how}) {what}, {more}")
@@ -149,8 +161,17 @@ class Deaths:
         how = self.rows.get((task, block, row))
         if how is not None:
             return f"killed its worker ({how})"
-        if task in self.spent and (block, row) > self.spent[task]:
+        if task in self.spent and (block, row, 0) > self.spent[task]:
             return f"was not executed: {DEATHS_MAX} tuples of the micro-batch had killed their worker before it"
+        return None
+
+    def reason_of_window(self, task: int, block: int, start: int, number: int) -> str | None:
+        """Why a window is not shown; None if it is."""
+        how = self.windows.get((task, block, start, number))
+        if how is not None:
+            return f"killed its worker ({how})"
+        if task in self.spent and (block, start, number) > self.spent[task]:
+            return f"was not shown: the task had killed its worker {DEATHS_MAX} times in this micro-batch before it"
         return None
 
     def reason_of_call(self, deed: Deed, task: int, block: int) -> str | None:
@@ -231,6 +252,28 @@ class TaskWatch:
         self._task = task
         self._block = -1
         self._span = (0, 0)
+        self._shown = 0
+
+    def between(self) -> None:
+        """A step of a hosted bolt before or behind its rows begins: a block without rows."""
+        self._block += 1
+        self._span = (0, 0)
+        self._shown = 0
+
+    @contextmanager
+    def window(self) -> Iterator[None]:
+        """User code is about to see a window.
+
+        Raises:
+            KilledWorkerError: it is not to see it.
+        """
+        start, number = self._span[0], self._shown
+        self._shown += 1
+        reason = self._watch.deaths.reason_of_window(self._task, self._block, start, number)
+        if reason is not None:
+            raise KilledWorkerError(reason)
+        with self._watch.at(Deed.WINDOW, self._task, self._block, start, number):
+            yield
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
@@ -238,6 +281,7 @@ class TaskWatch:
         block = self._block
         for start, stop in self._watch.deaths.spans(self._task, block, count):
             self._span = (start, stop)
+            self._shown = 0
             with self._watch.at(Deed.EXECUTE, self._task, block, start, stop):
                 yield start, stop
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -127,6 +128,9 @@ class Hosted(ABC):
         """The engine takes it after each call and puts an empty one in its place."""
         self.wake: Wake | None = None
         """When the task has to be told the time; None: not until rows come."""
+        self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
+        """To be entered around each call of user code; raises KilledWorkerError where the call had killed its worker
+        and is not to be made again."""
 
     @abstractmethod
     def attach(self, state: TaskState) -> None:

@@ -134,6 +134,8 @@ class BoltTask:
         self.bolt.prepare(self.context)
         if isinstance(self.bolt, HostedBolt):
             self.hosted = self.bolt.hosted(self.context, self.output)
+            if self.watch is not None:
+                self.hosted.showing = self.watch.window
             self._work = self._run_hosted
 
     def cleanup(self) -> None:
@@ -191,6 +193,8 @@ class BoltTask:
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
         counts = Counts()
+        if self.watch is not None:
+            self.watch.between()
         step(counts)
         assert self.hosted is not None
         self._settle_hosted(self.hosted, counts, sink)

@@ -140,8 +140,8 @@ class Worker:
             with self.doing(Deed.PREPARE, number):
                 instance = self.materials.unpickle(self.materials.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+                task.watch = self.watch.of(number) if self.watch is not None else None
                 task.prepare()
-            task.watch = self.watch.of(number) if self.watch is not None else None
             self._tasks[number] = task
         return task
 

@@ -24,7 +24,7 @@ from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import SYSTEM_COMPONENT
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
 from sparkbolt.windows.collector import WindowCollector
@@ -349,9 +349,12 @@ class WindowTask(Hosted):
         anchored = self._windowing.ack_on_expiry
         collector.begin((lambda: _pairs(log, fired.events)) if anchored else None)
         before = collector.mark()
+        window = TupleWindow(log, fired, key)
         try:
-            self._bolt.execute(TupleWindow(log, fired, key), collector)
-        except Exception as error:
+            with self.showing():
+                self._bolt.execute(window, collector)
+        except Exception as raised:
+            error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:
                 self.told.fails.append((_pairs(log, fired.events)[0], error))
@@ -360,7 +363,7 @@ class WindowTask(Hosted):
                 raise EngineError(
                     f"{self._context.component!r} raised for the window that ends at {fired.end_ms}, and its on_error "
                     f"is 'stop': {type(error).__name__}: {error}"
-                ) from error
+                ) from raised
             self._output.errors.append(error)
         finally:
             collector.begin(None)

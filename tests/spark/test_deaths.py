@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 from collections import Counter
@@ -13,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, TopologyBuilder, WindowedBolt, bolt
+from sparkbolt import Count as CountOf
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.ledger import FailedTree
+from tests.windows.books import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -82,6 +83,15 @@ class Count(BasicBolt):
         collector.emit([digit, self.counts[digit]])
 
 
+class Together(WindowedBolt):
+    outputs = ["first"]
+
+    def execute(self, window, collector):
+        collector.emit([window[0]["n"]])
+        if window[0]["n"] == 50:
+            ctypes.string_at(0)
+
+
 def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     builder = TopologyBuilder("deaths", Config(max_attempts=1))
     builder.set_spout("numbers", Numbers())
@@ -89,6 +99,8 @@ def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_pat
     builder.set_bolt("columns", Columns(), parallelism=2, fuse=False).shuffle_grouping("fused")
     builder.set_bolt("count", Count(), parallelism=2, fuse=False).global_grouping("columns")
     builder.set_bolt("out", JsonLinesBolt(tmp_path / "out"), parallelism=2).shuffle_grouping("count")
+    builder.set_bolt("together", Together().with_tumbling_window(CountOf(50))).global_grouping("numbers")
+    builder.set_bolt("windows", JsonLinesBolt(tmp_path / "windows")).shuffle_grouping("together")
     running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "state"))
     failed: list[FailedTree] = []
     try:
@@ -100,10 +112,8 @@ def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_pat
     assert {tree.position: (tree.fail.component, tree.fail.reason) for tree in failed} == DEATHS
     assert metrics.of("numbers").acked == COUNT - len(DEATHS)
     assert metrics.micro_batches == 2, "the query was never started again"
-    written = Counter(
-        (row["digit"], row["count"])
-        for file in (tmp_path / "out").glob("*.jsonl")
-        for row in map(json.loads, file.read_text().splitlines())
-    )
+    assert metrics.of("together").errors == 1, "a window that kills is over, and its tuples are none the worse"
+    assert {row["first"] for row in rows_of(tmp_path / "windows")} == set(range(0, COUNT, 50)) - {50}
+    written = Counter((row["digit"], row["count"]) for row in rows_of(tmp_path / "out"))
     totals = Counter(number % 10 for number in range(COUNT) if number not in DEATHS)
     assert written == {(digit, count): 1 for digit, total in totals.items() for count in range(1, total + 1)}

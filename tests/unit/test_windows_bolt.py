@@ -26,8 +26,6 @@ from sparkbolt.windows import (
     TupleWindow,
     WindowCollector,
 )
-from tests.unit.test_deaths import DEADLY, die_of, through
-from tests.unit.test_deaths import run as survive
 
 SECOND = timedelta(seconds=1)
 
@@ -995,24 +993,3 @@ def test_a_topology_is_finished_when_no_window_waits(
             assert not host.finished, second
             driver.advance(SECOND)
         assert host.finished
-
-
-# ---- windows that kill their worker
-
-
-class Deadly(WindowedBolt):
-    outputs = ["n"]
-
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
-        for tup in window:
-            die_of(tup["n"])
-            collector.emit([tup["n"]])
-
-
-@pytest.mark.parametrize("keyed", [False, True])
-def test_a_tuple_whose_window_kills_the_worker_fails_and_the_others_are_in_their_windows(keyed: bool) -> None:
-    windowed = Deadly().with_tumbling_window(Count(1))
-    engine, failed = survive(windowed.with_key("n") if keyed else windowed)
-    assert {tree.position for tree in failed} == set(DEADLY)
-    assert engine.ledger.metrics.of("numbers").acked == 100 - len(DEADLY)
-    assert through() == sorted(set(range(100)) - set(DEADLY))
