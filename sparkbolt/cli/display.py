@@ -166,8 +166,20 @@ class JsonLines(Display):
                 "failed": now.count("failed", self.spouts),
                 "open_trees": now.metrics.open_trees,
                 "retries": retries,
+                **self._windowed(now),
             }
         )
+
+    def _windowed(self, now: Snapshot) -> dict[str, dict[str, dict[str, Any]]]:
+        """What windowed bolts have counted, if there are any."""
+        specs = () if self._topology is None else self._topology.bolts
+        counts = {
+            spec.id: vars(now.metrics.components.get(spec.id, _NOTHING))
+            for spec in specs
+            if isinstance(spec.component, HostedBolt)
+        }
+        shown = {id_: {name: of[name] for name in of if name in WINDOW_COUNTS} for id_, of in counts.items()}
+        return {"windows": shown} if shown else {}
 
     def printed(self, text: str) -> None:
         """Keep standard output clean."""

@@ -1,0 +1,124 @@
+"""When a topology runs for its windows, what it counts, and when it is finished."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import Count, TopologyBuilder, WindowedBolt
+from sparkbolt.cli.display import JsonLines
+from sparkbolt.cli.live import LiveTable
+from sparkbolt.cli.program import Outcome
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import (
+    CountEvictionPolicy,
+    CountTriggerPolicy,
+    TimeEvictionPolicy,
+    TimeTriggerPolicy,
+)
+from tests.unit.windowed import SECOND, Run, Show, Source, clock, secs, topology
+
+
+def test_metrics_count_windows_their_tuples_and_the_watermark() -> None:
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed), start=clock(6, 1, 0)) as driver:
+        run = Run(driver)
+        for second in (1, 2, 7, 21):
+            run.feed(str(second), at=clock(6, 0, second))
+        driver.advance(SECOND)
+        run.feed("late", at=clock(6, 0, 1))
+        driver.run_until_idle()
+        counts = driver.metrics().of("show")
+        assert (counts.windows, counts.window_tuples, counts.late_tuples, counts.expired) == (3, 6, 1, 2)
+        assert counts.watermark_ms == int(clock(6, 0, 21).timestamp() * 1000)
+        assert counts.watermark_behind_ms == 40_000
+
+
+def test_the_command_shows_what_is_counted_of_windows() -> None:
+    windowed = topology(Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at"))
+    with TopologyTestDriver(windowed, start=clock(6, 1, 0)) as driver:
+        for second in (1, 21):
+            Run(driver).feed(str(second), at=clock(6, 0, second))
+        driver.advance(SECOND)
+        metrics = driver.metrics()
+    report: Any = SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=0), metrics=metrics)
+    out = io.StringIO()
+    for display in (JsonLines(out), live := LiveTable()):
+        display.starting(windowed)
+        display.micro_batch(report, 0)
+        display.summary(Outcome("finished", 1.0, metrics))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    counted = {
+        "windows": 2,
+        "window_tuples": 2,
+        "late_tuples": 0,
+        "expired": 0,
+        "watermark_ms": int(clock(6, 0, 21).timestamp() * 1000),
+        "watermark_behind_ms": 40_000,
+    }
+    assert lines[0]["windows"] == {"show": counted}
+    assert counted.items() <= lines[-1]["components"]["show"].items()
+    assert "windows" not in lines[-1]["components"]["source"]
+    shown = [line.plain for line in live._windows(metrics.components)]
+    assert shown == [
+        "show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 2026-03-01 06:00:21.000 (40.0 s behind)"
+    ]
+
+
+def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
+    for windowed in (Show().with_tumbling_window(Count(2)), Show().with_tumbling_window(secs(1))):
+        for made in (windowed, copy.deepcopy(windowed).with_timestamp_field("at")):
+            builder = TopologyBuilder("ticks")
+            builder.set_spout("source", Source())
+            builder.set_bolt("show", made, tick_tuple_freq_secs=0.5).global_grouping("source")
+            with TopologyTestDriver(builder.build()) as driver:
+                run = Run(driver)
+                for at, name in enumerate("abcd"):
+                    run.feed(name, at=1000 * at + 1)
+                    driver.advance(secs(2))
+                assert driver.errors() == []
+                assert "".join(run.shown()) in ("abcd", "abc", "ab")
+                assert driver.metrics().of("show").window_tuples == len("".join(run.shown()))
+                assert driver.executed("show") > 4, "ticks came"
+
+
+def test_an_idle_topology_runs_no_micro_batch_for_windows_that_have_nothing() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5)).with_timestamp_field("at"))) as driver:
+        run = Run(driver)
+        run.feed("a", at=1000)
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches <= 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "secs_left"),
+    [
+        (lambda: Show().with_window(secs(10), slide=secs(5)), 15),
+        (lambda: Show().with_window(Count(3), slide=secs(5)), 5),
+        (lambda: Show().with_window(Count(3), slide=secs(5)).with_key("user"), 5),
+        (lambda: Show().with_tumbling_window(Count(3)), 0),
+        (lambda: Show().with_session_gap(secs(4)), 4),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), CountTriggerPolicy(2)), 0),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), TimeTriggerPolicy(5000)), 5),
+        (lambda: Show().with_policies(TimeEvictionPolicy(5000), TimeTriggerPolicy(5000)), 10),
+    ],
+)
+def test_a_topology_is_finished_when_no_window_waits(
+    monkeypatch: pytest.MonkeyPatch, shape: Callable[[], WindowedBolt], secs_left: int
+) -> None:
+    with TopologyTestDriver(topology(shape())) as driver:
+        Run(driver).feed("a")
+        driver.run_until_idle()
+        monkeypatch.setattr("sparkbolt.testing._FedSpout.exhausted", True)
+        driver.run_until_idle()
+        host = driver._engine.host
+        for second in range(secs_left):
+            assert not host.finished, second
+            driver.advance(SECOND)
+        assert host.finished

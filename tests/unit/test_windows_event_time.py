@@ -1,0 +1,101 @@
+"""Windowed bolts in event time: late tuples, several streams, times that are none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sparkbolt import Count, TopologyBuilder, bolt
+from sparkbolt.testing import TopologyTestDriver
+from tests.unit.windowed import SECOND, Run, Show, Source, secs, topology
+
+
+def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
+    builder = TopologyBuilder("late")
+    builder.set_spout("source", Source())
+    builder.set_bolt("show", windowed).global_grouping("source").global_grouping("source", "other")
+
+    @bolt(outputs=["name"])
+    def refuse(tup: Any) -> Any:
+        raise ValueError(tup["late_tuple"]["name"])
+
+    builder.set_bolt("refuse", refuse).shuffle_grouping("show", "late")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        run.feed("b", at=20_000, stream="other")
+        driver.advance(SECOND)
+        run.feed("same", at=20_000)
+        driver.feed("source", [19_999, "late", "u"], message_id="late", stream="other")
+        driver.run_until_idle()
+        [[late]] = driver.emitted("show", "late")
+        assert (late.source_component, late.source_task, late.source_stream) == ("source", 0, "other")
+        assert late.fields == ("at", "name", "user")
+        assert late.values == (19_999, "late", "u")
+        assert [failure.message_id for failure in driver.failed("source")] == ["late"]
+        assert driver.acked("source") == ["a", "b", "same"]
+
+
+def test_a_late_tuple_without_a_stream_is_counted_told_once_an_interval_and_acked() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed, error_throttle_interval_secs=10)) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(SECOND)
+        for name in "bcd":
+            run.feed(name, at=1000)
+            driver.run_until_idle()
+        assert driver.acked("source") == list("abcd")
+        assert driver.metrics().of("show").late_tuples == 3
+        assert driver.metrics().of("show").errors == 0
+        [report] = driver.errors()
+        assert report.text.startswith("1 tuple(s) were older than the watermark 20000")
+
+
+def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
+    for timeout, shown in ((None, []), (secs(30), ["a"])):
+        windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
+        if timeout is not None:
+            windowed.with_idle_stream_timeout(timeout)
+        with TopologyTestDriver(topology(windowed, other=True)) as driver:
+            run = Run(driver)
+            run.feed("a", at=1000)
+            run.feed("b", at=9000)
+            driver.advance(secs(29))
+            assert run.shown() == []
+            run.feed("c", at=9000)
+            driver.advance(secs(10))
+            assert run.shown() == shown
+
+
+def test_streams_with_other_fields_meet_in_one_window() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
+        run = Run(driver)
+        for name, stream in (("a", "default"), ("b", "other"), ("c", "default"), ("d", "other")):
+            run.feed(name, at=1, stream=stream)
+            driver.run_until_idle()
+            driver.restart()
+        assert run.shown() == ["abcd"]
+
+
+def test_a_tuple_without_a_time_fails_alone() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
+        run = Run(driver)
+        for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", 2), ("e", None)):
+            run.feed(name, at=at)
+        driver.advance(SECOND)
+        assert [failure.message_id for failure in driver.failed("source")] == ["b", "c", "e"]
+        assert "the timestamp field 'at': expected milliseconds since the epoch" in driver.failed("source")[0].reason
+        assert run.shown() == ["ad"]
+
+
+def test_an_extractor_gives_times() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_extractor(lambda tup: int(tup["name"]) * 1000)
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name in "1379x":
+            run.feed(name)
+        driver.advance(SECOND)
+        assert run.shown() == ["13"]
+        assert [failure.message_id for failure in driver.failed("source")] == ["x"]

@@ -1,0 +1,153 @@
+"""What a windowed bolt can be told, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sparkbolt import Count, InvalidTopology, WindowedBolt
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import (
+    Action,
+    Event,
+    EvictionContext,
+    EvictionPolicy,
+    TriggerPolicy,
+)
+from tests.unit.windowed import Run, Show, secs, topology
+
+
+class EveryVowel(TriggerPolicy):
+    """A window whenever a tuple comes whose sequence is a multiple of three; knows its events by their places."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def track(self, event: Event) -> None:
+        self.events += 1
+        if self.events % 3 == 0:
+            self.manager.eviction.set_context(EvictionContext(event.timestamp_ms))
+            self.manager.on_trigger()
+
+    def reset(self) -> None: ...
+
+
+class OnlyEven(EvictionPolicy):
+    """Every other tuple is in the window, the rest is not wanted at all."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def evict(self, event: Event) -> Action:
+        return Action.PROCESS if event.value % 2 == 0 else Action.EXPIRE
+
+
+def test_a_bolt_takes_policies_of_ones_own_and_keeps_their_state() -> None:
+    with TopologyTestDriver(topology(Show().with_policies(OnlyEven(), EveryVowel()))) as driver:
+        run = Run(driver)
+        for name in "abcdefghi":
+            run.feed(name)
+            driver.run_until_idle()
+            driver.restart()
+        assert run.shown() == ["ac", "ace", "acegi"]
+        assert run.shown(1) == ["ac", "e", "gi"]
+        assert run.shown(2) == ["b", "df", "h"]
+
+
+def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
+    with pytest.raises(InvalidTopology) as caught:
+        topology(windowed, **settings)
+    return [mistake.removeprefix("bolt 'show': ") for mistake in caught.value.mistakes]
+
+
+HOUR = timedelta(hours=1)
+BAD_VALUE: Any = 5
+MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
+    (Show, "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"),
+    (lambda: Show().with_window(Count(0)), "the window's length: expected Count(n) with an int n of at least 1"),
+    (lambda: Show().with_window(BAD_VALUE), "expected a Count or a timedelta, got 5: did you mean Count(5)?"),
+    (lambda: Show().with_window(secs(0)), "the window's length: expected at least 1 ms, got 0 ms"),
+    (lambda: Show().with_window(timedelta(days=25)), "the window's length: expected at most 2147483647 ms"),
+    (lambda: Show().with_window(HOUR, slide=secs(-1)), "the window's sliding interval: expected at least 1 ms"),
+    (lambda: Show().with_window(HOUR).with_session_gap(HOUR), "with_window and with_session_gap were both called"),
+    (lambda: Show().with_session_gap(BAD_VALUE), "the session gap: expected a timedelta, got 5"),
+    (
+        lambda: Show().with_window(HOUR).with_late_tuple_stream("late"),
+        "Late tuple stream can be defined only when specifying a timestamp field",
+    ),
+    (lambda: Show().with_window(HOUR).with_lag(secs(1)), "A lag can be defined only when specifying a timestamp field"),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_late_tuple_stream("default"),
+        "Stream for late tuples must be defined with with_late_tuple_stream alone",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("att"),
+        "with_timestamp_field: 'att' does not exist in stream 'default' of 'source': did you mean 'at'?",
+    ),
+    (lambda: Show().with_window(HOUR).with_key("usr"), "with_key: 'usr' does not exist in stream 'default'"),
+    (lambda: Show().with_window(HOUR).with_key(), "with_key: expected the names of fields"),
+    (
+        lambda: (
+            Show()
+            .with_window(HOUR)
+            .with_timestamp_field("at")
+            .with_timestamp_extractor(int)
+            .with_timestamp_extractor(int)
+        ),
+        "with_timestamp_extractor was called twice",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_timestamp_extractor(int),
+        "with_timestamp_field and with_timestamp_extractor were both called",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_max_events_in_memory(0),
+        "with_max_events_in_memory: expected an int of at least 1, got 0",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_watermark_interval(secs(0)),
+        "the watermark interval: expected at least 1 ms",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "sentence"), MISTAKES)
+def test_what_does_not_fit_is_refused_when_the_topology_is_built(
+    make: Callable[[], WindowedBolt], sentence: str
+) -> None:
+    mistakes = refused(make())
+    assert any(sentence in mistake for mistake in mistakes), mistakes
+
+
+@pytest.mark.parametrize(
+    ("length", "slide", "settings", "refusal"),
+    [
+        (secs(20), secs(10), {"message_timeout_secs": 29}, "Window duration (length + sliding interval) value 30000"),
+        (secs(20), secs(10), {"message_timeout_secs": 30}, None),
+        (secs(20), Count(10), {"message_timeout_secs": 19}, "Window duration"),
+        (Count(10), secs(20), {"message_timeout_secs": 19}, "Window duration"),
+        (timedelta(hours=5), secs(10), {"enable_message_timeouts": False}, None),
+        (Count(10), Count(5), {"max_spout_pending": 14}, "Window count (length + sliding interval) value 15"),
+        (Count(10), Count(5), {"max_spout_pending": 15}, None),
+        (Count(10), Count(5), {}, None),
+        (Count(10), secs(1), {"max_spout_pending": 9}, "Window count"),
+    ],
+)
+def test_with_ack_on_expiry_a_window_must_fit_into_the_timeout_and_the_pending_tuples(
+    length: Any, slide: Any, settings: dict[str, Any], refusal: str | None
+) -> None:
+    topology(Show().with_window(length, slide), **settings)  # the default needs no such check
+    anchored = Show().with_window(length, slide).with_ack_on_expiry()
+    if refusal is None:
+        topology(anchored, **settings)
+    else:
+        [mistake] = refused(anchored, **settings)
+        assert mistake.startswith(refusal)
+
+
+def test_all_mistakes_come_at_once() -> None:
+    mistakes = refused(Show().with_window(Count(-1), slide=secs(0)).with_lag(secs(1)).with_key("nobody"))
+    assert len(mistakes) == 4

@@ -1,0 +1,159 @@
+"""What becomes of the tuples of a window, and of what it emits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkbolt import Config, Count, TopologyBuilder, bolt
+from sparkbolt.errors import EngineError
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import (
+    TupleWindow,
+    WindowCollector,
+)
+from tests.unit.windowed import Run, Show, Source, secs, topology
+
+
+class Fragile(Show):
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        super().execute(window, collector)
+        if any(tup["name"] == "bad" for tup in window):
+            raise ValueError("bad")
+
+
+def test_a_window_that_raises_has_emitted_nothing_and_fails_no_tuple() -> None:
+    with TopologyTestDriver(topology(Fragile().with_tumbling_window(Count(2)))) as driver:
+        run = Run(driver)
+        for name in ("a", "b", "bad", "c", "d", "e"):
+            run.feed(name)
+        driver.run_until_idle()
+        assert run.shown() == ["ab", "de"]
+        assert len(driver.acked("source")) == 6
+        assert [error.text for error in driver.errors()] == ["ValueError: bad"]
+        assert driver.metrics().of("show").windows == 3
+
+
+@pytest.mark.parametrize("fire", [Count(2), secs(1)], ids=["by count", "by a timer"])
+def test_with_on_error_stop_a_window_that_raises_stops_the_topology_and_says_which_it_was(fire: Any) -> None:
+    with TopologyTestDriver(topology(Fragile().with_tumbling_window(fire), on_error="stop")) as driver:
+        run = Run(driver)
+        run.feed("a")
+        run.feed("bad")
+        with pytest.raises(EngineError, match=r"'show' raised for the window that ends at \d+, and its on_error"):
+            driver.advance(secs(2))
+
+
+def test_what_a_window_emits_is_given_again_until_it_is_acked_and_its_tuples_are_not() -> None:
+    builder = TopologyBuilder("again", Config(max_attempts=3))
+    builder.set_spout("source", Source())
+    builder.set_bolt("show", Show().with_tumbling_window(Count(2))).global_grouping("source")
+
+    @bolt(outputs=["names", "attempt"])
+    def third_time(tup: Any) -> Any:
+        if tup.attempt < 3 and "c" in tup["names"]:
+            raise ValueError(tup["names"])
+        yield [tup["names"], tup.attempt]
+
+    builder.set_bolt("third", third_time).shuffle_grouping("show")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        for name in "abcd":
+            run.feed(name)
+            driver.run_until_idle()
+        driver.advance(secs(5))
+        assert driver.emitted("third") == [["ab", 1], ["cd", 3]]
+        assert driver.acked("source") == list("abcd")
+        assert driver.metrics().of("show").windows == 2
+
+
+def test_with_ack_on_expiry_a_tuple_is_acked_when_it_expires() -> None:
+    windowed = Show().with_window(Count(2), slide=Count(1)).with_ack_on_expiry()
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, acked in (("a", ""), ("b", ""), ("c", "a"), ("d", "ab")):
+            run.feed(name)
+            driver.run_until_idle()
+            assert driver.acked("source") == list(acked)
+            if name == "c":
+                driver.run_until_idle()
+        driver.advance(secs(40))
+        assert sorted(failure.message_id for failure in driver.failed("source")) == ["c", "d"]
+
+
+def test_with_ack_on_expiry_what_is_emitted_is_anchored_to_the_window() -> None:
+    builder = TopologyBuilder("anchored")
+    builder.set_spout("source", Source())
+    windowed = Show().with_tumbling_window(Count(2)).with_ack_on_expiry()
+    builder.set_bolt("show", windowed).global_grouping("source")
+
+    @bolt(outputs=["names"])
+    def refuse(tup: Any) -> Any:
+        if "c" in tup["names"]:
+            raise ValueError(tup["names"])
+        yield [tup["names"]]
+
+    builder.set_bolt("refuse", refuse).shuffle_grouping("show")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        for name in "abcdef":
+            run.feed(name)
+            driver.run_until_idle()
+        assert sorted(failure.message_id for failure in driver.failed("source")) == ["c", "d"]
+        assert driver.acked("source") == ["a", "b"]
+        assert driver.pending("source") == ["e", "f"]
+
+
+def test_with_ack_on_expiry_a_window_that_raises_fails_its_tuples() -> None:
+    with TopologyTestDriver(topology(Fragile().with_tumbling_window(Count(2)).with_ack_on_expiry())) as driver:
+        run = Run(driver)
+        for name in ("a", "b", "bad", "c", "d", "e"):
+            run.feed(name)
+        driver.run_until_idle()
+        assert [failure.message_id for failure in driver.failed("source")] == ["bad", "c"]
+        assert driver.acked("source") == ["a", "b"]
+
+
+def test_with_ack_on_expiry_tuples_of_a_dead_connection_leave_the_window() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(3)).with_ack_on_expiry())) as driver:
+        run = Run(driver)
+        run.feed("a")
+        run.feed("b")
+        driver.run_until_idle()
+        driver.restart()
+        for name in "abc":
+            run.feed(name)
+            driver.run_until_idle()
+        assert run.shown() == ["abc"]
+
+
+def test_what_was_seen_before_a_restart_is_dropped() -> None:
+    windowed = Show().with_tumbling_window(Count(2)).with_message_id_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, at in (("a", 1), ("c", 3)):
+            run.feed(name, at=at)
+        run.feed("d", at=4)
+        driver.run_until_idle()
+        driver.restart()
+        for name, at in (("A", 1), ("b", 2), ("C", 3), ("D", 4), ("e", 5)):
+            run.feed(name, at=at)
+        driver.run_until_idle()
+        assert run.shown() == ["ac", "db"]
+        assert driver.acked("source")[-5:] == ["A", "b", "C", "D", "e"]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_window_larger_than_memory_is_read_back_in_order(keyed: bool) -> None:
+    windowed = Show().with_tumbling_window(Count(2000)).with_max_events_in_memory(10)
+    if keyed:
+        windowed.with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for i in range(2000):
+            run.feed(chr(0x4E00 + i))
+            if i % 400 == 0:
+                driver.run_until_idle()
+        driver.run_until_idle()
+        assert run.shown() == ["".join(chr(0x4E00 + i) for i in range(2000))]
