@@ -14,7 +14,7 @@ from sparkbolt.core.ledger_reader import dump_tasks
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
-from tests.contract.topologies import notes
+from tests.contract.parts import notes
 
 WAIT_SECS = 120.0
 

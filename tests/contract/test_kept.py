@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import KEPT, kept
+from tests.contract.keeping import KEPT, kept
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.conftest import Begin
-from tests.contract.topologies import stops, untracked
+from tests.contract.starting import stops, untracked
 
 
 def test_without_ackers_nothing_is_tracked_and_a_spout_hears_acks_at_once(begin: Begin) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import BEHIND, STARTED, starting
+from tests.contract.starting import BEHIND, STARTED, starting
 
 EACH = STARTED // len(BEHIND)
 ACKED = sum(deeds[-1] == "ack" for deeds in BEHIND.values()) * EACH

@@ -16,7 +16,7 @@ from sparkbolt.core.ledger import FailedTree, Story
 from sparkbolt.core.story import root_text
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import TOLD, told
+from tests.contract.telling import TOLD, told
 
 
 @dataclass

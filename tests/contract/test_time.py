@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import TIMEOUT_SECS, timed
+from tests.contract.keeping import TIMEOUT_SECS, timed
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import DEEDS, DIAMONDS, GROUPINGS, QUEUED, TRIED, everything
+from tests.contract.parts import DEEDS
+from tests.contract.tracking import DIAMONDS, GROUPINGS, QUEUED, TRIED, everything
 
 
 @pytest.fixture(scope="module")

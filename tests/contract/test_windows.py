@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.topologies import EIGHT, SIX, WINDOWED, storms_example, windows_kept
+from tests.contract.windowed import EIGHT, SIX, WINDOWED, storms_example, windows_kept
 
 STORMS_WINDOWS = [
     ["123", SIX + 10_000],

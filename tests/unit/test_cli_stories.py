@@ -18,7 +18,7 @@ from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
-from tests.contract.topologies import told
+from tests.contract.telling import told
 from tests.unit.test_stories import fed, topology
 
 

@@ -1,0 +1,134 @@
+"""Windowed bolts: Storm's example, and windows that are open over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sparkbolt import (
+    BasicBolt,
+    Config,
+    Count,
+    PartitionedSpout,
+    Range,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    WindowedBolt,
+)
+from sparkbolt.windows import TupleWindow, WindowCollector
+from tests.contract.parts import Messages, note
+
+EXAMPLE_FIRST = ((3, "1"), (5, "2"), (7, "3"), (18, "4"), (26, "5"), (36, "6"))
+EXAMPLE_SECOND = ((25, "7"), (26, "8"), (27, "9"), (39, "X"))
+SIX, EIGHT = 6 * 3_600_000, 8 * 3_600_000
+EXAMPLE_EVENTS = [(name, SIX + 1000 * second) for second, name in EXAMPLE_FIRST]
+EXAMPLE_EVENTS += [(name, EIGHT + 1000 * second) for second, name in EXAMPLE_SECOND]
+
+
+class Events(PartitionedSpout):
+    """``EXAMPLE_EVENTS``: the first six, and the others once the file ``go`` is there."""
+
+    outputs = ["name", "at"]
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start = progress.get("events", 0)
+        end = len(EXAMPLE_EVENTS) if Path(self.directory, "go").exists() else len(EXAMPLE_FIRST)
+        return [Range(0, "events", start, end)] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("events", 0) >= len(EXAMPLE_EVENTS)
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]]]:
+        for position in range(range_.start, range_.end):
+            yield position, EXAMPLE_EVENTS[position]
+
+
+class Example(WindowedBolt):
+    """Notes its windows."""
+
+    outputs = ["names", "end"]
+
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        collector.emit(["".join(tup["name"] for tup in window), window.end_ms])
+
+
+class Blocks(WindowedBolt):
+    """The numbers of a window as (count, sum, least, greatest), and where the last one ended."""
+
+    outputs = ["shape", "block"]
+
+    def __init__(self, shape: str) -> None:
+        self.shape = shape
+        self.windows = 0
+
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        self.windows += 1
+        numbers = window.column("n")
+        least, greatest = pc.min_max(numbers).values()
+        block = [self.windows, len(window), pc.sum(numbers).as_py(), least.as_py(), greatest.as_py(), window.key]
+        collector.emit([self.shape, block])
+
+
+class Windows(BasicBolt):
+    """Writes down each window that it gets."""
+
+    stateless = True
+    outputs = []
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def execute(self, tup: Tuple, collector: Any) -> None:
+        note(self.directory, "windows", *tup.values)
+
+
+def storms_example(directory: str) -> Topology:
+    """Storm's worked example of windows: 6:00:03 to 8:00:39."""
+    windowed = Example().with_window(timedelta(seconds=20), slide=timedelta(seconds=10)).with_timestamp_field("at")
+    windowed.with_lag(timedelta(seconds=5)).with_watermark_interval(timedelta(milliseconds=500))
+    builder = TopologyBuilder("storms-example")
+    builder.set_spout("events", Events(directory))
+    builder.set_bolt("example", windowed).global_grouping("events")
+    builder.set_bolt("windows", Windows(directory)).shuffle_grouping("example")
+    return builder.build()
+
+
+class Keyed(Messages):
+    """``Messages`` with a key, which has a window of its own."""
+
+    outputs = ["n", "key", "at"]
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]]]:
+        for position, _ in super().read(range_):
+            yield position, [position, position % 7, 1000 * position]
+
+
+WINDOWED = 4_000
+
+
+def windows_kept(directory: str) -> Topology:
+    """Windows of several kinds over numbers that come in 40 micro-batches."""
+    second = timedelta(seconds=1)
+    shapes = {
+        "count": Blocks("count").with_window(Count(300), slide=Count(200)),
+        "time": Blocks("time").with_window(300 * second, slide=200 * second).with_timestamp_field("at"),
+        "mixed": Blocks("mixed").with_window(300 * second, slide=Count(200)).with_timestamp_field("at"),
+        "keyed": Blocks("keyed").with_tumbling_window(Count(100)).with_key("key"),
+    }
+    builder = TopologyBuilder("windows-kept", Config(message_timeout_secs=60))
+    builder.set_spout("numbers", Keyed(directory, WINDOWED, per_micro_batch=100))
+    sink = builder.set_bolt("windows", Windows(directory))
+    for name, windowed in shapes.items():
+        if windowed._windowing.in_event_time:
+            windowed.with_watermark_interval(timedelta(milliseconds=1))
+        builder.set_bolt(name, windowed).global_grouping("numbers")
+        sink.shuffle_grouping(name)
+    return builder.build()
