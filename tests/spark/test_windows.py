@@ -10,7 +10,7 @@ from tests.chaos.campaign import Campaign
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-KILLS = 4
+KILLS = 3
 
 
 def test_each_window_is_seen_and_none_is_wrong_when_the_driver_is_killed_at_random_moments() -> None:
