@@ -17,6 +17,7 @@ from sparkbolt.core.components import (
     bolt,
 )
 from sparkbolt.core.config import Config
+from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
 from sparkbolt.core.groupings import Grouping
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import Topology, TopologyBuilder
@@ -37,6 +38,7 @@ from sparkbolt.windows import Count, WindowedBolt
 
 __all__ = [
     "AsyncBolt",
+    "Attempt",
     "BadRecord",
     "BasicBolt",
     "Bolt",
@@ -45,6 +47,8 @@ __all__ = [
     "Config",
     "ConfigError",
     "Count",
+    "DeadLetter",
+    "DeadLetterSink",
     "Direct",
     "EmitError",
     "EngineError",
@@ -53,6 +57,7 @@ __all__ = [
     "InvalidTopology",
     "PartitionedSpout",
     "Range",
+    "RawMessage",
     "ReportedFailedException",
     "RetryPolicy",
     "SourceUnavailable",

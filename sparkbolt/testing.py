@@ -20,11 +20,13 @@ from typing import Any, TypeVar
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import SpoutCollector
-from sparkbolt.core.components import Spout
+from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.frames import Column, python_values
-from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.ledger import FailedTree, Promotion
 from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import EngineError
@@ -106,6 +108,22 @@ class _FedSpout(Spout):
         self.failed.append(message_id)
 
 
+class _Letters:
+    """A sink that keeps letters in memory, each once."""
+
+    def __init__(self, kept: dict[str, DeadLetter]) -> None:
+        self._kept = kept
+
+    def open(self, context: TopologyContext) -> None:
+        """Nothing to open."""
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        self._kept.update((letter.id, letter) for letter in letters)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 class TopologyTestDriver:
     """Runs a topology for a test: feed it, let it run, see what it emitted and what became of each message.
 
@@ -155,8 +173,18 @@ class TopologyTestDriver:
         self._acked: dict[str, list[Any]] = {spec.id: [] for spec in topology.spouts}
         self._failed: dict[str, list[FailedMessage]] = {spec.id: [] for spec in topology.spouts}
         self._errors: list[ReportedError] = []
+        self._given_up: dict[int, list[Any]] = {n: [] for spec in topology.spouts for n in topology.tasks(spec.id)}
+        """Of each spout task the ids of messages that wait for their dead letters."""
+        self._letters: dict[str, DeadLetter] = {}
         now_ms = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-        self._engine = LocalEngine(self._topology, cores=cores, seed=seed, now_ms=now_ms, capture=self._see)
+        self._engine = LocalEngine(
+            self._topology,
+            cores=cores,
+            seed=seed,
+            now_ms=now_ms,
+            capture=self._see,
+            letter_sink=lambda _: _Letters(self._letters),
+        )
         self._closed = False
 
     def __enter__(self) -> TopologyTestDriver:
@@ -190,7 +218,7 @@ class TopologyTestDriver:
         """Give a spout a tuple to emit; it is emitted when the topology runs next, not before.
 
         Messages are emitted in the order in which they were fed to a task, and not before ``max_spout_pending``
-        allows it. A message is tried once: feed it again to see what a replay does.
+        allows it. A message is tried once, whatever the policy: feed it again to see what a replay does.
 
         Args:
             component: the spout.
@@ -296,6 +324,15 @@ class TopologyTestDriver:
         """The messages whose trees failed, in the order of their fails; KeyError for an unknown spout."""
         return list(self._failed[self._spout(spout).id])
 
+    def dead_letters(self, spout: str) -> list[DeadLetter]:
+        """The dead letters of a spout's messages, as they would be in its file, topic or sink; there they are not.
+
+        A message that was fed is given up when it fails, where its spout has ``dead_letters``. Letters that go to a
+        stream of the topology are among what the spout has ``emitted`` there, and not here. KeyError as ``acked``.
+        """
+        component = self._spout(spout).id
+        return [letter for letter in self._letters.values() if letter.component == component]
+
     def pending(self, spout: str) -> list[Any]:
         """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""
         found: list[Any] = []
@@ -327,9 +364,19 @@ class TopologyTestDriver:
         for number in self._engine.spouts:
             component, index = self._topology.task_owner(number)
             spout = self._spout_task(number)
-            self._acked[component] += spout.acked
-            trees = [tree for tree in promotion.failed if (tree.component, tree.task) == (component, index)]
-            for message_id, tree in zip(spout.failed, trees, strict=True):
+            for message_id in spout.acked:
+                if message_id in self._given_up[number]:
+                    self._given_up[number].remove(message_id)
+                else:
+                    self._acked[component].append(message_id)
+            told = deque(spout.failed)
+            for tree in promotion.failed:
+                if (tree.component, tree.task) != (component, index):
+                    continue
+                message_id = self._given_up_now(number, tree) if tree.fate == "dead_letter" else told.popleft()
+                if tree.letter:  # the message is among the failed ones since it was given up
+                    self._given_up[number].remove(message_id)
+                    continue
                 fail = tree.fail
                 self._failed[component].append(
                     FailedMessage(
@@ -338,6 +385,12 @@ class TopologyTestDriver:
                 )
             spout.acked.clear()
             spout.failed.clear()
+
+    def _given_up_now(self, number: int, tree: FailedTree) -> Any:
+        """The id of a message that waits for its dead letter: its spout hears of it when that is written."""
+        [message_id] = [one.message_id for one in self._engine.host.desks[number].dying if one.key == tree.key]
+        self._given_up[number].append(message_id)
+        return message_id
 
     def _spout_task(self, number: int) -> _FedSpout:
         spout = self._engine.spouts[number].spout
@@ -357,7 +410,8 @@ class TopologyTestDriver:
 
 
 def _fed(spec: ComponentSpec) -> ComponentSpec:
-    return dataclasses.replace(spec, component=_FedSpout(), config=dataclasses.replace(spec.config, retry=None))
+    retry = None if spec.dead_letters is None else RetryPolicy(max_retries=0)
+    return dataclasses.replace(spec, component=_FedSpout(), config=dataclasses.replace(spec.config, retry=retry))
 
 
 def _known(known: Mapping[str, Known], name: str, complaint: str) -> Known:

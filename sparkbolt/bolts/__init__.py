@@ -1,11 +1,12 @@
-"""Bolts that come with Sparkbolt: they print, write JSON lines and Parquet, and publish to RabbitMQ.
+"""Bolts that come with Sparkbolt: they print, write JSON lines and Parquet, publish to RabbitMQ; and dead letters.
 
 Read ``part_files`` first: it says why a micro-batch that runs again leaves nothing twice.
 """
 
 from sparkbolt.bolts.json_lines import JsonLinesBolt
+from sparkbolt.bolts.letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
 from sparkbolt.bolts.rabbitmq import RabbitMQBolt
 
-__all__ = ["JsonLinesBolt", "ParquetBolt", "PrintBolt", "RabbitMQBolt"]
+__all__ = ["FileDeadLetters", "JsonLinesBolt", "ParquetBolt", "PrintBolt", "RabbitMQBolt", "read_letters"]

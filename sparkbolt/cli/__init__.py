@@ -131,9 +131,35 @@ def parser() -> argparse.ArgumentParser:
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
 
+    _add_dlq(commands, debug)
     _add_windows(commands, debug)
     _add_simulate(commands, common)
     return top
+
+
+def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
+    dlq = commands.add_parser("dlq", help="list, show and replay dead letters")
+    what = dlq.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("where", metavar="WHERE", help="where dead letters go: PATH or file:PATH of their file")
+
+    listing = what.add_parser("list", parents=[debug, common], help="list what was given up, the newest last")
+    listing.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
+    listing.add_argument("--spout", metavar="ID", help="those of one spout")
+    listing.add_argument("--json", action="store_true", help="as one JSON object a line")
+    listing.set_defaults(act=_dlq_list)
+
+    show = what.add_parser("show", parents=[debug, common], help="tell the story of dead letters")
+    show.add_argument("ids", nargs="+", metavar="ID", help="the beginning of a letter's id")
+    show.add_argument("--json", action="store_true", help="as one JSON object a line")
+    show.set_defaults(act=_dlq_show)
+
+    replay = what.add_parser("replay", parents=[debug, common], help="give dead letters to a topology again")
+    replay.add_argument("ids", nargs="*", metavar="ID", help="these only (default: all that were not replayed)")
+    replay.add_argument("--into", metavar="FILE", help="append the tuples there, one JSON object a line")
+    replay.add_argument("--spout", metavar="ID", help="letters of one spout")
+    replay.add_argument("--again", action="store_true", help="also letters that were replayed before")
+    replay.set_defaults(act=_dlq_replay)
 
 
 def _add_windows(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -257,6 +283,28 @@ def _explain(options: argparse.Namespace) -> int:
     from sparkbolt.cli.stories import explain_tree
 
     print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
+    return EXIT_FINISHED
+
+
+def _dlq_list(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.dead_letters import list_letters
+
+    print("\n".join(list_letters(options.where, options.last, options.spout, as_json=options.json)))
+    return EXIT_FINISHED
+
+
+def _dlq_show(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.dead_letters import show_letters
+
+    print("\n".join(show_letters(options.where, options.ids, as_json=options.json)))
+    return EXIT_FINISHED
+
+
+def _dlq_replay(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.dead_letters import Order, replay
+
+    order = Order(options.where, options.ids, options.spout, options.into, options.again)
+    print("\n".join(replay(order)))
     return EXIT_FINISHED
 
 

@@ -204,9 +204,8 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
     for spec in () if topology is None else topology.components.values():
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
         counts["execute_ms"] = round(counts["execute_ms"], 3)
-        leave_out = (
-            {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "retried", "waiting", "late"}
-        )
+        of_spouts = {"pending", "set_aside", "dead_letters", "retried", "waiting", "late"}
+        leave_out = {"executed", "execute_ms"} if spec.is_spout else of_spouts
         if not isinstance(spec.component, HostedBolt):
             leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
+from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 
@@ -85,6 +86,8 @@ class Spout(Component):
     retry: RetryPolicy | None = None
     """How what failed is given again; ``retry=`` of ``set_spout`` wins. It is read from the instance that the topology
     was built with."""
+    dead_letters: DeadLetters | None = None
+    """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
 
     def open(self, context: TopologyContext) -> None:
         """Called once when the task starts, before anything else: open connections here."""
@@ -98,7 +101,10 @@ class Spout(Component):
         """
 
     def ack(self, message_id: Any) -> None:
-        """The tree of ``message_id`` is complete and its work committed. Exactly one of ack and fail is called."""
+        """The message is done: its tree is complete and the work committed, or it was given up and its dead letter is.
+
+        Exactly one of ack and fail is called.
+        """
 
     def fail(self, message_id: Any) -> None:
         """The tree of ``message_id`` failed or timed out. Emit the message again, or do not."""
@@ -116,6 +122,10 @@ class Spout(Component):
     def exhausted(self) -> bool:
         """Whether nothing will ever be emitted again; a topology ends when all its spouts are exhausted."""
         return False
+
+    def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
+        """What a plain name means that was given as ``dead_letters=``: a queue, for one. None: nothing."""
+        return None
 
 
 @dataclass(frozen=True, order=True)
@@ -156,6 +166,8 @@ class PartitionedSpout(Component):
 
     first_budget: int = 1000
     """How many positions the first micro-batch may cover; the engine adapts it from there."""
+    dead_letters: DeadLetters | None = None
+    """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
 
     retry: RetryPolicy | None = None
     """How what failed is given again, as of ``Spout``; None: as the settings of the topology say."""
@@ -260,6 +272,17 @@ class PartitionedSpout(Component):
             raise
         if rows:
             yield positions, list(zip(*rows, strict=True))
+
+    def raw(self, range_: Range) -> RawMessage | None:
+        """Executor: the message at a range of one position as it came, for its dead letter; None where there is none.
+
+        Called after ``read`` of the same range, be it readable or not. An exception is noted in the letter.
+        """
+        return None
+
+    def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
+        """What a plain name means that was given as ``dead_letters=``: a topic, for one. None: nothing."""
+        return None
 
     def cleanup(self) -> None:
         """Executor: called when a worker process ends in an orderly way."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack
 
+from sparkbolt.core.dead_letters import DeadLetters, is_dead_letters
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 
@@ -35,6 +36,7 @@ class ComponentSettings(TypedDict, total=False):
     debug: bool
     max_attempts: int
     retry: RetryPolicy | None
+    dead_letters: DeadLetters | None
     on_error: Literal["fail", "stop"]
     trace: float | Callable[[Any], Any]
 
@@ -111,6 +113,11 @@ def _policy() -> Any:
     return _setting(None, "a RetryPolicy, or None", lambda value: value is None or isinstance(value, RetryPolicy))
 
 
+def _dead_letters() -> Any:
+    expected = "'file:PATH', 'stream:NAME', a name that the spout knows, a function, a DeadLetterSink, or None"
+    return _setting(None, expected, lambda value: value is None or is_dead_letters(value))
+
+
 def _one_of(*choices: str) -> Any:
     expected = " or ".join(repr(choice) for choice in choices)
     return _setting(choices[0], expected, lambda value: isinstance(value, str) and value in choices)
@@ -147,6 +154,9 @@ class Config:
     retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
     """How often, and after which waits, what has failed is given again. None: as a spout's attribute ``retry``
     says; if that is None too, ``max_attempts`` times in all and without a wait, and a ``Spout`` decides itself."""
+    dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  what it may be never changes
+    """Where a spout's messages go that are given up after their last attempt. None: as the spout's attribute
+    ``dead_letters`` says; if that is None too, nowhere, and the log tells."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
     trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes

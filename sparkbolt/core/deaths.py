@@ -53,6 +53,7 @@ class Deed(IntEnum):
     FLUSH = 4
     STATE = 5
     WINDOW = 6
+    WRITE = 7
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Deaths:
     rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """(task, block, row) -> how it died."""
     calls: dict[tuple[Deed, int, int], str] = field(default_factory=dict)
-    """(deed, task, block) -> how it died, of flushes and reads."""
+    """(deed, task, block) -> how it died, of flushes, reads and writes of dead letters."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
     """(task, block, start, stop): rows that are not worked on together any more."""
     windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
@@ -132,7 +133,7 @@ class Deaths:
             self.rows[place.task, place.block, place.start] = how
         elif place.deed is Deed.WINDOW:
             self.windows[place.task, place.block, place.start, place.stop] = how
-        elif place.deed in (Deed.FLUSH, Deed.READ):
+        elif place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE):
             self.calls[place.deed, place.task, place.block] = how
         else:
             raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
@@ -152,6 +153,7 @@ class Deaths:
             Deed.READ: "in read",
             Deed.FLUSH: "in flush",
             Deed.WINDOW: "in a window",
+            Deed.WRITE: "while it wrote dead letters",
         }
         what = doing.get(place.deed, "in execute")
         return EngineError(f"{component}[{index}] killed its worker ({how}) {what}, {more}")

@@ -5,7 +5,10 @@ Rule 1: a desk holds as much as its spout may have under way, and never more.
 Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
 due; what waits for that holds up nothing that is new.
 
-Read before: ``plan``, ``reading``.
+Rule 3: what is given up and is to become a dead letter stays here until the letter is durable; then its spout hears
+that it is done.
+
+Read before: ``plan``, ``reading``, ``histories``.
 """
 
 from __future__ import annotations
@@ -18,12 +21,30 @@ from itertools import groupby
 from typing import Any
 
 from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.histories import NO_HISTORY
 from sparkbolt.core.ids import split_key
+from sparkbolt.core.letter_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.reading import Record
+from sparkbolt.core.story import short
 
 DESK_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
+
+
+@dataclass(frozen=True)
+class Dying:
+    """A message that is given up and waits for its dead letter."""
+
+    key: int
+    """The tree that failed last."""
+    record: Record
+    message_id: Any
+    letter: str
+    """What is told of it (``GivenUp``, dumped)."""
+    due_ms: int
+    attempt: int = 1
+    """Which attempt at the letter comes next."""
 
 
 @dataclass
@@ -34,6 +55,8 @@ class Desk:
     pending_max: int
     keeps: bool = False
     """Whether records are kept until their trees are finished, to be given again when they fail."""
+    remembers: bool = False
+    """Whether the attempts at a message are remembered, for its dead letter."""
     waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
     planned: list[tuple[Record, Any]] = field(default_factory=list)
     planned_base: int = 0
@@ -45,6 +68,10 @@ class Desk:
     """What failed and is to be given again: a heap of (when it is due, a number that rises, record, message id)."""
     failures: int = 0
     """How often something was put there; the numbers of the heap."""
+    dying: list[Dying] = field(default_factory=list)
+    """What waits for its dead letter, in the order in which it was given up."""
+    writing: dict[int, Dying] = field(default_factory=dict)
+    """Sequence to message, for dead letters in plans that are not finished."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -52,7 +79,12 @@ class Desk:
     @property
     def pending(self) -> int:
         """Tuples that were emitted and whose trees are not finished."""
-        return len(self.waiting) + len(self.message_ids) + len(self.again)
+        return len(self.waiting) + len(self.message_ids) + self.retries
+
+    @property
+    def retries(self) -> int:
+        """How many messages wait to be given again, or for their dead letters."""
+        return len(self.again) + len(self.dying) + len(self.writing)
 
     @property
     def open_for_more(self) -> bool:
@@ -76,6 +108,7 @@ class Desk:
         self.waiting.extend((old.records[sequence], id_) for sequence, id_ in lost if sequence in old.records)
         self.waiting.extend([*old.planned, *old.waiting])
         self.again, self.failures = old.again, old.failures
+        self.dying = [*old.dying, *old.writing.values()]
         self.acks.extend(old.acks)
         self.fails.extend(old.fails)
         self.fails.extend(id_ for sequence, id_ in lost if sequence not in old.records)
@@ -108,14 +141,41 @@ class Desk:
             base += count
         return entries
 
+    def plan_letters(self, base: int, now_ms: float = math.inf) -> list[Entry]:
+        """Put the messages into a plan that wait for their dead letters and are due, the first so many.
+
+        Those that were tried before have entries of their own.
+        """
+        due = [one for one in self.dying if one.due_ms <= now_ms][:LETTERS_PER_ENTRY_MAX]
+        self.dying = [one for one in self.dying if one not in due]
+        first = [one for one in due if one.attempt == 1]
+        groups = [*([first] if first else []), *([one] for one in due if one.attempt > 1)]
+        entries = []
+        for group in groups:
+            letters = tuple(one.letter for one in group)
+            entries.append(Entry(self.number, base, None, 0, len(group), group[0].attempt, letters=letters))
+            self.writing.update(enumerate(group, base))
+            base += len(group)
+        return entries
+
     def planned_of(self, entry: Entry) -> list[tuple[Record, Any]]:
         """The records of an entry of the plan in force, with their message ids; fewer than it says if they are gone."""
+        if entry.letters is not None:
+            found = (self.writing.get(entry.base + place) for place in range(entry.end))
+            return [(one.record, one.message_id) for one in found if one is not None]
         first = entry.base - self.planned_base
         return self.planned[first : first + entry.end] if first >= 0 else []
 
     def next_due_ms(self) -> int | None:
         """When the first of what waits to be given again is due."""
-        return self.again[0][0] if self.again else None
+        waiting = [one[0] for one in self.again[:1]] + [one.due_ms for one in self.dying]
+        return min(waiting, default=None)
+
+    def text_of(self, sequence: int) -> str | None:
+        """How the message id of an open tree, or of a dead letter's, prints; None where there is none."""
+        if sequence in self.message_ids:
+            return short(self.message_ids[sequence])
+        return short(self.writing[sequence].message_id) if sequence in self.writing else None
 
     # Verdicts.
 
@@ -126,17 +186,43 @@ class Desk:
             self.records.pop(sequence, None)
 
     def fail(self, tree: FailedTree) -> None:
-        """A tree failed: its record is given again, or its spout is to hear of it."""
+        """A tree failed: its record is given again, or becomes a dead letter, or its spout is to hear of it."""
         _, sequence = split_key(tree.key)
+        if tree.letter:
+            self._fail_letter(sequence, tree)
+            return
         if sequence not in self.message_ids:
             return
         message_id, record = self.message_ids.pop(sequence), self.records.pop(sequence, None)
-        if record is not None and tree.due_ms is not None:
-            self.failures += 1
-            again = replace(record, attempt=tree.next_attempt)
-            heapq.heappush(self.again, (tree.due_ms, self.failures, again, message_id))
-        else:
+        if record is None or tree.due_ms is None:
             self.fails.append(message_id)
+            return
+        history = record.history.with_failure(tree) if self.remembers else NO_HISTORY
+        record = replace(record, attempt=tree.next_attempt, history=history)
+        if tree.fate == "dead_letter":
+            told = replace(history.given_up(tree), message_id=short(message_id))
+            self.dying.append(Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
+        else:
+            self.failures += 1
+            heapq.heappush(self.again, (tree.due_ms, self.failures, record, message_id))
+
+    # Dead letters.
+
+    def written(self, sequence: int) -> None:
+        """The dead letter of this sequence is durable: the message is done, and its spout is to hear of it."""
+        one = self.writing.pop(sequence, None)
+        if one is not None:
+            self.acks.append(one.message_id)
+
+    def _fail_letter(self, sequence: int, tree: FailedTree) -> None:
+        """A dead letter comes again, or is given up itself: its spout is to hear that it failed."""
+        one = self.writing.pop(sequence, None)
+        if one is None:
+            return
+        if tree.due_ms is not None:
+            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=one.attempt + 1))
+        else:
+            self.fails.append(one.message_id)
 
 
 def _size(record: Record) -> int:

@@ -3,7 +3,9 @@
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
 Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it.
-Rule 3: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
+Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
+a message is, since nobody is left to take it.
+Rule 4: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
 
 Read before: ``retry``, ``partition_manager``, ``story``.
 """
@@ -11,16 +13,24 @@ Read before: ``retry``, ``partition_manager``, ``story``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.partition_manager import Live
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.retry import Policies, RetryPolicy
 from sparkbolt.core.story import Hop, Story, Told, message_text, on_the_way, root_text
 
 NOT_READ = frozenset({"read", "away"})
 """The causes of trees that stand for a whole range, from their position on."""
 AWAY = frozenset({"away", "interrupted"})
 """The causes of trees that failed since their source was away."""
+GIVEN_UP = frozenset({"set_aside", "dead_letter"})
+"""The fates of messages that are not given again."""
+LETTER = "dead letter"
+"""The cause of a dead letter's tree that failed since the letter could not be written."""
+LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
+"""How a letter that could not be written comes again: until it is."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +44,21 @@ class SpoutInfo:
     """Whether it is a ``PartitionedSpout``: its records can be read again."""
     retry: RetryPolicy | None
     """How what failed is given again; None: its spout is told, and decides."""
+    dead_letters: bool = False
+    """Whether a message that is given up becomes a dead letter."""
     own: bool = False
     """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
     they emitted, and give it again; the source is ``own_source``."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is done with messages whose trees fail: what was decided on some terms stays decided when they change."""
+
+    policies: Policies
+    """How what fails is given again."""
+    lettered: frozenset[str] = frozenset()
+    """The spouts whose messages become dead letters when they are given up."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +75,8 @@ class FailedTree:
     attempt: int
     fail: Fail
     fate: str
-    """``retry``, ``set_aside`` (after the last attempt), or ``spout``: its spout is told and decides."""
+    """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (the same, and its letter is to be written),
+    or ``spout``: its spout is told and decides."""
     story: str
     """One line in words."""
     message_id: str | None = None
@@ -67,7 +90,9 @@ class FailedTree:
     end: int | None = None
     """Where the tree stands for a range of which nothing more could be read: its end."""
     due_ms: int | None = None
-    """When the message is given again, at the earliest; None where it is not."""
+    """When the message is given again, or its dead letter is written, at the earliest; None where neither is."""
+    letter: bool = False
+    """Whether it is the tree of a dead letter, and not of a message."""
 
     @property
     def next_attempt(self) -> int:
@@ -119,7 +144,14 @@ def why(fail: Fail) -> str:
 
 
 def decide(
-    fail: Fail, whose: Whose, live: Live | None, policy: RetryPolicy | None, told: Told, now_ms: int
+    fail: Fail,
+    whose: Whose,
+    live: Live | None,
+    policy: RetryPolicy | None,
+    told: Told,
+    now_ms: int,
+    *,
+    lettered: bool = False,
 ) -> FailedTree:
     """The fate of one failed tree.
 
@@ -130,7 +162,10 @@ def decide(
         policy: that of the component; None: its spout is told.
         told: what is known of the tree's way.
         now_ms: the time of the micro-batch that ends the tree.
+        lettered: whether what is given up becomes a dead letter.
     """
+    if live is not None and live.entry.letters is not None:
+        return _decide_letter(fail, whose, live, policy, told, now_ms, lettered)
     entry = live.entry if live else None
     attempt, end = entry.attempt if entry else 1, None
     if entry is not None and whose.source is not None and entry.positions is None:
@@ -142,9 +177,39 @@ def decide(
     if policy is not None:
         away = fail.cause in AWAY
         again = not reads_once and fail.cause != "unreadable" and (away or policy.allows(attempt))
-        fate = "retry" if again else "set_aside"
+        fate = "retry" if again else "dead_letter" if lettered else "set_aside"
+        if lettered:
+            due_ms = now_ms
         if again:
             due_ms = now_ms + policy.delay_ms(whose.away + 1 if away else attempt, fail.key)
+    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms)
+
+
+def _decide_letter(
+    fail: Fail, whose: Whose, live: Live, policy: RetryPolicy | None, told: Told, now_ms: int, lettered: bool
+) -> FailedTree:
+    """The fate of a dead letter's tree that failed: the letter comes again.
+
+    Unless bolts have refused it too often, or the topology was started again without ``dead_letters``.
+    """
+    attempt = live.entry.attempt
+    waits = LETTER_WAITS if fail.cause == LETTER else policy or LETTER_WAITS
+    again = lettered and (fail.cause == LETTER or waits.allows(attempt))
+    fate, due_ms = ("dead_letter", now_ms + waits.delay_ms(attempt, fail.key)) if again else ("set_aside", None)
+    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True)
+
+
+def _failed(
+    fail: Fail,
+    whose: Whose,
+    live: Live | None,
+    told: Told,
+    now_ms: int,
+    *,
+    attempt: int,
+    letter: bool = False,
+    **more: Any,
+) -> FailedTree:
     hops = tuple(told.hops)
     message = message_text(whose.component, whose.task, whose.source, whose.position, told.message_id)
     return FailedTree(
@@ -155,9 +220,8 @@ def decide(
         position=whose.position,
         attempt=attempt,
         fail=fail,
-        fate=fate,
         story=(
-            f"root {root_text(fail.key)}; {message}, attempt {attempt}; "
+            f"root {root_text(fail.key)}; {'dead letter of ' if letter else ''}{message}, attempt {attempt}; "
             f"{on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
         ),
         message_id=told.message_id,
@@ -166,6 +230,6 @@ def decide(
         ended_in=fail.micro_batch_id,
         ended_ms=now_ms,
         hops=hops,
-        end=end,
-        due_ms=due_ms,
+        letter=letter,
+        **more,
     )

@@ -26,11 +26,11 @@ from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
-from sparkbolt.core.ledger_settings import ROTATIONS
+from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
+from sparkbolt.core.letter_plans import letter_entries
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX, Record
-from sparkbolt.core.story import short
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
@@ -101,8 +101,8 @@ class Host:
         if not isinstance(spec.component, Spout):
             return {}
         limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
-        keeps = spec.config.retry is not None
-        return {number: Desk(number, limit, keeps) for number in self.topology.tasks(spec.id)}
+        keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
+        return {number: Desk(number, limit, keeps, lettered) for number in self.topology.tasks(spec.id)}
 
     def take_over(self, old: Host) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
@@ -192,7 +192,8 @@ class Host:
     def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         grouped: dict[tuple[int, str, int], list[int]] = {}
         ranges = []
-        for retry in self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms):
+        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms)
+        for retry in (retry for retry in retries if retry.letter is None):
             if retry.end is None:
                 grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
             else:
@@ -201,7 +202,9 @@ class Host:
                 ranges.append(
                     Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt, once=once)
                 )
-        return ranges + [
+        next_letter = self.ledger.messages.next_letter
+        letters = [desk.plan_letters(next_letter(number), ready_ms) for number, desk in self.desks.items()]
+        return [*ranges, *letter_entries(retries, next_letter), *chain.from_iterable(letters)] + [
             Entry(
                 task,
                 self._base(bases, task, len(positions)),
@@ -316,8 +319,9 @@ class Host:
         for key in named:
             task, sequence = split_key(key)
             desk = self.desks.get(task)
-            if desk is not None and sequence in desk.message_ids and len(found) < self.config.stories_max:
-                found[key] = short(desk.message_ids[sequence])
+            told = desk.text_of(sequence) if desk is not None and len(found) < self.config.stories_max else None
+            if told is not None:
+                found[key] = told
         return dict(sorted(found.items()))
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
@@ -386,19 +390,20 @@ class Host:
     def _tell_desks(self, promotion: Promotion) -> None:
         if not self.desks:
             return
-        for first, last, _ in promotion.acked:
-            task, sequence = split_key(first)
-            desk = self.desks.get(task)
-            if desk is not None:
-                for finished in range(sequence, split_key(last)[1] + 1):
-                    desk.ack(finished)
-        for tree in promotion.failed:
+        for complete, hear in ((promotion.acked, Desk.ack), (promotion.letters, Desk.written)):
+            for first, last, _ in complete:
+                task, sequence = split_key(first)
+                desk = self.desks.get(task)
+                if desk is not None:
+                    for finished in range(sequence, split_key(last)[1] + 1):
+                        hear(desk, finished)
+        for tree in (*promotion.failed, *promotion.letters_failed):
             desk = self.desks.get(split_key(tree.key)[0])
             if desk is not None:
                 desk.fail(tree)
         for number, desk in self.desks.items():
             metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
-            metrics.waiting += len(desk.again)  # the ledger, which has none of them, has just written 0
+            metrics.waiting += desk.retries  # the ledger, which has none of them, has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
         """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
@@ -432,7 +437,7 @@ class Host:
     @property
     def retries(self) -> int:
         """How many messages wait to be given again."""
-        return self.ledger.retries + sum(len(desk.again) for desk in self.desks.values())
+        return self.ledger.retries + sum(desk.retries for desk in self.desks.values())
 
     @property
     def finished(self) -> bool:

@@ -29,7 +29,7 @@ MAX_TASK_NUMBER = (1 << 16) - 1
 
 AGAIN = 1 << (SEQUENCE_BITS - 1)
 """Sequences from here on are given out by plans to trees that a bolt's task starts again; those below are the task's
-own to give."""
+own to give. Of a spout's task they are those of dead letters, which are no messages and are counted apart."""
 
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB

@@ -206,7 +206,7 @@ class Ledger:
             disagree.
         """
         self._note(plan, feedback)
-        return ledger_log.dump_entry(self.life, plan, feedback, self.messages.policies)
+        return ledger_log.dump_entry(self.life, plan, feedback, self.messages.terms)
 
     def promote(self, micro_batch_id: int) -> Promotion:
         """Apply what is staged, once its micro-batch is committed.
@@ -256,7 +256,7 @@ class Ledger:
         Raises:
             CheckpointError: the entry is damaged, of another version, or not the next one.
         """
-        life, plan, feedback, policies = ledger_log.load_entry(entry, name)
+        life, plan, feedback, terms = ledger_log.load_entry(entry, name)
         if plan.micro_batch_id != self.last_promoted + 1:
             raise CheckpointError(
                 f"{name} is of micro-batch {plan.micro_batch_id}, expected {self.last_promoted + 1}: "
@@ -265,11 +265,11 @@ class Ledger:
         if life > self.life:
             self.begin_life(life)
         self._note(plan, feedback)
-        own, self.messages.policies = self.messages.policies, policies  # what was decided then stays decided
+        own, self.messages.terms = self.messages.terms, terms  # what was decided then stays decided
         try:
             return self.promote(plan.micro_batch_id)
         finally:
-            self.messages.policies = own
+            self.messages.terms = own
 
     def begin_life(self, life: int) -> tuple[tuple[int, int], ...]:
         """A new driver begins, after the replay: records of a ``Spout`` died with the old one.
@@ -421,22 +421,19 @@ class Ledger:
 
     def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
-        failed = self.messages.fail(keys, fails, self._stories.told, plan.now_ms)
+        failed = promotion.fail(self.messages.fail(keys, fails, self._stories.told, plan.now_ms))
         self._stories.fail(failed)
-        promotion.failed += failed
-        for tree in failed:
-            metrics = self.metrics.of(tree.component)
-            metrics.set_aside += tree.fate == "set_aside"
-            metrics.retried += tree.fate == "retry"
-        self._tally.failed(keys)
+        self._tally.failed(failed)
 
     def _collect_acked(self, verdicts: Verdicts, acked: U64, promotion: Promotion) -> None:
-        """Old trees that are complete now, one by one, then this micro-batch's ranges."""
-        self._tally.acked(acked)
-        self._tally.acked(verdicts.done_first, verdicts.done_counts)
-        promotion.acked_first = np.concatenate((acked, verdicts.done_first))
-        promotion.acked_last = np.concatenate((acked, verdicts.done_last))
-        promotion.acked_counts = np.concatenate((np.ones(len(acked), dtype=np.int64), verdicts.done_counts))
+        """Old trees that are complete now, one by one, then this micro-batch's ranges; dead letters apart."""
+        first = np.concatenate((acked, verdicts.done_first))
+        last = np.concatenate((acked, verdicts.done_last))
+        counts = np.concatenate((np.ones(len(acked), dtype=np.int64), verdicts.done_counts))
+        letters = self.messages.letters_among(first)
+        self._tally.acked(first[~letters], counts[~letters])
+        self._tally.written(first[letters], counts[letters])
+        promotion.complete(first, last, counts, letters)
 
     def _settle_stories(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Trees of which something is told, and which were acked now, have their stories."""

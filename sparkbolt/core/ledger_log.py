@@ -28,14 +28,15 @@ from sparkbolt.core.acker import (
     empty_u64,
     encode_verdicts,
 )
-from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.fates import FailedTree, Terms
+from sparkbolt.core.histories import History
 from sparkbolt.core.ids import U64
 from sparkbolt.core.messages import MessagesState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
 from sparkbolt.core.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.retry import Policies, RetryPolicy
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.stories import StoriesState
 from sparkbolt.core.story import Hop, Story, Told
 from sparkbolt.errors import CheckpointError, InvariantError
@@ -62,22 +63,23 @@ class State:
     settled: tuple[tuple[int, int, int], ...] = ()
 
 
-def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, policies: Policies) -> bytes:
-    """The log entry of one micro-batch, with the life and the policies of its staging; reports are left out."""
+def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
+    """The log entry of one micro-batch, with the life and the terms of its staging; reports are left out."""
     body = {
         "life": life,
         "plan": plan.to_json(),
         "metrics": _metrics_to_json(feedback.metrics),
         "partials": feedback.partials,
-        "policies": {name: policy.to_json() for name, policy in policies.items() if policy is not None},
+        "policies": {name: policy.to_json() for name, policy in terms.policies.items() if policy is not None},
+        "lettered": sorted(terms.lettered),
     }
     if feedback.hops or feedback.message_ids:
         body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
     return _seal(_ENTRY, [_to_bytes(body), encode_verdicts(feedback.verdicts)])
 
 
-def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, Policies]:
-    """(life, plan, feedback, policies) of ``dump_entry``.
+def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, Terms]:
+    """(life, plan, feedback, terms) of ``dump_entry``.
 
     Raises:
         CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
@@ -90,7 +92,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, P
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)
     policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
-    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, policies
+    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, Terms(policies, frozenset(body["lettered"]))
 
 
 def dump_snapshot(state: State) -> bytes:
@@ -104,6 +106,8 @@ def dump_snapshot(state: State) -> bytes:
         "metrics": {**vars(state.metrics), "components": _metrics_to_json(state.metrics.components)},
         "void": state.void,
         "next_sequence": list(messages.next_sequence.items()),
+        "next_letter": list(messages.next_letter.items()),
+        "histories": [[*place, history.to_json()] for place, history in messages.histories],
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
         "sources": [_source_to_json(of) for of in messages.sources],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
@@ -138,6 +142,8 @@ def load_snapshot(data: bytes, name: str) -> State:
         messages=MessagesState(
             sources=[_source_from_json(of) for of in body["sources"]],
             next_sequence=dict(body["next_sequence"]),
+            next_letter=dict(body["next_letter"]),
+            histories=[((*place,), History.from_json(history)) for *place, history in body["histories"]],
             live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
             set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
         ),
@@ -156,7 +162,9 @@ def load_snapshot(data: bytes, name: str) -> State:
 
 
 def _source_to_json(of: SourceState) -> list[Any]:
-    retries = [[retry.task, retry.position, retry.attempt, retry.end, retry.due_ms] for retry in of.retries]
+    retries = [
+        [retry.task, retry.position, retry.attempt, retry.end, retry.due_ms, retry.letter] for retry in of.retries
+    ]
     return [of.component, of.source, of.planned, of.finished, of.away, retries]
 
 

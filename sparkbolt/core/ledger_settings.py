@@ -28,6 +28,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
             lane.topology.tasks(spec.id),
             isinstance(spec.component, PartitionedSpout),
             policy_of(spec),
+            dead_letters=spec.dead_letters is not None,
         )
         for spec in lane.topology.spouts
     ] + [
@@ -37,8 +38,11 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
 
 
 def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
-    """How what fails of a component is given again; None for a ``Spout`` that decides itself."""
-    if spec.config.retry is not None or isinstance(spec.component, Spout):
+    """How what fails of a component is given again; None for a ``Spout`` that decides itself.
+
+    That is one without dead letters: who decides itself gives nothing up.
+    """
+    if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
         return spec.config.retry
     return at_once(spec.config.max_attempts)
 

@@ -8,7 +8,7 @@ Rule 2: nothing is kept per tree. A plan's entry stands for all its trees and is
 unfinished; which of them are open is asked of the map of open trees.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
 
-Read before: ``plan``, ``acker``, ``rotating_map``, ``partition_manager``, ``fates``.
+Read before: ``plan``, ``acker``, ``rotating_map``, ``partition_manager``, ``fates``, ``histories``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
-from sparkbolt.core.fates import FailedTree, SpoutInfo, Whose, decide
+from sparkbolt.core.fates import GIVEN_UP, FailedTree, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.histories import Histories, History, Place
 from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, U64, split_key, tree_key
 from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
-from sparkbolt.core.retry import Policies
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.story import NOTHING_TOLD, Told
 from sparkbolt.errors import check
 
+Mask = npt.NDArray[np.bool_]
 SET_ASIDE_MAX = 1000
 """How many set-aside trees are kept with their stories, the newest; all are counted."""
 
@@ -42,6 +43,8 @@ class MessagesState:
 
     sources: list[SourceState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
+    next_letter: dict[int, int] = field(default_factory=dict)
+    histories: list[tuple[Place, History]] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
     """They rise by first key."""
     set_aside: list[FailedTree] = field(default_factory=list)
@@ -81,8 +84,11 @@ class Messages:
         """
         state = state or MessagesState()
         self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
-        self.policies: Policies = {spout.component: spout.retry for spout in spouts}
-        """How what fails from now on is given again."""
+        self.terms = Terms(
+            {spout.component: spout.retry for spout in spouts},
+            frozenset(spout.component for spout in spouts if spout.dead_letters),
+        )
+        """What is done with what fails from now on."""
         self.changed: dict[str, dict[str, PartitionManager]] = {}
         """Component -> source: of which the last promotion changed anything."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
@@ -90,6 +96,9 @@ class Messages:
         """The tasks of bolts that start trees."""
         self._task_owner = task_owner
         self._next_sequence = state.next_sequence
+        self._next_letter = state.next_letter
+        self.histories = Histories(state.histories)
+        """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
         self._waiting: dict[tuple[str, str], PartitionManager] = {}
         """The managers that have something to be given again."""
@@ -101,6 +110,8 @@ class Messages:
         for live in self._live:
             if live.entry.source is not None:
                 entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
+        for live in self._live:
+            self.histories.started(self._spouts[live.entry.task].component, live.entry)
         for of in sources:
             place = of.component, of.source
             manager = PartitionManager.restore(of, entries.get(place, ()))
@@ -113,6 +124,8 @@ class Messages:
         return MessagesState(
             sources=[manager.state() for manager in self._all_managers()],
             next_sequence=self._next_sequence,
+            next_letter=self._next_letter,
+            histories=self.histories.items(),
             live=self._live,
             set_aside=list(self.set_aside),
         )
@@ -138,6 +151,18 @@ class Messages:
         """The first sequence of a task that no promoted plan has reserved."""
         spout = self._spouts.get(task)
         return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
+
+    def next_letter(self, task: int) -> int:
+        """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
+        return self._next_letter.get(task, AGAIN)
+
+    def letters_among(self, keys: U64) -> Mask:
+        """Which of the keys are of dead letters."""
+        if not self._next_letter:
+            return np.zeros(len(keys), dtype=np.bool_)
+        own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
+        letters: Mask = (keys & np.uint64(AGAIN) != 0) & ~own
+        return letters
 
     def waiting(self) -> dict[str, int]:
         """How many records of each component wait to be given again; only of those that have some."""
@@ -198,7 +223,11 @@ class Messages:
         self.changed = {}
         new = []
         for entry in plan.reserving:
-            self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
+            if entry.letters is None:
+                self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
+            else:
+                self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
+            self.histories.started(self._spouts[entry.task].component, entry)
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
@@ -234,6 +263,7 @@ class Messages:
             Component -> source -> the position below which all is finished now; only what moved.
         """
         self._keep([live for live in self._live if live.unfinished])
+        self.histories.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
             for source, manager in sorted(self.changed[component].items()):
@@ -256,7 +286,7 @@ class Messages:
         """
         self._keep([live for live in self._live if live.entry.source is not None])
         return tuple(
-            (task, self._next_sequence[task])
+            (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
             if not spout.replayable and task in self._next_sequence
         )
@@ -300,20 +330,39 @@ class Messages:
         position = live.entry.position_of(sequence) if live and source is not None else None
         if live is None and spout is not None and spout.own:
             source, position = own_source(task), sequence
-        policy = self.policies.get(component) if spout is not None else None
+        policy = self.terms.policies.get(component) if spout is not None else None
+        lettered = component in self.terms.lettered
         if source is None or position is None:
             policy = None if spout is None or spout.replayable else policy
-            tree = decide(fail, Whose(component, task, None, None), live, policy, told, now_ms)
+            whose = Whose(component, task, None, None)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered)
         else:
             manager = self._change(component, source)
             whose = Whose(component, task, source, position, manager.away)
-            tree = decide(fail, whose, live, policy, told, now_ms)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered)
+            letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
-                retry = Retry(number, source, position, tree.next_attempt, tree.end, tree.due_ms)
+                attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
+                retry = Retry(number, source, position, attempt, tree.end, tree.due_ms, letter)
                 manager.wait(retry, away=fail.cause == "away")
-        if tree.fate == "set_aside":
+        if tree.fate in GIVEN_UP and not tree.letter:
             self.set_aside.append(tree)
         return tree
+
+    def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
+        """What is told of a message in its dead letter, if it is to have one; the failure is added to its history."""
+        if tree.letter:
+            assert live is not None
+            assert live.entry.letters is not None
+            return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
+        assert tree.source is not None
+        assert tree.position is not None
+        history = self.histories.failed((tree.component, tree.source, tree.position), tree)
+        return history.given_up(tree).dumps() if tree.fate == "dead_letter" else None
+
+    def _waits(self, place: Place) -> bool:
+        component, source, position = place
+        return self._managers[component][source].waits(position)
 
     def _positions(self, of: Callable[[PartitionManager], int]) -> dict[str, dict[str, int]]:
         """Component -> source -> a position, of the sources of which a range was planned."""

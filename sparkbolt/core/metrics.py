@@ -24,7 +24,8 @@ class ComponentMetrics:
     pending: int = 0
     """Open trees of a spout (not a total, and 0 for a bolt)."""
     set_aside: int = 0
-    """Messages of a spout that were given up after their last attempt."""
+    """Messages of a spout that were given up after their last attempt; with ``dead_letters`` once the letter is
+    durable."""
     retried: int = 0
     """Failed attempts at messages of a spout after which the message is given again."""
     waiting: int = 0
@@ -48,6 +49,8 @@ class ComponentMetrics:
     a total; 0 where there is none)."""
     watermark_behind_ms: int = 0
     """How far that watermark was behind the time of its micro-batch (not a total)."""
+    dead_letters: int = 0
+    """Messages of a spout whose dead letters are durable; each is also in ``set_aside``."""
 
     def add(self, other: ComponentMetrics) -> None:
         """Add another's totals; ``pending`` and ``waiting`` are none and stay, of two watermarks the lower one."""
@@ -57,6 +60,7 @@ class ComponentMetrics:
         self.failed += other.failed
         self.set_aside += other.set_aside
         self.retried += other.retried
+        self.dead_letters += other.dead_letters
         self.late += other.late
         self.errors += other.errors
         self.execute_ms += other.execute_ms

@@ -62,6 +62,9 @@ class Retry:
     """Where a range is to be read again: its end. None: one record."""
     due_ms: int = 0
     """When, by the time of plans, it may be given again."""
+    letter: str | None = None
+    """Where the record is given up and waits for its dead letter: what is known of it (``GivenUp``, dumped);
+    ``attempt`` is then that at the letter, from 1."""
 
 
 @dataclass
@@ -147,6 +150,10 @@ class PartitionManager:
         """How many records or ranges wait to be given again."""
         return len(self._waiting)
 
+    def waits(self, position: int) -> bool:
+        """Whether the record there waits to be given again, or for its dead letter."""
+        return position in self._waiting
+
     def due(self, now_ms: int | None = None) -> Iterator[Retry]:
         """What is to be given again at ``now_ms``, or ever, by when it is due; it stays until a promotion takes it."""
         if self._by_due is None:
@@ -171,14 +178,15 @@ class PartitionManager:
 
     def admit(self, entry: Entry, live: Live | None) -> None:
         """A plan with this entry is promoted; ``live`` is the entry where trees may be unfinished."""
-        self._asked = True
+        self._asked = self._asked or entry.letters is None
         if entry.positions is None:
             if self.planned == 0:
                 self.finished = entry.start
             self.planned = max(self.planned, entry.end)
         for position in entry.positions or (entry.start,):
             queued = self._waiting.get(position)
-            if queued is not None and queued.attempt == entry.attempt:
+            same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
+            if queued is not None and same_kind and queued.attempt == entry.attempt:
                 del self._waiting[position]
                 self._by_due = None
         if live is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.ids import tree_key
@@ -35,9 +35,10 @@ def own_source(index: int) -> str:
 class Entry:
     """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
 
-    Three kinds: a range of a ``PartitionedSpout`` (``source`` set), records of it to be read again (``positions``
+    Four kinds: a range of a ``PartitionedSpout`` (``source`` set), records of it to be read again (``positions``
     set too: the i-th has sequence ``base + i``), records of a ``Spout`` (``source`` None: sequences ``base`` to
-    ``base + end - 1``, ``start`` is 0), all of the same attempt.
+    ``base + end - 1``, ``start`` is 0), all of the same attempt, and messages of either kind that are given up
+    (``letters`` set too): they are read once more, for their dead letters.
     """
 
     task: int
@@ -50,6 +51,8 @@ class Entry:
     positions: tuple[int, ...] | None = None
     once: bool = False
     """Whether no other life may read it: its spout gives each record at most once."""
+    letters: tuple[str, ...] | None = field(default=None, repr=False)
+    """What is known of each message that is given up (``GivenUp``, dumped); ``attempt`` is then that at the letter."""
 
     @property
     def reserved(self) -> int:
@@ -74,14 +77,17 @@ class Entry:
     def to_json(self) -> list[Any]:
         """The entry as a list, without what has its default."""
         values = [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
-        return [*values, True] if self.once else values
+        more = [self.once, self.letters] if self.letters is not None else [True] if self.once else []
+        return [*values, *more]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Entry:
         """The inverse of ``to_json``."""
         positions = tuple(value[6]) if value[6] is not None else None
         task, base, source, start, end, attempt = value[:6]
-        return cls(task, base, source, start, end, attempt, positions, once=len(value) > 7)
+        once = len(value) > 7 and value[7]
+        letters = tuple(value[8]) if len(value) > 8 else None
+        return cls(task, base, source, start, end, attempt, positions, once, letters)
 
 
 @dataclass(frozen=True)

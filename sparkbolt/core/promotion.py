@@ -8,9 +8,11 @@ Read before: ``fates``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from sparkbolt.core.acker import I64, Report, empty_u64
 from sparkbolt.core.fates import FailedTree
@@ -29,9 +31,28 @@ class Promotion:
     """Complete trees as (first key, last key, how many); of a range, all trees that the micro-batch started
     in it."""
     failed: list[FailedTree] = field(default_factory=list)
+    """Messages whose trees failed, and dead letters that are given up themselves."""
+    letters: list[tuple[int, int, int]] = field(default_factory=list)
+    """Dead letters that are durable now, as (first key, last key, how many); they are not among ``acked``."""
+    letters_failed: list[FailedTree] = field(default_factory=list)
+    """Dead letters that could not be written, and come again."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which all is finished now; only what moved."""
     reports: list[Report] = field(default_factory=list)
+
+    def complete(self, first: U64, last: U64, counts: I64, letters: npt.NDArray[np.bool_]) -> None:
+        """These trees are complete; ``letters`` says which of the ranges are of dead letters."""
+        written = first[letters].tolist(), last[letters].tolist(), counts[letters].tolist()
+        self.letters = list(zip(*written, strict=True))
+        self.acked_first, self.acked_last, self.acked_counts = first[~letters], last[~letters], counts[~letters]
+
+    def fail(self, trees: Iterable[FailedTree]) -> list[FailedTree]:
+        """These trees failed; those of them that are no dead letters which come again."""
+        found = list(trees)
+        self.letters_failed += [tree for tree in found if tree.letter and tree.due_ms is not None]
+        failed = [tree for tree in found if not tree.letter or tree.due_ms is None]
+        self.failed += failed
+        return failed
 
     @property
     def acked(self) -> list[tuple[int, int, int]]:

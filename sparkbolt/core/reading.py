@@ -23,6 +23,7 @@ from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
+from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.core.ids import mix64, mix64_array, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
@@ -48,6 +49,8 @@ class Record:
     direct_to: int | None = None
     attempt: int = 1
     """Which attempt at the message it is."""
+    history: History = NO_HISTORY
+    """The attempts before, where the message may become a dead letter."""
 
 
 class EntryReader:
@@ -138,7 +141,7 @@ class EntryReader:
             if isinstance(checked, BadRecord):
                 self._bad = True
                 self._seen, self._cut = checked.position, None
-                self._fail_record(checked.position + shift, Failure("unreadable", checked.reason))
+                self._bad_record(checked, shift)
             elif len(checked[0]):
                 self._seen = self._cut = int(checked[0][-1])
                 yield checked
@@ -201,6 +204,9 @@ class EntryReader:
         for position in self._misplaced:
             text = f"{range_.source}@{position} came behind later records: {failure.reason}"
             self._fail_record(position + shift, Failure("misplaced", text, reported=False))
+
+    def _bad_record(self, record: BadRecord, shift: int) -> None:
+        self._fail_record(record.position + shift, Failure("unreadable", record.reason))
 
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
         """The tree of a record that could not be read: it is started, unless it was, and fails.
@@ -322,6 +328,8 @@ def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records:
         entry: what to read.
         records: for an entry of a ``Spout``, what it emitted.
     """
+    from sparkbolt.core.letter_reading import LetterReader
+
     run = StageRun(worker, moment, piece)
-    EntryReader(run, entry).read(records)
+    (EntryReader if entry.letters is None else LetterReader)(run, entry).read(records)
     return run.close()

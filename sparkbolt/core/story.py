@@ -32,6 +32,7 @@ VALUES_CHARACTERS_MAX = 200
 FATES = {
     "retry": "its message is given again, under another root",
     "set_aside": "its message was set aside after the last attempt",
+    "dead_letter": "it was given up after the last attempt, and becomes a dead letter",
     "spout": "its spout was told",
 }
 """What becomes of the message of a failed tree, in words."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from sparkbolt.core.acker import I64
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import SEQUENCE_BITS, U64, run_starts
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
@@ -69,10 +70,19 @@ class Tally:
         for metrics, count in self._owners(keys, counts):
             metrics.acked += count
 
-    def failed(self, keys: U64) -> None:
-        """These trees failed."""
-        for metrics, count in self._owners(keys):
-            metrics.failed += count
+    def written(self, keys: U64, counts: I64) -> None:
+        """Dead letters are durable: ``counts[i]`` of the task of ``keys[i]``."""
+        for metrics, count in self._owners(keys, counts):
+            metrics.dead_letters += count
+            metrics.set_aside += count
+
+    def failed(self, trees: Iterable[FailedTree]) -> None:
+        """These trees failed; that of a dead letter is no further failure of its message."""
+        for tree in trees:
+            metrics = self._metrics.of(tree.component)
+            metrics.failed += not tree.letter
+            metrics.set_aside += tree.fate == "set_aside"
+            metrics.retried += tree.fate == "retry"
 
     def late(self, keys: U64) -> None:
         """Something was said of these trees, which are not open."""

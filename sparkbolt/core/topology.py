@@ -12,7 +12,9 @@ Read before: ``components``, ``groupings``, ``topology_mistakes``.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ from sparkbolt.core.groupings import (
     ShuffleGrouping,
 )
 from sparkbolt.core.keeping import keeps_state
+from sparkbolt.core.letter_ways import Way, given_for, way_of
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import InvalidTopology
@@ -60,6 +63,8 @@ class ComponentSpec:
     subscriptions: tuple[Subscription, ...]
     config: Config
     """The topology's settings with the component's own in their place."""
+    dead_letters: Way | None = None
+    """Of a spout: where its dead letters go, as ``stream:NAME`` or as the sink."""
 
     @property
     def is_spout(self) -> bool:
@@ -196,6 +201,12 @@ class Topology:
                 for id_, spec in sorted(self.components.items())
             },
         }
+
+    @cached_property
+    def version(self) -> str:
+        """Names what the topology is, in 16 hexadecimal digits: another ``fingerprint``, another version."""
+        text = json.dumps(self.fingerprint(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """The topology for people and pictures, as a JSON object, in the order of declaration."""
@@ -360,7 +371,8 @@ class TopologyBuilder:
         **settings: Unpack[ComponentSettings],
     ) -> None:
         """Declare a spout, with as many tasks as ``parallelism``; ``settings`` are the component's own."""
-        self._declarations.append(Declaration("spout", id, spout, parallelism, dict(settings)))
+        given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
+        self._declarations.append(Declaration("spout", id, spout, parallelism, dict(settings), dead_letters=given))
 
     def set_bolt(
         self,
@@ -391,6 +403,7 @@ class TopologyBuilder:
                 declaration.streams(),
                 tuple(declaration.subscriptions),
                 self._config.with_component(declaration.own_settings()),
+                way_of(declaration.dead_letters, declaration.component),
             )
             for declaration in self._declarations
         }

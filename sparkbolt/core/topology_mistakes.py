@@ -25,6 +25,7 @@ from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
+from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
 from sparkbolt.core.tuples import StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
@@ -53,6 +54,8 @@ class Declaration:
     subscriptions: list[Subscription] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     """What its declarer has refused already."""
+    dead_letters: Any = None
+    """Of a spout: what was given for it, by whomever."""
 
     def __str__(self) -> str:
         """``bolt 'split'``: how sentences begin."""
@@ -64,11 +67,12 @@ class Declaration:
         return self.settings if brought is None else {"retry": brought, **self.settings}
 
     def streams(self) -> tuple[StreamDef, ...]:
-        """The streams that the component declares; none if it declares them in a wrong way."""
+        """The streams of the component, that of its dead letters too; none if it declares them in a wrong way."""
         try:
-            return parse_outputs(getattr(self.component, "outputs", None))
+            streams = parse_outputs(getattr(self.component, "outputs", None))
         except ValueError:
             return ()
+        return (*streams, *stream_for(self.dead_letters, streams))
 
 
 def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
@@ -85,6 +89,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _hosted_mistakes(declaration, known, config)]
+        mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
     if not any(declaration.kind == "spout" for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
     total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
@@ -266,6 +271,25 @@ def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration],
         pass
     outputs = {stream.name: stream.fields for stream in declaration.streams()}
     return bolt.mistakes(config, outputs, _inputs(declaration, known))
+
+
+def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Declaration]) -> list[str]:
+    """Whether dead letters can go where they are sent."""
+    if declaration.kind == "bolt":
+        return ["its dead_letters: only spouts have them"] if "dead_letters" in declaration.settings else []
+    if declaration.dead_letters is None or _component_mistake(declaration) or _output_mistakes(declaration):
+        return []
+    try:
+        way = way_of(declaration.dead_letters, declaration.component)
+    except ConfigError as error:
+        return [str(error)]
+    if isinstance(way, str):
+        name = way.partition(":")[2]
+        heard = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)
+        streams = {stream.name: stream for stream in declaration.streams()}
+        return [*_name_mistakes(name), *stream_mistakes(way, streams, heard)]
+    error_ = pickle_error(way)
+    return [f"its dead_letters {way!r:.80} cannot be pickled ({error_})"] if error_ else []
 
 
 def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:

@@ -10,14 +10,16 @@ Read before: ``lane``, ``tasks``, ``state``, ``own_trees``.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deed, Watch
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
@@ -31,6 +33,7 @@ from sparkbolt.core.snapshots import DurableAttributes, Pickling
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tasks import BoltTask
 from sparkbolt.core.tuples import Origin
+from sparkbolt.errors import ConfigError
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
@@ -74,6 +77,8 @@ class Materials:
     """Sees every delivery; None everywhere but in the simulator."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """What the topology's main module defines, for unpickling state."""
+    letter_sink: Callable[[int], DeadLetterSink] | None = None
+    """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
 
 
 class Worker:
@@ -90,6 +95,8 @@ class Worker:
         self._own_trees: dict[int, OwnTrees] = {}
         """Of tasks that are in a micro-batch."""
         self._spouts: dict[int, Any] = {}
+        self._sinks: dict[int, DeadLetterSink] = {}
+        """Of dead letters, open, by the numbers of spout tasks."""
         self._busy: set[int] = set()
         """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
@@ -155,6 +162,30 @@ class Worker:
             self._spouts[number] = spout
         return self._spouts[number]
 
+    def letter_sink(self, number: int) -> DeadLetterSink:
+        """Where the dead letters of a spout's task go, open."""
+        if number not in self._sinks:
+            if self.materials.letter_sink is not None:
+                sink = self.materials.letter_sink(number)
+            else:
+                component, _ = self.lane.topology.task_owner(number)
+                given = self.lane.topology.components[component].dead_letters
+                if given is None or isinstance(given, str):
+                    raise ConfigError(
+                        f"spout {component!r} has no sink of dead letters any more (dead_letters={given!r})"
+                    )
+                sink = copy.deepcopy(given)
+            sink.open(self.context(number))
+            self._sinks[number] = sink
+        return self._sinks[number]
+
+    def drop_letter_sink(self, number: int) -> None:
+        """Close what could not write; the next letters are written by another copy."""
+        sink = self._sinks.pop(number, None)
+        if sink is not None:
+            with suppress(Exception):
+                sink.close()
+
     def load(self, number: int, store: SegmentStore) -> BoltTask:
         """The task with its committed state in it."""
         state = self._states.get(number)
@@ -219,6 +250,8 @@ class Worker:
             task.cleanup()
         for spout in self._spouts.values():
             spout.cleanup()
+        for sink in self._sinks.values():
+            sink.close()
 
 
 def context_of(lane: Lane, number: int) -> TopologyContext:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import AWAY, NOT_READ
+from sparkbolt.core.fates import AWAY, LETTER, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_settings import policy_of
@@ -21,6 +21,7 @@ from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.topology import ComponentSpec
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.letters import NothingIsGivenUpInSilence
 from sparkbolt.sim.own_trees import NothingStartedIsLost
 from sparkbolt.sim.promises import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.repeats import TheSameAgain
@@ -40,7 +41,7 @@ class NoFalseAck(Checker):
         known = verdict.acked
         if others:
             known = np.sort(np.concatenate((known, np.array(others, dtype=np.uint64))))
-        told, wrong = expand(promotion.acked, known)
+        told, wrong = expand([*promotion.acked, *promotion.letters], known)
         number = promotion.micro_batch_id
         for first, last, count in wrong[:1]:
             self.broken(
@@ -48,7 +49,7 @@ class NoFalseAck(Checker):
                 "but another number of trees began there",
                 first,
             )
-        failed = {tree.key for tree in promotion.failed}
+        failed = {tree.key for tree in (*promotion.failed, *promotion.letters_failed)}
         false = () if np.array_equal(told, verdict.acked) else np.setdiff1d(told, verdict.acked).tolist()
         for key in false[:1]:
             left = sum(self.facts.trees.open.get(key, {}).values())
@@ -158,6 +159,8 @@ class NothingIsLost(Checker):
         """The spouts that promise it."""
         self._entries: list[Entry] = []
         self._reached: dict[tuple[str, str], int] = {}
+        self._lettered: dict[tuple[str, str, int], range] = {}
+        """What waits for its dead letter, by its first position."""
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn which messages are done."""
@@ -178,12 +181,24 @@ class NothingIsLost(Checker):
                 if position in done:
                     self.broken(f"{self.facts.where(key)} is acked, though its message was finished before", key)
                 done.add(position)
+                if entry.letters is not None:
+                    done.update(self._lettered.pop((spec.id, entry.source, position), ()))
             for key in verdict.failed:
                 if first <= key < last:
-                    done.update(_given_up(spec, entry, key, causes.get(key, "timeout")))
+                    done.update(self._put_aside(spec, entry, key, causes.get(key, "timeout")))
             if bool(((open_keys >= first) & (open_keys < last)).any()):
                 kept.append(entry)
         self._entries = kept
+
+    def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+        """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
+        if entry.letters is not None and (cause == LETTER or not isinstance(spec.dead_letters, str)):
+            return range(0)
+        positions = _given_up(spec, entry, key, cause)
+        if positions and spec.dead_letters is not None and entry.letters is None:
+            self._lettered[spec.id, str(entry.source), positions.start] = positions
+            return range(0)
+        return positions
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """Progress has reached only what is done."""
@@ -325,6 +340,9 @@ class MemoryIsBounded(Checker):
         entries = driver.ledger.messages.entries
         if entries > open_trees:
             self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
+        kept, waiting = len(driver.ledger.messages.histories), driver.ledger.retries
+        if kept > open_trees + waiting:
+            self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
         # A driver that dies when a compaction is due leaves it to the next time that one is.
         if files > topology.config.compact_every * (2 + driver.host.life) + 2:
@@ -343,6 +361,7 @@ PROMISES = (
     NoFalseAck,
     AcksAreDurable,
     NothingIsLost,
+    NothingIsGivenUpInSilence,
     NothingStartedIsLost,
     RetriesAreInTime,
     ReadOnce,

@@ -15,6 +15,7 @@ from typing import Any
 
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
+from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
@@ -81,6 +82,8 @@ class Durable:
     """Spark's commit log."""
     stores: dict[int, DictStore] = field(default_factory=dict)
     """The segments of each task by its dest, as of the last commit."""
+    letters: dict[str, DeadLetter] = field(default_factory=dict)
+    """The dead letters that sinks hold, by id."""
     queues: dict[int, Queue] = field(default_factory=dict)
     """The queue of each task of a fed ``Spout``."""
 

@@ -10,8 +10,10 @@ Read before: ``core.host``, ``core.stages``, ``core.feedback``, ``spouts``.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from sparkbolt.core.acker import Report
+from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host
@@ -43,6 +45,7 @@ class LocalEngine:
         seed: int = 0,
         now_ms: int = 0,
         capture: Capture | None = None,
+        letter_sink: Callable[[int], DeadLetterSink] | None = None,
     ) -> None:
         """Lay the topology out and begin its first life.
 
@@ -52,6 +55,7 @@ class LocalEngine:
             seed: of the stamps of state.
             now_ms: the wall clock to begin with, in milliseconds since the epoch.
             capture: told of everything that is emitted.
+            letter_sink: where the dead letters of a spout's task go; by default where its spout says.
         """
         self.topology = topology
         self.now_ms = now_ms
@@ -60,6 +64,7 @@ class LocalEngine:
         self._materials = materials_of(
             self.lane, stamps=lambda: stamps.randrange(1, 1 << 64), clock=lambda: 0.0, capture=capture
         )
+        self._materials.letter_sink = letter_sink
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
         self._begin_life()

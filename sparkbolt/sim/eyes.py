@@ -129,6 +129,13 @@ class Eyes:
             if self._trees_left < 0:
                 raise ConnectionError("the source has closed the connection")
 
+    def wrote(self) -> None:
+        """A dead letter was written; its worker may die behind it."""
+        if self._rows_left is not None:
+            self._rows_left -= 1
+            if self._rows_left < 0:
+                raise WorkerDied
+
     def sent(self, sender: int, stream: int, parcel: Parcel) -> None:
         """Rows are on their way."""
         anchoring = parcel.anchoring

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import Entry, MicroBatchPlan
@@ -59,6 +60,8 @@ class Facts:
     """The committed segments of each task, by its dest."""
     mono_s: float = 0.0
     """The monotonic clock."""
+    letters: Mapping[str, DeadLetter] = field(default_factory=dict)
+    """The dead letters that sinks hold, by id."""
     committed: int = -1
     stopped: str | None = None
 

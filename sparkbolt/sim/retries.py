@@ -12,11 +12,11 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import AWAY
+from sparkbolt.core.fates import AWAY, LETTER, LETTER_WAITS
 from sparkbolt.core.ids import AGAIN, split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_settings import policy_of
-from sparkbolt.core.plan import MicroBatchPlan, own_source
+from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
@@ -24,7 +24,8 @@ from sparkbolt.sim.promises import Checker, Facts, Records, hashable
 from sparkbolt.sim.trees import Verdict
 
 Place = tuple[Hashable, ...]
-"""A message: (component, source, position), or (task number, message id) of a ``Spout``."""
+"""A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``LETTER`` at its end it
+is the message's dead letter."""
 
 
 class RetriesAreInTime(Checker):
@@ -40,6 +41,7 @@ class RetriesAreInTime(Checker):
         self._policies = {name: policy_of(topology.components[name]) for name in names}
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._once = {name for name, spout in ranged.items() if spout.once}
+        self._lettered = {spec.id for spec in topology.spouts if spec.dead_letters is not None}
         self._due: dict[Place, tuple[int, int]] = {}
         """What waits: (when it is due, the attempt to come)."""
         self._records: dict[int, tuple[Place, int]] = {}
@@ -52,7 +54,7 @@ class RetriesAreInTime(Checker):
         """Records of a ``Spout`` are gone, and with them what waited of them."""
         self._base = (self._base[0], self.facts.mono_s)
         self._records.clear()
-        self._due = {place: due for place, due in self._due.items() if len(place) == 3}
+        self._due = {place: due for place, due in self._due.items() if isinstance(place[0], str)}
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Nothing is given before its time, nor under another number."""
@@ -60,7 +62,7 @@ class RetriesAreInTime(Checker):
         for entry, pairs in records.items():
             for number, (record, message_id) in enumerate(pairs):
                 if record.tracked:
-                    self._records[entry.first_key + number] = (entry.task, hashable(message_id)), entry.attempt
+                    self._records[entry.first_key + number] = _of_spout(entry, message_id), entry.attempt
         for place, attempt in self._given(plan, records):
             if place not in self._due:
                 continue
@@ -85,7 +87,8 @@ class RetriesAreInTime(Checker):
             policy = self._policies.get(component)
             found = self._message(key)
             if policy is not None and found is not None:
-                self._wait(key, component, policy, *found, now_ms)
+                wait = self._wait_for_letter if LETTER in found[0] else self._wait
+                wait(key, component, policy, *found, now_ms)
 
     def _wait(self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int) -> None:
         cause = self._causes.get(key, "timeout")
@@ -93,6 +96,15 @@ class RetriesAreInTime(Checker):
             return  # how long depends on how often its source was away in a row
         if component not in self._once and cause != "unreadable" and policy.allows(attempt):
             self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
+        elif component in self._lettered:
+            self._due[(*place, LETTER)] = now_ms, 1
+
+    def _wait_for_letter(
+        self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int
+    ) -> None:
+        waits = LETTER_WAITS if self._causes.get(key) == LETTER else policy
+        if waits.allows(attempt):
+            self._due[place] = now_ms + waits.delay_ms(attempt, key), attempt + 1
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
         """Somebody wakes when something is due, and nobody wakes for what cannot be done."""
@@ -121,10 +133,10 @@ class RetriesAreInTime(Checker):
         for entry in plan.reserving:
             if entry.source is not None:
                 for position in entry.positions or (entry.start,):
-                    yield (owner(entry.task)[0], entry.source, position), entry.attempt
+                    yield _of_source(entry, owner(entry.task)[0], position), entry.attempt
         for entry, pairs in records.items():
             for _, message_id in pairs:
-                yield (entry.task, hashable(message_id)), entry.attempt
+                yield _of_spout(entry, message_id), entry.attempt
 
     def _message(self, key: int) -> tuple[Any, int] | None:
         """The message that a tree stands for, and which attempt it was."""
@@ -139,8 +151,18 @@ class RetriesAreInTime(Checker):
                 if entry.task == task and entry.source and entry.base <= sequence < entry.base + entry.reserved:
                     position = entry.position_of(sequence)
                     new = entry.positions is None and position != entry.start
-                    return (component, entry.source, position), 1 if new else entry.attempt
+                    return _of_source(entry, component, position), 1 if new else entry.attempt
         return None
+
+
+def _of_source(entry: Entry, component: str, position: int) -> Place:
+    place = component, entry.source, position
+    return place if entry.letters is None else (*place, LETTER)
+
+
+def _of_spout(entry: Entry, message_id: Any) -> Place:
+    place = entry.task, hashable(message_id)
+    return place if entry.letters is None else (*place, LETTER)
 
 
 class ReadOnce(Checker):

@@ -20,6 +20,7 @@ from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.eyes import Eyes
 from sparkbolt.sim.faults import Pending
+from sparkbolt.sim.letters import SimulatedSink
 from sparkbolt.sim.promises import Checker
 
 
@@ -57,8 +58,10 @@ class StateIsWhatWasCommitted(Checker):
         lane = facts.subject.lane
         stamps = random.Random(0)
         stores: dict[int, DictStore] = {}
-        materials = facts.subject.materials_with(lambda: stamps.getrandbits(63) + 1, None)
-        executors = Executors(lane, materials, Eyes(lane), stores)
+        eyes = Eyes(lane)
+        sink = SimulatedSink({}, eyes)  # it fails as the one did that the plans were run with
+        materials = facts.subject.materials_with(lambda: stamps.getrandbits(63) + 1, None, sink)
+        executors = Executors(lane, materials, eyes, stores)
         for number in sorted(facts.plans):
             records = {entry: [record for record, _ in pairs] for entry, pairs in facts.alive[number].items()}
             outcome = executors.run(facts.plans[number], records, Pending(()), random.Random(number))

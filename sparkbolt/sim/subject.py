@@ -20,6 +20,7 @@ import cloudpickle
 
 from sparkbolt.core.components import Component, PartitionedSpout, Spout
 from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -56,9 +57,9 @@ class Subject:
     """The messages of each task of a fed ``Spout``, as (stream, values)."""
     messages_max: int
 
-    def materials_with(self, stamps: Callable[[], int], witness: Witness | None) -> Materials:
-        """What a world's workers are given."""
-        return dataclasses.replace(self.materials, stamps=stamps, witness=witness)
+    def materials_with(self, stamps: Callable[[], int], witness: Witness | None, sink: DeadLetterSink) -> Materials:
+        """What a world's workers are given; ``sink`` takes the dead letters of all spouts."""
+        return dataclasses.replace(self.materials, stamps=stamps, witness=witness, letter_sink=lambda _: sink)
 
     @property
     def positions(self) -> dict[str, int]:

@@ -34,6 +34,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
+from sparkbolt.sim.letters import SimulatedSink
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
 
@@ -85,12 +86,14 @@ class World:
         }
         checkers.facts.queues = self.durable.queues
         checkers.facts.stores = self.durable.stores
+        checkers.facts.letters = self.durable.letters
         self.executions = 0
         self.trail: list[tuple[str, int]] = []
         self._micro_batches = micro_batches
         stamps = random.Random(seed)
         self.eyes = Eyes(subject.lane, stories=stories, trails=trails)
-        self._materials = subject.materials_with(lambda: stamps.getrandbits(63) + 1, self.eyes)
+        sink = SimulatedSink(self.durable.letters, self.eyes)
+        self._materials = subject.materials_with(lambda: stamps.getrandbits(63) + 1, self.eyes, sink)
         self.executors = Executors(subject.lane, self._materials, self.eyes, self.durable.stores)
         self._begin_life()
 

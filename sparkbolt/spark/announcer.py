@@ -43,8 +43,15 @@ class Announcer:
         for tree in promotion.failed:
             if tree.fate == "set_aside":
                 log.error("set aside after %d attempt(s): %s", tree.attempt, tree.story)
+            if tree.fate == "dead_letter":
+                text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
+                self._log_some(logging.WARNING, f"given up by {tree.component}", text)
             if tree.fail.cause == "away":
                 self._away(tree)
+
+        for tree in promotion.letters_failed:
+            text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
+            self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)
 
     def _away(self, tree: FailedTree) -> None:
         with self._lock:

@@ -361,3 +361,72 @@ def starting_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
         before = f"f{place}"
         builder.set_bolt(before, Fussy(seed + place), random_.randint(1, 2)).shuffle_grouping(f"s{place}")
     return builder.build(), {"m": [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]}
+
+
+class Deadly(Salted, Bolt):
+    """Some values it never takes, others not at the first attempt; by failing them, raising, or forgetting them."""
+
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        way = pick((self.salt, "way"), tup["n"], 12)
+        if way < 4 and (way % 2 == 0 or tup.attempt == 1):
+            how = pick((self.salt, tup.attempt), tup["n"], 8)
+            if how < 4:
+                collector.fail(tup, "by chance")
+            elif how < 7:
+                raise ValueError("by chance")
+            return
+        collector.emit([tup["n"]], anchors=tup)
+        collector.ack(tup)
+
+
+class Undertaking(Salted, Bolt):
+    """Gets dead letters; holds some for a tick, and refuses some, the first time or each time."""
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.is_tick:
+            for held in self.held:
+                collector.ack(held)
+            self.held = []
+            return
+        assert tup["story"]["attempts"], "a dead letter tells at least one attempt"
+        way = pick((self.salt, "take"), tup["n"], 6)
+        if way == 0 or (way == 1 and tup.attempt == 1):
+            collector.fail(tup, "no")
+        elif way == 2:
+            self.held.append(tup)
+        else:
+            collector.ack(tup)
+
+
+def forget(letter: Any) -> None:
+    """What a simulation never calls: it has sinks of its own."""
+    raise AssertionError("the simulator has written to a user's sink")
+
+
+def lettered_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
+    """Messages that fail for ever, and dead letters to a sink or to a stream."""
+    random_ = random.Random(f"lettered {seed}")
+    config = Config(
+        message_timeout_secs=3,
+        acker_tasks=random_.choice([None, 1, 3]),
+        max_spout_pending=random_.choice([None, 20]),
+        max_attempts=random_.choice([1, 2, 3]),
+    )
+    builder = TopologyBuilder(f"lettered-{seed}", config)
+    wait = timedelta(milliseconds=random_.choice([0, 100, 1000]))
+    policy = RetryPolicy(max_retries=random_.choice([0, 1, 3]), min_backoff=wait, max_backoff=10 * wait)
+    retry = {"retry": policy} if random_.random() < 0.5 else {}
+    way = random_.choice([forget, "stream:dead"])
+    spout = random_.choice([Messages, Jobs])()
+    builder.set_spout("m", spout, random_.randint(1, 2), dead_letters=way, **retry)
+    builder.set_bolt("deadly", Deadly(seed), random_.randint(1, 3)).shuffle_grouping("m")
+    builder.set_bolt("last", Fussy(seed), random_.randint(1, 2)).fields_grouping("deadly", ["n"])
+    if way is not forget:
+        undertaking = builder.set_bolt("undertaking", Undertaking(seed), random_.randint(1, 2), tick_tuple_freq_secs=1)
+        undertaking.shuffle_grouping("m", "dead")
+    return builder.build(), {"m": [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]}

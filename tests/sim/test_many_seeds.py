@@ -14,7 +14,7 @@ import pytest
 from examples import exclamation, join, rolling_top_words, word_count
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
-from tests.sim.random_topologies import insisting_topology, random_topology, starting_topology
+from tests.sim.random_topologies import insisting_topology, lettered_topology, random_topology, starting_topology
 
 EXAMPLE_SEEDS = 200
 RANDOM_TOPOLOGIES = 300
@@ -59,5 +59,5 @@ def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_random_topologies_keep_every_promise(part: int) -> None:
     for number in range(part, RANDOM_TOPOLOGIES, 4):
-        make = {3: starting_topology, 7: insisting_topology}.get(number % 8, random_topology)
+        make = {3: starting_topology, 5: lettered_topology, 7: insisting_topology}.get(number % 8, random_topology)
         check(subject_of(*make(number)), range(number * SEEDS_EACH, (number + 1) * SEEDS_EACH))

@@ -20,9 +20,11 @@ from sparkbolt.core.acker import Verdicts
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.frames import Inbox, python_values
+from sparkbolt.core.histories import Histories
 from sparkbolt.core.host import Host
-from sparkbolt.core.ids import MASK64, edge_salt
+from sparkbolt.core.ids import AGAIN, MASK64, edge_salt
 from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.letter_reading import LetterReader
 from sparkbolt.core.messages import Messages as KnownMessages
 from sparkbolt.core.own_trees import OwnTrees
 from sparkbolt.core.partition_manager import PartitionManager
@@ -39,7 +41,13 @@ from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.twin import close_twins
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
-from tests.sim.random_topologies import Messages, insisting_topology, random_topology, starting_topology
+from tests.sim.random_topologies import (
+    Messages,
+    insisting_topology,
+    lettered_topology,
+    random_topology,
+    starting_topology,
+)
 
 SEEDS_MAX = 5000
 SEEDS_A_TOPOLOGY = 4
@@ -431,3 +439,82 @@ def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> N
     close_twins()
     assert report.promise == "components are deterministic"
     assert report.component == "pass"
+
+
+def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
+    def hopeful(self: LetterReader, sequences: Any, text: str, failure: Any) -> None:
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+
+    patch.setattr(LetterReader, "_fail_letters", hopeful)
+
+
+def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
+    wait = PartitionManager.wait
+
+    def hasty(self: PartitionManager, retry: Any, *, away: bool = False) -> None:
+        if retry.letter is None:
+            wait(self, retry, away=away)
+
+    patch.setattr(PartitionManager, "wait", hasty)
+
+
+def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
+    fail = Desk.fail
+
+    def hasty(self: Desk, tree: Any) -> None:
+        fail(self, tree)
+        if tree.fate == "dead_letter" and not tree.letter:
+            self.acks.append(self.dying[-1].message_id)
+
+    patch.setattr(Desk, "fail", hasty)
+
+
+def letters_and_messages_share_their_sequences(patch: Patch) -> None:
+    patch.setattr(KnownMessages, "next_letter", lambda self, task: AGAIN)
+
+
+def compaction_forgets_letters(patch: Patch) -> None:
+    dump = ledger_log.dump_snapshot
+
+    def forgetful(state: Any) -> bytes:
+        sources = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.sources]
+        return dump(replace(state, messages=replace(state.messages, sources=sources)))
+
+    patch.setattr(ledger_log, "dump_snapshot", forgetful)
+
+
+def the_letter_of_another_message_is_written(patch: Patch) -> None:
+    found = LetterReader._found
+
+    def mistaken(self: LetterReader, given_up: Any, range_: Any, sequence: int) -> Any:
+        if range_.start == 0:
+            return found(self, given_up, range_, sequence)
+        return found(self, given_up, replace(range_, start=range_.start - 1, end=range_.start), sequence - 1)
+
+    patch.setattr(LetterReader, "_found", mistaken)
+
+
+def histories_are_never_forgotten(patch: Patch) -> None:
+    patch.setattr(Histories, "settle", lambda self, open_among, waits: None)
+
+
+LETTER_PLANTS = (
+    a_letter_counts_though_its_sink_failed,
+    what_is_given_up_is_finished_before_its_letter,
+    a_queue_hears_before_the_letter_is_written,
+    letters_and_messages_share_their_sequences,
+    compaction_forgets_letters,
+    the_letter_of_another_message_is_written,
+    histories_are_never_forgotten,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    lettered: dict[int, Subject] = {}
+    needed, promise, words = hunt(
+        lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number)))
+    )
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")

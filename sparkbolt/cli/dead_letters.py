@@ -1,0 +1,279 @@
+"""``sparkbolt dlq``: what was given up, why, and giving it to a topology again.
+
+Which question it answers: which dead letters are there, what is the story of this one, and how does it come back?
+
+Rule 1: letters are read and never changed; which ones were replayed stands beside them, by their ids.
+Rule 2: a letter is noted as replayed after it is durable where it goes: a crash between the two replays it twice,
+never not at all.
+Rule 3: what cannot be replayed as it was is left out and told; it is never replayed as something else.
+
+Read before: ``core.dead_letters``, ``bolts.letter_files``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparkbolt.bolts.letter_files import LettersRead, append_lines, read_letters
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.core.story import short_values, time_text
+from sparkbolt.errors import SparkboltError
+
+REPLAYED = ".replayed"
+"""What is added to the name of a file of letters for the ids of those that were replayed."""
+ID_CHARACTERS_SHOWN = 12
+
+
+class Shelf(Protocol):
+    """Where dead letters are: a file, or whatever else keeps them."""
+
+    def letters(self) -> LettersRead:
+        """All letters, in the order in which they came."""
+
+    def replayed(self) -> set[str]:
+        """The ids of letters that were replayed."""
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Give letters to a topology again, and note them as replayed.
+
+        Args:
+            letters: which ones.
+            into: where they go, if that is not where the messages came from.
+        """
+
+
+@dataclass
+class Replay:
+    """What became of letters that were to be replayed."""
+
+    tuples: int = 0
+    ids: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """A sentence for each letter that could not be replayed."""
+
+
+class LetterFile:
+    """A file of letters, as ``dead_letters="file:PATH"`` writes it."""
+
+    def __init__(self, path: str) -> None:
+        """Look whether it is there.
+
+        Raises:
+            WrongUseError: it is not.
+        """
+        self._path = os.path.expanduser(path)
+        if not os.path.isfile(self._path):
+            raise WrongUseError(
+                f"there is no file of dead letters {path}: give the PATH of the spout's dead_letters='file:PATH'"
+            )
+
+    def letters(self) -> LettersRead:
+        """All letters of the file."""
+        return read_letters(self._path)
+
+    def replayed(self) -> set[str]:
+        """The ids that stand in the file beside it."""
+        try:
+            with open(self._path + REPLAYED, encoding="ascii") as file:
+                return {line.strip() for line in file if line.strip()}
+        except FileNotFoundError:
+            return set()
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Append the tuples to ``into``, one JSON object a line: what ``JsonLinesSpout`` reads.
+
+        Raises:
+            WrongUseError: there is no ``into``.
+        """
+        if into is None:
+            raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
+        done = Replay()
+        lines: list[str] = []
+        for letter in letters:
+            why = _not_for_json(letter)
+            if why is not None:
+                done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
+                continue
+            lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
+            done.ids.append(letter.id)
+        done.tuples = len(lines)
+        if lines:
+            append_lines(os.path.abspath(os.path.expanduser(into)), lines)
+            append_lines(self._path + REPLAYED, done.ids)
+        return done
+
+
+def _not_for_json(letter: DeadLetter) -> str | None:
+    """Why a letter's tuples cannot be lines of JSON that mean the same; None if they can."""
+    if not letter.tuples:
+        return f"it has no tuples ({letter.note or 'the message could not be read'})"
+    for values in letter.values():
+        for name, value in values.items():
+            try:
+                same = plain(value) == value and json.loads(json.dumps(value)) == value
+            except (TypeError, ValueError):
+                same = False
+            if not same:
+                return f"field {name!r} holds {type(value).__name__}, for which JSON has no form: replay it by program"
+    return None
+
+
+SHELVES: Mapping[str, Callable[[str], Shelf]] = {FILE: LetterFile}
+"""By how a place begins: what makes a shelf of the rest. A place that begins with none of them is a file."""
+
+
+def open_shelf(where: str) -> Shelf:
+    """The letters at a place.
+
+    Raises:
+        WrongUseError: there are none.
+    """
+    for start, make in SHELVES.items():
+        if where.startswith(start):
+            return make(where[len(start) :])
+    return LetterFile(where)
+
+
+def list_letters(where: str, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
+    """The newest letters, the newest last, as lines."""
+    shelf = open_shelf(where)
+    read = shelf.letters()
+    replayed = shelf.replayed()
+    letters = _of(read.letters, spout)
+    shown = letters[-limit:]
+    if as_json:
+        return [json.dumps({**letter.to_json(), "replayed": letter.id in replayed}) for letter in shown]
+    lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed)]
+    return [*lines, *_closing(read, letters, len(shown), replayed)]
+
+
+def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
+    known = sorted({letter.component for letter in letters})
+    if spout is not None and letters and spout not in known:
+        raise WrongUseError(f"there is no dead letter of spout {spout!r} here: there are some of {', '.join(known)}")
+    return [letter for letter in letters if spout in (None, letter.component)]
+
+
+def _two_lines(letter: DeadLetter, replayed: bool) -> list[str]:
+    tries = f"{letter.attempts_in_all} attempt{'s' if letter.attempts_in_all > 1 else ''}"
+    again = ", replayed" if replayed else ""
+    name = letter.id[:ID_CHARACTERS_SHOWN]
+    return [
+        f"{time_text(letter.last.ended_ms)}  {name}  {letter.where}, {tries}{again}",
+        f"    {letter.last.cause} in {letter.last.component}[{letter.last.task}]: {letter.last.reason}",
+    ]
+
+
+def _closing(read: LettersRead, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
+    done = sum(letter.id in replayed for letter in letters)
+    lines = [f"{len(letters)} dead letter(s), {shown} shown, {done} replayed"]
+    causes = Counter(letter.last.cause for letter in letters)
+    if len(causes) > 1:
+        lines.append("causes: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
+    if read.repeated:
+        lines.append(f"{read.repeated} line(s) repeat a letter that is there already (same id), and count once")
+    if read.damaged:
+        where = ", ".join(map(str, read.damaged[:5])) + (" ..." if len(read.damaged) > 5 else "")
+        lines.append(f"{len(read.damaged)} line(s) are no letters and were passed over: {where}")
+    return lines
+
+
+def show_letters(where: str, names: Sequence[str], *, as_json: bool) -> list[str]:
+    """All that some letters say, as lines.
+
+    Raises:
+        WrongUseError: a name is that of no letter, or of several.
+    """
+    letters = _named(open_shelf(where).letters().letters, names)
+    if as_json:
+        return [json.dumps(letter.to_json()) for letter in letters]
+    lines: list[str] = []
+    for letter in letters:
+        lines += [*([""] if lines else []), *_all_lines(letter)]
+    return lines
+
+
+def _all_lines(letter: DeadLetter) -> list[str]:
+    lines = [
+        f"dead letter {letter.id}",
+        f"  message   {letter.where}",
+        f"  topology  {letter.topology}, version {letter.version}",
+    ]
+    for values in letter.values():
+        lines.append(f"  tuple     {letter.stream}: {short_values(letter.fields, list(values.values()))}")
+    if letter.raw is not None:
+        value = letter.raw.value
+        headers = f", headers {', '.join(name for name, _ in letter.raw.headers)}" if letter.raw.headers else ""
+        lines.append(f"  as it came  key {letter.raw.key!r}, value {value!r:.200}{headers}")
+    lines += [f"  note      {letter.note}"] if letter.note else []
+    for place, attempt in enumerate(letter.attempts):
+        if place == 1 and letter.attempts_left_out:
+            lines.append(f"  ... {letter.attempts_left_out} attempt(s) are left out")
+        lines.append(f"  attempt {attempt.number}, root {attempt.root}: failed {time_text(attempt.ended_ms)}")
+        lines.append(f"    {attempt.cause} in {attempt.component}[{attempt.task}]: {attempt.reason}")
+    if letter.last.traceback:
+        lines += ["", *("    " + line for line in letter.last.traceback.rstrip().split("\n"))]
+    return lines
+
+
+def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLetter]:
+    found = []
+    for name in names:
+        matches = [letter for letter in letters if letter.id.startswith(name)]
+        if len(matches) != 1:
+            what = (
+                f"{len(matches)} dead letters have ids that begin"
+                if matches
+                else "no dead letter has an id that begins"
+            )
+            raise WrongUseError(f"{what} with {name!r}: `sparkbolt dlq list` shows the ids")
+        found += matches
+    return found
+
+
+@dataclass(frozen=True)
+class Order:
+    """What ``sparkbolt dlq replay`` is asked for."""
+
+    where: str
+    names: Sequence[str] = ()
+    """Beginnings of ids; none: all that were not replayed."""
+    spout: str | None = None
+    into: str | None = None
+    again: bool = False
+    """Replay those, too, that were replayed."""
+
+
+class NotAllReplayedError(SparkboltError):
+    """Some letters were left out; the message says which, and why."""
+
+
+def replay(order: Order) -> list[str]:
+    """Replay letters; what was done, as lines.
+
+    Raises:
+        WrongUseError: the order cannot be meant.
+        NotAllReplayedError: some letters were left out; the others are replayed.
+    """
+    shelf = open_shelf(order.where)
+    every = _of(shelf.letters().letters, order.spout)
+    letters = _named(every, order.names) if order.names else every
+    before = shelf.replayed() if not order.again else set()
+    chosen = [letter for letter in letters if letter.id not in before]
+    spouts = sorted({letter.component for letter in chosen})
+    if len(spouts) > 1:
+        raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
+    done = shelf.replay(chosen, order.into)
+    skipped = len(letters) - len(chosen)
+    more = f"; {skipped} were replayed before and are left alone (--again replays them)" if skipped else ""
+    lines = [f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"]
+    if done.left_out:
+        told = "".join(f"\n  {sentence}" for sentence in done.left_out)
+        raise NotAllReplayedError(f"{lines[0]}; {len(done.left_out)} could not be:{told}")
+    return lines

@@ -1,0 +1,183 @@
+"""Reading for dead letters: messages that are given up are read once more and written down.
+
+Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what if their sink
+fails?
+
+Rule 1: a dead letter is a tree of its own, of the sequence that the plan has reserved for it. It is complete when the
+sink has the letter, or when all bolts have acked it that get it as a tuple; nothing else finishes the message.
+Rule 2: a sink that raises fails the trees of all letters that it was given, with cause ``dead letter``: they come again
+with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other.
+Rule 3: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
+note that says what is missing. A source that raises is asked a few times first.
+
+Read before: ``reading``, ``dead_letters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.dead_letters import DeadLetter, GivenUp, RawMessage, row_of_letter, stream_of
+from sparkbolt.core.deaths import Deed
+from sparkbolt.core.fates import LETTER
+from sparkbolt.core.frames import python_values
+from sparkbolt.core.ids import tree_key
+from sparkbolt.core.reading import EntryReader, Record
+from sparkbolt.core.tasks import Failure, failure_of
+from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.errors import SourceUnavailable
+
+READS_MAX = 3
+"""How often a record whose reading raises is asked for before its letter is written without it."""
+
+
+@dataclass
+class _Found:
+    """What could be read of a message."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    raw: RawMessage | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class LetterReader(EntryReader):
+    """Reads the messages of an entry that are given up, and writes their dead letters."""
+
+    def read(self, records: Sequence[Record] = ()) -> None:
+        """Make the letters and bring them where the spout says."""
+        entry = self._entry
+        letters: list[tuple[int, DeadLetter]] = []
+        for place, text in enumerate(entry.letters or ()):
+            given_up, sequence = GivenUp.loads(text), entry.base + place
+            if entry.source is None:
+                record = records[place]
+                fields = self._stream(record.stream).fields
+                letters.append((sequence, self._letter(given_up, None, record.stream, fields, [tuple(record.values)])))
+                continue
+            position = entry.position_of(sequence)
+            found = self._found(given_up, Range(self._index, entry.source, position, position + 1), sequence)
+            if found is not None:
+                fields = self._stream(DEFAULT_STREAM).fields
+                letter = self._letter(given_up, position, DEFAULT_STREAM, fields, found.rows, found)
+                letters.append((sequence, letter))
+        stream = stream_of(self._stage.lane.topology.components[self._component].dead_letters)
+        if stream is not None:
+            self._emit_letters(stream, letters)
+        elif letters:
+            self._write(letters)
+
+    def _letter(
+        self,
+        given_up: GivenUp,
+        position: int | None,
+        stream: str,
+        fields: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+        found: _Found | None = None,
+    ) -> DeadLetter:
+        topology = self._stage.lane.topology
+        return DeadLetter(
+            id=given_up.id_in(topology.name, self._component),
+            topology=topology.name,
+            version=topology.version,
+            component=self._component,
+            task=self._index,
+            attempts=given_up.attempts,
+            attempts_left_out=given_up.attempts_left_out,
+            source=self._entry.source,
+            position=position,
+            end=given_up.end,
+            message_id=given_up.message_id,
+            stream=stream,
+            fields=fields,
+            tuples=tuple(rows),
+            raw=found.raw if found is not None else None,
+            note="; ".join(found.notes) if found is not None else "",
+        )
+
+    def _found(self, given_up: GivenUp, range_: Range, sequence: int) -> _Found | None:
+        """What the spout still has of a message; None if it is to be asked again later."""
+        found = _Found()
+        if given_up.end is not None and given_up.end > range_.end:
+            found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {given_up.end}")
+        else:
+            self._notes = found.notes
+            for _, columns in self._chunks(range_, sequence - range_.start):
+                found.rows += zip(*map(python_values, columns), strict=True)
+            if self._broken is not None:
+                text = f"{range_.source}@{range_.start} could not be read again: {failure_of(self._broken).reason}"
+                away = isinstance(self._broken, SourceUnavailable)
+                if away or (self._entry.attempt < READS_MAX and given_up.attempts[-1].cause != "read"):
+                    self._fail_letters([sequence], text, failure_of(self._broken))
+                    return None
+                found.notes.append(text)
+            elif not found.rows and not self._bad:
+                found.notes.append(f"the record at {range_.source}@{range_.start} is gone, or became no tuple")
+        found.raw = self._raw(range_, found)
+        return found
+
+    def _bad_record(self, record: BadRecord, shift: int) -> None:
+        self._notes.append(record.reason)
+
+    def _raw(self, range_: Range, found: _Found) -> RawMessage | None:
+        worker = self._stage.worker
+        spout: PartitionedSpout = worker.spout(self._entry.task)
+        self._reads += 1
+        try:
+            with worker.doing(Deed.READ, self._entry.task, self._reads):
+                return spout.raw(range_)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")
+            return None
+
+    # Where letters go.
+
+    def _write(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        worker, number = self._stage.worker, self._entry.task
+        self._reads += 1
+        sequences = [sequence for sequence, _ in letters]
+        try:
+            with worker.doing(Deed.WRITE, number, self._reads):
+                worker.letter_sink(number).write([letter for _, letter in letters])
+        except Exception as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+            worker.drop_letter_sink(number)
+            failure = failure_of(error)
+            whose = letters[0][1].where + (f" and {len(letters) - 1} more" if len(letters) > 1 else "")
+            text = f"dead letters could not be written ({whose}): {failure.reason}; they are tried again"
+            self._fail_letters(sequences, text, failure)
+            return
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+
+    def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
+        if not letters:
+            return
+        stream = self._stream(name)
+        rows: list[list[Any]] = []
+        sequences: list[int] = []
+        ordinals: list[int] = []
+        for sequence, letter in letters:
+            for ordinal, values in enumerate(letter.values() or [{}]):
+                rows.append(row_of_letter(letter, values, stream.fields))
+                sequences.append(sequence)
+                ordinals.append(ordinal)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        self._start(stream, columns, np.array(sequences, dtype=np.int64), np.array(ordinals, dtype=np.uint64))
+
+    def _keys(self, sequences: Sequence[int]) -> Any:
+        return np.array([tree_key(self._entry.task, sequence) for sequence in sequences], dtype=np.uint64)
+
+    def _fail_letters(self, sequences: Sequence[int], text: str, failure: Failure) -> None:
+        """The letters' trees begin and fail: their messages wait for another try."""
+        self._stage.counts(self._component).errors += 1
+        self._stage.report(Report(self._component, self._index, text, failure.traceback))
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        number = self._stage.moment.micro_batch_id
+        for key in self._keys(sequences).tolist():
+            self._stage.fail(Fail(key, self._component, self._index, LETTER, text, number, failure.traceback))
