@@ -132,6 +132,7 @@ class KeyedWindows:
         self._repeats = repeats
         self._news = False
         self._idle_ms = idle_ms
+        self._now_ms = 0
         self._due = DueKeys("due", quantum_ms)
         self._idle = DueKeys("idle", (idle_ms or 8) // 8)
         self._cached: dict[Any, _Kept] = {}
@@ -194,6 +195,7 @@ class KeyedWindows:
 
     def idle(self, now_ms: int) -> Iterator[tuple[Any, Windower]]:
         """The keys that have been idle for too long; they are forgotten when the micro-batch is saved."""
+        self._now_ms = now_ms
         if self._idle_ms is None:
             return
         assert self._state is not None
@@ -227,16 +229,24 @@ class KeyedWindows:
             if name[0] == "window":
                 yield name[1], self._of(name[1]).windower
 
-    def settle(self) -> None:
-        """List the touched keys by when they are due; call it before ``due``, ``next_due_ms`` and ``save``."""
+    def settle(self, passed_ms: int) -> None:
+        """List the touched keys by when they are due; call it before ``due``, ``next_due_ms`` and ``save``.
+
+        Args:
+            passed_ms: the time, or the watermark: a key whose slot has begun is listed by its exact time, since it
+                would be looked at again and again until then. So is one whose idle time ends in a slot that has.
+        """
         for key, kept in self._touched.items():
             due = None if kept.windower.is_empty else kept.windower.due_ms()
             slot = None if due is None else self._due.slot_of(due)
+            if due is not None and slot is not None and slot <= passed_ms:
+                slot = due
             if slot is not None and (kept.slot is None or slot < kept.slot):
                 self._due.add(slot, key)
                 kept.slot = slot
             if self._idle_ms is not None and kept.idle_slot is None and not kept.windower.is_empty:
-                kept.idle_slot = self._idle.slot_of(kept.touched_ms)
+                slot = self._idle.slot_of(kept.touched_ms)
+                kept.idle_slot = kept.touched_ms if slot + self._idle_ms <= self._now_ms else slot
                 self._idle.add(kept.idle_slot, key)
 
     def save(self) -> Any:

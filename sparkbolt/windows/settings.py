@@ -64,6 +64,17 @@ class Windowing:
         """How often the watermark moves, at most."""
         return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
 
+    def closes_at(self, mark_ms: int) -> bool:
+        """Whether a watermark has closed the last window of a tuple that is as old as it.
+
+        Windows that slide by time end with the watermark that reaches them, and include their end; so where they do not
+        overlap, what comes for that very end comes too late.
+        """
+        if self.length is None or mark_ms <= 0:
+            return False
+        length, slide = self.length_extent, self.slide_extent
+        return isinstance(length, int) and isinstance(slide, int) and length <= slide and mark_ms % slide == 0
+
 
 def ms(duration: timedelta) -> int:
     """A duration in whole milliseconds."""

@@ -98,6 +98,8 @@ class WindowTask(Hosted):
         self._origin_ms: int | None = None
         """When the task began."""
         self._next_mark_ms = 0
+        self._awake_ms = self._context.now_ms
+        """When it ran last, or had asked to run next."""
         self._marks: WaterMarkEventGenerator | None = None
         self._seen = SeenIds()
         self._window: Windower | None = None
@@ -118,14 +120,22 @@ class WindowTask(Hosted):
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
         if fresh and head is not None:
-            _, self._next_mark_ms, marks, seen, window = head
+            _, self._next_mark_ms, marks, seen, window, self._awake_ms = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
             self._seen.load(seen)
             if self._window is not None:
                 self._window.load(window)
+        self._come_back()
         if self._keyed is not None:
             self._keyed.attach(state.key_value("windows"), None if head is None else head[4], fresh)
+
+    def _come_back(self) -> None:
+        """Silence counts from now on if the task was not run for long, or not when it asked to be: nobody listened."""
+        now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
+        if self._marks is not None and idle is not None and now_ms - self._awake_ms > ms(idle):
+            self._marks.hear_all(now_ms)
+            self._changed = True
 
     def _begin_life(self, origin_ms: int) -> None:
         windowing = self._windowing
@@ -237,6 +247,8 @@ class WindowTask(Hosted):
         assert self._marks is not None
         origin = rows.origin
         late = good & (times < self._marks.last)
+        if self._windowing.closes_at(self._marks.last):
+            late |= good & (times == self._marks.last)
         self._marks.note((origin.component, origin.stream), int(times[good].max()), self._context.now_ms)
         count = int(np.count_nonzero(late))
         if not count:
@@ -274,19 +286,20 @@ class WindowTask(Hosted):
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None and now_ms >= self._next_mark_ms:
             self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
-            mark = marks.watermark(now_ms)
+            before, mark = marks.last, marks.watermark(now_ms)
             if mark is not None:
                 self._changed = True
                 if self._keyed is not None:
-                    self._keyed.settle()  # the watermark may pass what has only just come
+                    self._keyed.settle(before)  # the watermark may pass what has only just come
                 for key, window in self._due(mark):
                     self._show(window, window.watermark(mark), key)
         if self._keyed is not None:
-            self._keyed.settle()
+            self._keyed.settle(now_ms if marks is None else marks.last)
         if marks is not None and marks.last:
             self.told.metrics.watermark_ms = marks.last
             self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.wake = self._next_wake()
+        self._awake_ms = now_ms if self.wake is None else max(now_ms, self.wake.due_ms)
 
     def _next_wake(self) -> Wake | None:
         if self._keyed is not None:
@@ -317,7 +330,7 @@ class WindowTask(Hosted):
             assert self._window is not None
             window = self._window.save()
         marks = None if self._marks is None else self._marks.get_state()
-        data = pickle.dumps((self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window), 5)
+        data = pickle.dumps((self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._awake_ms), 5)
         self._head = pickle.loads(data)
         state.write_own(HEAD, data, self._head, alone=True)
         if limit is not None and self._keyed is not None:

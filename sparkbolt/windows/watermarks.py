@@ -53,6 +53,10 @@ class WaterMarkEventGenerator:
         self._latest[stream] = newest_ms if latest is None else max(latest, newest_ms)
         self._heard_ms[stream] = now_ms
 
+    def hear_all(self, now_ms: int) -> None:
+        """No stream was silent until now, as far as anybody can tell."""
+        self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
+
     def candidate(self, now_ms: int) -> int | None:
         """What ``watermark`` would give out; None if that is nothing."""
         latest = [

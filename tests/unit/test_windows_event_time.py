@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.windowed import SECOND, Run, Show, Source, secs, topology
 
 
 def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:
-    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
     builder = TopologyBuilder("late")
     builder.set_spout("source", Source())
     builder.set_bolt("show", windowed).global_grouping("source").global_grouping("source", "other")
@@ -67,6 +69,42 @@ def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
             run.feed("c", at=9000)
             driver.advance(secs(10))
             assert run.shown() == shown
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_idle_stream_timeout(secs(10))
+    with TopologyTestDriver(topology(windowed, other=True)) as driver:
+        run = Run(driver)
+        run.feed("a", at=5000)
+        run.feed("b", at=2000, stream="other")
+        driver.advance(secs(2))
+        driver._engine.now_ms += 3_600_000  # it was down
+        if restart:
+            driver.restart()
+        run.feed("c", at=6000)
+        driver.advance(secs(2))
+        run.feed("d", at=2500, stream="other")
+        driver.advance(secs(12))
+        assert driver.metrics().of("show").late_tuples == 0
+        assert run.shown() == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
+def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
+    slide: int, late: int
+) -> None:
+    windowed = Show().with_window(secs(10), slide=secs(slide)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(secs(2))
+        assert run.shown() == ["a"]
+        run.feed("b", at=20_000)
+        run.feed("c", at=40_000)
+        driver.advance(secs(2))
+        assert driver.metrics().of("show").late_tuples == late
+        assert ("b" in "".join(run.shown())) == (late == 0)
 
 
 def test_streams_with_other_fields_meet_in_one_window() -> None:

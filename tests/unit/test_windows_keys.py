@@ -62,6 +62,19 @@ def test_a_key_that_is_idle_is_forgotten_with_what_it_has() -> None:
         assert run.shown() == ["bc", "de"]
 
 
+def test_keys_that_are_about_to_be_due_or_idle_are_not_looked_at_again_and_again() -> None:
+    windowed = Show().with_session_gap(secs(160)).with_key("user", idle_timeout=secs(1000))
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        driver.advance(secs(7.3))  # so that neither time is that of a list
+        run.feed("a")
+        driver.advance(secs(159.9))
+        assert run.shown() == []
+        driver.advance(secs(0.1))
+        assert run.shown() == ["a"]
+        assert driver.metrics().micro_batches <= 4
+
+
 def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> None:
     windowed = Show().with_tumbling_window(Count(1)).with_key("user", "at")
     with TopologyTestDriver(topology(windowed)) as driver:
