@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, Topology, TopologyBuilder
 from sparkbolt.core.partition_manager import SourceView
-from tests.contract.topologies import Messages, note, notes
+from tests.contract.parts import Messages, note, notes
 
 LOGGED = 40
 TWICE, ALWAYS, UNREADABLE, AWAY = 3, 17, 8, 25
