@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure, and compare with the aims.")
     parser.add_argument("name", nargs="?", choices=(*NAMES, "all"), help="which benchmark")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 30M)")
+    parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 40M)")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="turns of each contender (default 3)")
     parser.add_argument("--secs", type=int, default=Options.secs, help="how long a slow bolt runs (default 240)")
     options = parser.parse_args(arguments)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.figures import Aim, Figure, ratios
-from benchmarks.runs import TARGET_MS, Options, in_turn, rate_of
+from benchmarks.runs import Options, in_turn, rate_of
 from benchmarks.text import zipf_text
-from benchmarks.words import bare_loop, warm, word_count
+from benchmarks.words import TARGET_MS, bare_loop, warm, word_count
 from sparkbolt import ColumnBolt
 from sparkbolt.core.state import KeyValueState
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure, ratios
-from benchmarks.runs import TARGET_MS, Options, in_turn, rate_of
+from benchmarks.runs import Options, in_turn, rate_of
 from benchmarks.text import CACHE, WORDS_A_LINE, Text, zipf_text
-from benchmarks.words import class_bolts, warm
+from benchmarks.words import TARGET_MS, class_bolts, warm
 
 PINS = ("bytewax==0.21.1", "pathway==0.33.0")
 PROGRAMS = Path(__file__).parent / "peer_programs"

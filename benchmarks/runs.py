@@ -23,8 +23,6 @@ from sparkbolt.spark.running import RunningTopology
 
 MASTER = "local[2,4]"
 PARALLELISM = 2
-TARGET_MS = 3000
-"""What the word counts set ``micro_batch_target_ms`` to."""
 START = 0.4
 """Before this share of all tuples is counted, a run is starting."""
 TIMEOUT_SECS = 900
@@ -34,7 +32,7 @@ TIMEOUT_SECS = 900
 class Options:
     """What the command line may change."""
 
-    words: int = 30_000_000
+    words: int = 40_000_000
     rounds: int = 3
     secs: int = 240
 

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.figures import Aim, Figure, ratios
-from benchmarks.runs import PARALLELISM, TARGET_MS, Options, in_turn, start, steady_rate
+from benchmarks.runs import PARALLELISM, Options, in_turn, start, steady_rate
 from sparkbolt import Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.core.state import DictStore
 from sparkbolt.sim.engine import LocalEngine
 
 FEW, MANY = 1_000, 1_000_000
+TARGET_MS = 3000
 STEP = 10_000
 STEPS = 12
 WARM = 2
