@@ -222,6 +222,19 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(rabbitmq: str, cha
     assert waiting(channel, queue) == 4
 
 
+def test_a_connection_lives_while_nobody_calls_the_spout(rabbitmq: str, channel: Any) -> None:
+    queue = declared(channel, "idle")
+    fill(rabbitmq, queue, [b"a"])
+    with opened(f"{rabbitmq}%2F?heartbeat=1", queue) as calls:
+        [message_id] = calls.until_emitted(1)
+        channel.connection.process_data_events(4)  # after two seconds without a heartbeat the broker closes
+        calls.spout.next_tuple(calls.collector)  # type: ignore[arg-type]
+        assert calls.spout.open_messages == 1
+        calls.spout.ack(message_id)
+    assert calls.spout.dropped == 0
+    assert waiting(channel, queue) == 0
+
+
 def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
     rabbitmq: str, channel: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
