@@ -21,8 +21,9 @@ from tests.services.__main__ import main
 pytestmark = pytest.mark.service
 
 SLEEPER = """
-import sys, threading
+import signal, sys, threading
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 sys.path.insert(0, {root!r})
 from tests.services.server import Server
 
