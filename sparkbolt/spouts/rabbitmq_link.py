@@ -120,6 +120,7 @@ class Link:
         self._arrived: deque[Delivery] = deque()
         self._verdicts: list[tuple[Delivered, Verdict]] = []
         self._woken = False
+        self._broken: Exception | None = None
         # Of the connection's thread:
         self._connection: Any = None
         self._channel: Any = None
@@ -139,8 +140,14 @@ class Link:
         self._thread.start()
 
     def take(self, limit: int) -> tuple[int, list[Delivery]]:
-        """The number of the connection, which rises when one is lost, and up to ``limit`` deliveries of it."""
+        """The number of the connection, which rises when one is lost, and up to ``limit`` deliveries of it.
+
+        Raises:
+            RuntimeError: the connection's thread has ended, and nothing will arrive any more.
+        """
         with self._lock:
+            if self._broken is not None:
+                raise RuntimeError(f"{self._name}: its thread has ended: {reason_of(self._broken)}") from self._broken
             return self._number, [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
 
     def settle(self, delivered: Delivered, verdict: Verdict) -> None:
@@ -153,7 +160,7 @@ class Link:
 
     def close(self) -> None:
         """Send what is to be said, and close the connection; what is open goes back to the queue."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             return
         self._loop.add_callback_threadsafe(self._io_close)
         self._thread.join(CLOSE_SECS_MAX)
@@ -164,8 +171,12 @@ class Link:
     # On the thread of the connection.
 
     def _live(self) -> None:
-        self._io_connect()
-        self._loop.start()
+        try:
+            self._io_connect()
+            self._loop.start()
+        except Exception as error:  # noqa: BLE001  who waits for deliveries must hear of it, whatever it is
+            with self._lock:
+                self._broken = error
         self._loop.close()
 
     def _io_connect(self) -> None:
