@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from pathlib import Path
 
-from tests.services.server import HOST, Server, free_port, need
+from tests.services.server import HOST, START_SECS_MAX, Server, free_port, need
 
 NODE = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on the path changes the user first
 
@@ -87,7 +88,8 @@ class RabbitMQ(Server):
             "RABBITMQ_SCHEMA_DIR": str(home / "schema"),
             "RABBITMQ_PID_FILE": str(home / "node.pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-                "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +S 2:2"
+                "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +S 2:2 "
+                "-mnesia dump_log_time_threshold 500"
             ),
             "RUNNING_UNDER_SYSTEMD": "1",  # the script then becomes the node, which is what is to be killed
         }
@@ -103,6 +105,19 @@ class RabbitMQ(Server):
         except AMQPError:
             return False
         return True
+
+    def wait_until_kept(self, queue: str) -> None:
+        """Wait until the declaration of a durable queue outlives a kill; what was confirmed of messages does already.
+
+        The node has only begun to write a declaration when it says that it is done. It is safe when Mnesia, which keeps
+        what is declared, has moved it from its log into the table.
+        """
+        for _ in range(int(20 * START_SECS_MAX)):
+            tables = (self.directory / "mnesia").rglob("rabbit_durable_queue.DC?")
+            if any(queue.encode() in table.read_bytes() for table in tables):
+                return
+            threading.Event().wait(0.05)
+        raise RuntimeError(f"{self} has not written the declaration of {queue!r}")
 
     def _end(self, how: signal.Signals) -> None:
         super()._end(how)

@@ -250,9 +250,10 @@ def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
 def test_messages_come_again_after_the_node_was_killed(tmp_path: Path) -> None:
     with RabbitMQ(tmp_path / "rabbitmq") as node:
         with pika.BlockingConnection(pika.URLParameters(node.address)) as connection:
-            connection.channel().queue_declare("durable", durable=True)
-        fill(node.address, "durable", [b"%d" % number for number in range(5)], durable=True)
-        with opened(node.address, "durable", backoff_max_secs=0.2) as calls:
+            connection.channel().queue_declare("kept-jobs", durable=True)
+        fill(node.address, "kept-jobs", [b"%d" % number for number in range(5)], durable=True)
+        node.wait_until_kept("kept-jobs")
+        with opened(node.address, "kept-jobs", backoff_max_secs=0.2) as calls:
             before = calls.until_emitted(5)
             calls.spout.ack(before[0])
             node.kill()

@@ -124,8 +124,9 @@ def test_rabbitmq_comes_back_with_its_durable_messages_after_it_was_killed(tmp_p
         with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:
             channel = connection.channel()
             channel.confirm_delivery()
-            channel.queue_declare("jobs", durable=True)
-            channel.basic_publish("", "jobs", b"kept", pika.BasicProperties(delivery_mode=2))
+            channel.queue_declare("kept-jobs", durable=True)
+            channel.basic_publish("", "kept-jobs", b"kept", pika.BasicProperties(delivery_mode=2))
+        rabbitmq.wait_until_kept("kept-jobs")
         node, mapper = rabbitmq.process, rabbitmq.mapper.process
         rabbitmq.kill()
         assert node is not None
@@ -134,7 +135,7 @@ def test_rabbitmq_comes_back_with_its_durable_messages_after_it_was_killed(tmp_p
         assert mapper.poll() is not None
         rabbitmq.start()
         with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:
-            method, _, body = connection.channel().basic_get("jobs")
+            method, _, body = connection.channel().basic_get("kept-jobs")
         assert (body, method.redelivered) == (b"kept", True)
 
 
