@@ -195,9 +195,11 @@ class EntryReader:
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            if away:  # who hears of the verdict says so, once an interval
-                failure = Failure("away", f"{range_.source} is away, from {rest} on: {failure.reason}", reported=False)
-                self._stage.counts(self._component).errors += 1
+            if away:
+                text = f"{range_.source} is away, from {rest} on: {failure.reason}"
+                told = self._stage.lane.tracked  # who hears of the verdict says so, once an interval
+                failure = Failure("away", text, reported=not told)
+                self._stage.counts(self._component).errors += told
             else:
                 failure = Failure("read", text, failure.traceback)
             self._fail_record(rest + shift, failure, unread=True)

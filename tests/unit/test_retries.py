@@ -336,6 +336,18 @@ def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dic
     assert max(WORLD.reads[number] for number in range(20, 40)) == 1, "nothing new was asked for meanwhile"
 
 
+def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:
+    WORLD.away = lambda position, reads: position == 14
+    run = Run(topology(Log(20), acker_tasks=0))
+    reports: list[str] = []
+    while not run.engine.host.finished:
+        promotion = run.engine.step()
+        reports += [report.text for report in promotion.reports] if promotion is not None else []
+    assert reports == [f"{SOURCE} is away, from 14 on: the broker does not answer"]
+    assert run.engine.ledger.metrics.of("log").errors == 1
+    assert set(WORLD.seen) == set(range(14))
+
+
 def test_a_record_after_which_its_source_went_away_is_given_again_and_that_is_no_attempt() -> None:
     WORLD.away = lambda position, reads: position == 14 and reads == 1
     run = Run(topology(Log(20), max_attempts=1))
