@@ -29,6 +29,7 @@ from sparkbolt import (
 from sparkbolt.core.ledger import FailedTree
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.announcer import Announcer
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -334,6 +335,22 @@ def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dic
     dues = [(tree.due_ms or 0) - (tree.ended_ms or 0) for tree in away]
     assert dues == [100, 200, 400, 800, 1600, 3200], "each time in a row waits longer"
     assert max(WORLD.reads[number] for number in range(20, 40)) == 1, "nothing new was asked for meanwhile"
+
+
+def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.LogCaptureFixture) -> None:
+    WORLD.away = lambda position, reads: position == 14 and reads <= 6
+    built = topology(Log(20), retry=PATIENT)
+    announcer, engine = Announcer(built.config), LocalEngine(built)
+    while not engine.host.finished:
+        engine.now_ms += 50
+        promotion = engine.step()
+        if promotion is not None:
+            announcer.promotion(promotion)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert lines == [
+        f"log: {SOURCE} is away, from 14 on: the broker does not answer; it is asked again 0.1 s later, for nothing "
+        "new, until it is there"
+    ]
 
 
 def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:
