@@ -8,6 +8,7 @@ counts the bytes that are put and got. Read before: ``runs``.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,9 +153,16 @@ class Steps:
         self._engine.now_ms += 1000
         if self._fresh:
             self._engine.restart()  # as in a worker that has never seen the task
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # as workers do: garbage is collected between frames, and what is kept is not looked at
         began = time.perf_counter()
-        assert self._engine.step() is not None
-        return time.perf_counter() - began
+        try:
+            assert self._engine.step() is not None
+            return time.perf_counter() - began
+        finally:
+            gc.enable()
+            gc.unfreeze()
 
     @property
     def typical_s(self) -> float:
@@ -213,7 +221,7 @@ def without_spark(options: Options) -> Iterator[Figure]:
     )
     yield Figure("windows", f"{TOUCHED:,} of {KEYS_FEW:,} keys touched", few, "ms")
     yield Figure("windows", f"{TOUCHED:,} of {KEYS_MANY:,} keys touched", many, "ms")
-    yield Figure("windows", f"{KEYS_MANY:,} keys against {KEYS_FEW:,}", ratios(many, few), "times")
+    yield Figure("windows", f"{KEYS_MANY:,} keys against {KEYS_FEW:,}", ratios(many, few), "times", Aim("at most", 1.5))
 
 
 def on_spark(bolt: WindowedBolt) -> float:

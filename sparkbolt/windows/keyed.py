@@ -11,6 +11,7 @@ Read before: ``firing``, ``core.keyvalue``.
 from __future__ import annotations
 
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -135,7 +136,7 @@ class KeyedWindows:
         self._now_ms = 0
         self._due = DueKeys("due", quantum_ms)
         self._idle = DueKeys("idle", (idle_ms or 8) // 8)
-        self._cached: dict[Any, _Kept] = {}
+        self._cached: OrderedDict[Any, _Kept] = OrderedDict()  # a dict looks at all that was deleted to find its first
         self._touched: dict[Any, _Kept] = {}
         self._state: KeyValueState | None = None
 
@@ -265,7 +266,7 @@ class KeyedWindows:
             self._cached[key] = kept
         self._touched.clear()
         while len(self._cached) > CACHED_KEYS_MAX:
-            del self._cached[next(iter(self._cached))]
+            self._cached.popitem(last=False)
         return self._due.save(state), self._idle.save(state), self._news
 
     def release(self, keep: int) -> None:
