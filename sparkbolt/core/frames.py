@@ -299,7 +299,9 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
         used = np.zeros(len(column.dictionary), dtype=bool)
         used[codes] = True
         renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
-        return pa.DictionaryArray.from_arrays(renumbered.take(codes), column.dictionary.filter(pa.array(used)))
+        return pa.DictionaryArray.from_arrays(
+            renumbered.take(codes), column.dictionary.filter(pa.array(used)), safe=False
+        )
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
     return [column[row] for row in rows.tolist()]

@@ -1,0 +1,71 @@
+"""Ids of many tuples at once are those of single ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt.core.frames import Anchoring
+from sparkbolt.core.groupings import Delivery, Emitted, Grouping
+from sparkbolt.core.ids import edge_of, edges_of, mix64, mix64_array, unmix64_array, xor_of_runs
+from sparkbolt.core.routing import Block, Parcel, Parents, Route, StreamRoutes, ordinals_within, route
+
+
+@pytest.mark.parametrize("length", [0, 1, 16_384, 16_385, 40_000])
+def test_long_arrays_are_mixed_as_single_numbers_are(length: int) -> None:
+    numbers = np.arange(length, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    before = numbers.copy()
+    mixed = mix64_array(numbers)
+    assert mixed.tolist() == [mix64(number) for number in numbers.tolist()]
+    assert unmix64_array(mixed).tolist() == numbers.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_edges_do_not_depend_on_how_wide_ordinals_are(kind: type) -> None:
+    parents = mix64_array(np.arange(20_000, dtype=np.uint64))
+    ordinals = (np.arange(20_000) % 200).astype(kind)
+    expected = [edge_of(*pair, 99) for pair in zip(parents.tolist(), ordinals.tolist(), strict=True)]
+    assert edges_of(parents, ordinals, 99).tolist() == expected
+
+
+@given(st.lists(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=4), max_size=8))
+def test_each_run_has_the_xor_of_its_own(runs: list[list[int]]) -> None:
+    starts = np.cumsum([0, *map(len, runs)])[:-1]
+    whole = np.array([number for run in runs for number in run], dtype=np.uint64)
+    assert xor_of_runs(whole, starts).tolist() == [np.bitwise_xor.reduce(np.array(run, np.uint64)) for run in runs]
+
+
+class Chosen(Grouping):
+    """Any rows, in any order, to task 7; all rows to task 8."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self.rows = rows
+
+    def choose_tasks(self, sender_task: int, values: list[object]) -> list[int]:
+        raise NotImplementedError
+
+    def deliveries(self, emitted: Emitted, targets: object) -> list[Delivery]:
+        return [Delivery(0, 0, np.array(self.rows, dtype=np.intp)), Delivery(1, 1, None)]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).map(sorted), st.data())
+def test_children_of_one_parent_have_the_same_edges_as_if_each_had_its_own(of: list[int], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(of) - 1), unique=True))
+    roots = mix64_array(np.arange(6, dtype=np.uint64) // np.uint64(2))
+    edges = mix64_array(np.arange(6, dtype=np.uint64) + np.uint64(100))
+    anchors = np.array(of)
+    ordinals = ordinals_within(anchors)
+    each = Parents(roots[anchors], edges[anchors], ordinals)
+    shared = Parents(roots, edges, ordinals, None, anchors)
+    stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
+    found = []
+    for parents in (each, shared):
+        parcels: list[Parcel] = []
+        account = route(Block(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, parcels.append)
+        trees = Anchoring(parents.pair_roots, account).by_tree()
+        kept = {key: xor for key, xor in zip(*(column.tolist() for column in trees), strict=True) if xor}
+        found.append((kept, [(p.anchoring.roots.tolist(), p.anchoring.edges.tolist()) for p in parcels]))
+        assert [p.anchoring.by_tree()[0].tolist() for p in parcels] == [
+            sorted({of[row] // 2 for row in chosen}) for chosen in (rows, range(len(of)))
+        ]
+    assert found[0] == found[1]
