@@ -15,7 +15,7 @@ generators", 2014, with the constants of David Stafford's variant 13). Prior art
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -171,7 +171,7 @@ def run_starts(sorted_values: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
     return change.nonzero()[0]
 
 
-def rise(keys: U64) -> bool:
+def rise(keys: npt.NDArray[Any]) -> bool:
     """Whether each key is greater than the one before it.
 
     >>> rise(np.array([1, 2], dtype=np.uint64)), rise(np.array([2, 2], dtype=np.uint64))

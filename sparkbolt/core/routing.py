@@ -29,7 +29,7 @@ from sparkbolt.core.groupings import (
     GroupingContext,
     prepared,
 )
-from sparkbolt.core.ids import U64, edge_salt, edges_of, run_starts, xor_of_runs
+from sparkbolt.core.ids import U64, edge_salt, edges_of, rise, run_starts, xor_of_runs
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EmitError
 
@@ -263,7 +263,7 @@ def _bear(
     births = Births(parents.pair_roots[runs], parents.pair_edges[runs], starts, ordinals, salt)
     edges = births.edges()
     xors = xor_of_runs(edges, starts)
-    if bool((runs[1:] > runs[:-1]).all()):
+    if rise(runs):
         account[runs] ^= xors
     else:  # a grouping may put rows in any order
         np.bitwise_xor.at(account, runs, xors)
