@@ -364,11 +364,15 @@ _PARTIALS_MAGIC = b"SBP3"
 
 
 def encode_partials(partials: Partials) -> bytes:
-    """Partials as bytes: which arrays follow, keys as steps, XOR values as they are, fails as JSON."""
+    """Partials as bytes: which arrays follow, keys as steps, XOR values as they are, fails as JSON.
+
+    The XOR of an init is zero as a rule: such columns are narrowed.
+    """
     p = partials
     said, arrays = 0, []
+    init_xors = packing.narrow(p.init_xors) if len(p.init_xors) else p.init_xors
     for bit, (keys, others) in enumerate(
-        ((p.init_keys, p.init_xors), (p.ack_keys, p.ack_xors), (p.held_keys, p.held_by), (p.touched_keys, None))
+        ((p.init_keys, init_xors), (p.ack_keys, p.ack_xors), (p.held_keys, p.held_by), (p.touched_keys, None))
     ):
         if len(keys):
             said |= 1 << bit
@@ -390,7 +394,8 @@ def decode_partials(data: Buffer) -> Partials:
     check(len(arrays) == expected, f"encoded partials have {len(arrays)} arrays, expected {expected}")
     partials, take = Partials(fails=_load_fails(bytes(view[end:]))), iter(arrays).__next__
     if said & 1:
-        partials.init_keys, partials.init_xors = packing.packed_keys(take(), take()), take()
+        partials.init_keys = packing.packed_keys(take(), take())
+        partials.init_xors = take().astype(np.uint64, copy=False)
     if said & 2:
         partials.ack_keys, partials.ack_xors = packing.packed_keys(take(), take()), take()
     if said & 4:

@@ -180,7 +180,7 @@ def test_blocks_are_spread_over_all_shards():
     assert np.bincount(shard_of(keys, 4)).min() > 60
 
 
-@pytest.mark.parametrize("data", [b"", b"no", encode_partials(partials(inits=[(1, 1)]))[:-3]])
+@pytest.mark.parametrize("data", [b"", b"no", encode_partials(partials(acks=[(1, 1)]))[:-3]])
 def test_bytes_that_are_no_partials_are_refused(data):
     with pytest.raises(InvariantError, match=r"encoded partials|cut off"):
         decode_partials(data)
