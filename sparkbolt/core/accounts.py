@@ -3,13 +3,13 @@
 Which question it answers: how do the many sayings of a stage about trees become few?
 Rule: XOR is all that is done here; what the sums mean, the acker and the ledger know.
 
-Read before: ``ids``, ``frames``.
+Read before: ``ids``, ``anchoring``, ``acker``.
 """
 
 from __future__ import annotations
 
 from sparkbolt.core.acker import Partials
-from sparkbolt.core.frames import Anchoring
+from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.ids import U64, xor_by_root
 
 

@@ -6,7 +6,7 @@ arrive never shows.
 Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
 plain type (or None), and pickled alone otherwise.
 
-Read before: ``ids``, ``tuples``.
+Read before: ``ids``, ``tuples``, ``anchoring``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.ids import U64, edges_of, mix64_array, run_starts, unmix64_array, xor_by_root, xor_of_runs
+from sparkbolt.core.anchoring import Anchoring, Births
+from sparkbolt.core.ids import mix64_array, unmix64_array
 from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
@@ -57,97 +58,6 @@ class Moment:
 
     micro_batch_id: int
     now_ms: int
-
-
-@dataclass
-class Births:
-    """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run."""
-
-    roots: U64
-    """The tree of each run."""
-    parents: U64
-    """The edge of each run's parent."""
-    starts: npt.NDArray[np.intp]
-    """The first row of each run; the first of them is 0."""
-    ordinals: npt.NDArray[Any]
-    """Of each row, unsigned: ``edges_of(its parent, its ordinal, salt)`` is its edge."""
-    salt: int
-
-    @property
-    def lengths(self) -> npt.NDArray[np.intp]:
-        """How many rows each run has."""
-        return np.diff(self.starts, append=len(self.ordinals))
-
-    def edges(self) -> U64:
-        """The edge of each row."""
-        return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Births:
-        """The births of some rows, in any order."""
-        of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
-        starts = run_starts(of)
-        runs = of[starts]
-        return Births(self.roots[runs], self.parents[runs], starts, self.ordinals[rows], self.salt)
-
-
-class Anchoring:
-    """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
-
-    ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
-    ``births`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and roots
-    are spread over the rows only if somebody asks for them.
-    """
-
-    __slots__ = ("_roots", "births", "edges", "offsets")
-
-    def __init__(
-        self,
-        roots: U64 | None,
-        edges: U64,
-        offsets: npt.NDArray[np.int64] | None = None,
-        births: Births | None = None,
-    ) -> None:
-        """``roots`` may be None where ``births`` are given."""
-        self._roots = roots
-        self.edges = edges
-        self.offsets = offsets
-        self.births = births
-
-    @property
-    def roots(self) -> U64:
-        """The root of each pair."""
-        if self._roots is None:
-            assert self.births is not None
-            self._roots = np.repeat(self.births.roots, self.births.lengths)
-        return self._roots
-
-    def by_tree(self) -> tuple[U64, U64]:
-        """The keys of all trees, rising, and the XOR of each one's edges."""
-        if self.births is None:
-            return xor_by_root(self.roots, self.edges)
-        return xor_by_root(self.births.roots, xor_of_runs(self.edges, self.births.starts))
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
-        """The anchoring of some rows."""
-        if self.births is not None:
-            return Anchoring(None, self.edges[rows], None, self.births.take(rows))
-        if self.offsets is None:
-            return Anchoring(self.roots[rows], self.edges[rows])
-        pairs, offsets = pairs_of_rows(self.offsets, rows)
-        return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
-
-
-def pairs_of_rows(
-    offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.intp]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Indices of the pairs of some rows, row after row, and the offsets of those rows in them."""
-    starts = offsets[rows]
-    counts = offsets[rows + 1] - starts
-    new_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(counts, out=new_offsets[1:])
-    pairs = np.arange(new_offsets[-1], dtype=np.int64)
-    pairs += np.repeat(starts - new_offsets[:-1], counts)
-    return pairs, new_offsets
 
 
 @dataclass
@@ -299,9 +209,8 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
         used = np.zeros(len(column.dictionary), dtype=bool)
         used[codes] = True
         renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
-        return pa.DictionaryArray.from_arrays(
-            renumbered.take(codes), column.dictionary.filter(pa.array(used)), safe=False
-        )
+        distinct = column.dictionary.filter(pa.array(used))
+        return pa.DictionaryArray.from_arrays(renumbered.take(codes), distinct, safe=False)
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
     return [column[row] for row in rows.tolist()]

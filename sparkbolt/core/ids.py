@@ -180,6 +180,19 @@ def rise(keys: npt.NDArray[Any]) -> bool:
     return len(keys) < 2 or int(np.count_nonzero(keys[1:] > keys[:-1])) == len(keys) - 1
 
 
+def run_lengths(starts: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """How many of ``count`` elements each run has; the first run begins at 0. ``np.diff`` takes longer.
+
+    >>> run_lengths(np.array([0, 2]), 5).tolist()
+    [2, 3]
+    """
+    lengths = np.empty(len(starts), dtype=np.intp)
+    if len(starts):
+        np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+        lengths[-1] = count - starts[-1]
+    return lengths
+
+
 def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
     """The XOR of each run; the first run begins at 0, and none is empty.
 
@@ -191,7 +204,10 @@ def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
     if len(starts) == 0:
         return xors[:0]
     running = np.bitwise_xor.accumulate(xors)
-    runs = running.take(np.append(starts[1:], len(xors)) - 1)
+    ends = np.empty(len(starts), dtype=np.intp)
+    np.subtract(starts[1:], 1, out=ends[:-1])
+    ends[-1] = len(xors) - 1
+    runs: U64 = running.take(ends)
     runs[1:] ^= runs[:-1].copy()
     return runs
 

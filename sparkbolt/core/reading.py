@@ -24,7 +24,7 @@ from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
 from sparkbolt.core.histories import NO_HISTORY, History
-from sparkbolt.core.ids import mix64, mix64_array, run_starts, tree_key, xor_by_key
+from sparkbolt.core.ids import mix64, mix64_array, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
@@ -265,7 +265,7 @@ class EntryReader:
             started = keys[starts]
             roots = mix64_array(started)
             several = len(starts) < len(keys)
-            of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(keys))) if several else None
+            of = np.repeat(np.arange(len(starts)), run_lengths(starts, len(keys))) if several else None
             parents = Parents(roots, roots, ordinals, None, of)
             self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
         attempts = self._attempts(stream, columns, parents, len(keys))

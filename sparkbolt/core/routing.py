@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.anchoring import Anchoring, Births, pairs_of_rows
 from sparkbolt.core.components import ColumnBolt
-from sparkbolt.core.frames import Anchoring, Births, Column, Path, column_of, pairs_of_rows, take
+from sparkbolt.core.frames import Column, Path, column_of, take
 from sparkbolt.core.groupings import (
     Delivery,
     DirectGrouping,
@@ -29,7 +30,7 @@ from sparkbolt.core.groupings import (
     GroupingContext,
     prepared,
 )
-from sparkbolt.core.ids import U64, edge_salt, edges_of, rise, run_starts, xor_of_runs
+from sparkbolt.core.ids import U64, edge_salt, edges_of, rise, run_lengths, run_starts, xor_of_runs
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EmitError
 
@@ -294,5 +295,5 @@ def ordinals_within(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     """For each element how many equal ones stand before it; equal elements must be neighbours."""
     starts = run_starts(parents)
     ordinals = np.arange(len(parents), dtype=np.uint32)
-    ordinals -= np.repeat(starts.astype(np.uint32), np.diff(starts, append=len(parents)))
+    ordinals -= np.repeat(starts.astype(np.uint32), run_lengths(starts, len(parents)))
     return ordinals

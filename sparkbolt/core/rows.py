@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import StreamOut
-from sparkbolt.core.frames import Anchoring, Column, Path, part, python_values
+from sparkbolt.core.frames import Column, Path, part, python_values
 from sparkbolt.core.ids import U64, mix64_array
 from sparkbolt.core.routing import Block, Parents, ordinals_within
 from sparkbolt.core.tuples import AnchorPairs, Origin

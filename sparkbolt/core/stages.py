@@ -24,13 +24,13 @@ from sparkbolt.core.acker import (
     decode_partials,
     encode_partials,
 )
+from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.forgetting import forget
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
     PICKLING_ERRORS,
-    Anchoring,
     Column,
     Frame,
     Inbox,

@@ -24,10 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import TaskWatch
-from sparkbolt.core.frames import Anchoring, arrow_of
+from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.frames import Anchoring, Column, column_of, part, python_values, take
+from sparkbolt.core.anchoring import Anchoring
+from sparkbolt.core.frames import Column, column_of, part, python_values, take
 from sparkbolt.core.tuples import Origin, Tuple
 
 I64: TypeAlias = npt.NDArray[np.int64]

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkbolt.core.anchoring import Anchoring, Births
 from sparkbolt.core.frames import (
-    Anchoring,
-    Births,
     Frame,
     Inbox,
     Moment,

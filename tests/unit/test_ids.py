@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.frames import Anchoring
+from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.groupings import Delivery, Emitted, Grouping
 from sparkbolt.core.ids import edge_of, edges_of, mix64, mix64_array, unmix64_array, xor_of_runs
 from sparkbolt.core.routing import Block, Parcel, Parents, Route, StreamRoutes, ordinals_within, route
