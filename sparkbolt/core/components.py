@@ -307,8 +307,9 @@ class BoltBase(Component):
         """Called after the last tuple of each micro-batch that gave the task any, before anything is committed.
 
         What a bolt has gathered is written here, under a name made of ``context.micro_batch_id`` and
-        ``context.task``, so that a micro-batch that runs again replaces what it wrote. An exception fails the
-        micro-batch's tuples of this task that are not settled otherwise, and is reported.
+        ``context.task``, so that a micro-batch that runs again replaces what it wrote. A ``Bolt`` may ack and fail
+        here what it has kept, by the collector that it got last. An exception fails the micro-batch's tuples of
+        this task that are not settled otherwise, and is reported.
         """
 
     def cleanup(self) -> None:

@@ -124,6 +124,9 @@ class BoltTask:
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``deaths``)."""
         self._by_hand = BoltCollector(output)
+        self._late: list[Tuple] = []
+        self._late_failures: list[tuple[Tuple, str]] = []
+        """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
         self.hosted: Hosted | None = None
@@ -232,7 +235,17 @@ class BoltTask:
                     self._fail(rows.anchors_of(row), failure, sink)
                 counts.failed += rows.count
                 counts.acked -= rows.count
+        if isinstance(self.bolt, Bolt):
+            self._settle_flushed(counts, sink)
         return counts
+
+    def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
+        """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
+        collector = self._by_hand
+        _, self._late = collector.end()
+        self._late_failures, collector.failures = collector.failures, []
+        self._settle_late(counts, sink)
+        self._report(counts, sink)
 
     def _fail(self, anchors: tuple[tuple[int, int], ...], failure: Failure, sink: Sink) -> None:
         for root, _ in anchors:
@@ -297,7 +310,7 @@ class BoltTask:
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
         kept = self._each(rows, counts, self._watched(self.bolt.execute), collector)
-        self._late_failures: list[tuple[Tuple, str]] = []
+        self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
                 counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)

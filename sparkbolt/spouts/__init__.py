@@ -1,13 +1,15 @@
-"""Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues.
+"""Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues, Kafka.
 
 Read in this order: ``text`` (the spout), ``planning`` (its half in the driver), ``lines`` (its half on
 executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
 ``kestrel_link``, ``kestrel``.
+
 """
 
 from sparkbolt.spouts.generator import GeneratorSpout
 from sparkbolt.spouts.json_lines import JsonLinesSpout
 from sparkbolt.spouts.kestrel import KestrelSpout
+from sparkbolt.spouts.kafka import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.queue import BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq import RabbitMQSpout
 from sparkbolt.spouts.tcp import SocketSpout
@@ -18,8 +20,10 @@ __all__ = [
     "GeneratorSpout",
     "JsonLinesSpout",
     "KestrelSpout",
+    "KafkaSpout",
     "QueueSpout",
     "RabbitMQSpout",
     "SocketSpout",
     "TextSpout",
+    "ZooKeeperOffsets",
 ]

@@ -1,0 +1,173 @@
+"""Tuples as Kafka messages.
+
+Which question it answers: how does a tuple become a message, and when is it acked?
+Rule: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
+``deliver_secs`` or refuses it. ``flush`` waits for what is under way, so that a micro-batch commits nothing that the
+broker does not have.
+
+A micro-batch that runs again writes its messages again: at least once, as everywhere.
+Read before: ``core.components``, ``spouts.kafka.settings``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sparkbolt.core.components import Bolt, TopologyContext
+from sparkbolt.core.tuples import Tuple
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+
+if TYPE_CHECKING:
+    from sparkbolt.core.collectors import BoltCollector
+
+Part: TypeAlias = str | Callable[[Tuple], Any] | None
+"""A part of a message: the name of a field, or a function of the tuple."""
+
+FULL_SECS = 0.1
+POLL_EVERY = 256
+"""After so many tuples, acknowledgements that have come are heard."""
+
+
+class KafkaBolt(Bolt):
+    """Writes each tuple as one message to a Kafka topic, by an idempotent producer.
+
+    ``topic`` names the topic, or ``topic_field`` the field that holds it. ``key``, ``value`` and ``headers`` are each
+    a field's name or a function of the tuple; without ``value`` a message is a JSON object of all fields. Bytes are
+    written as they are, text as UTF-8, None as nothing (a key or value that is not there), anything else as JSON.
+    Headers are a mapping, or pairs. ``client`` takes further properties of the client, such as those of SASL and TLS;
+    they are never printed.
+
+    A tuple that cannot be encoded, or whose message is refused or not acknowledged within ``deliver_secs``, fails.
+
+    >>> KafkaBolt("localhost:9092", topic="words", key="word").topic
+    'words'
+    """
+
+    stateless = True
+
+    def __init__(
+        self,
+        brokers: str,
+        topic: str | None = None,
+        *,
+        topic_field: str | None = None,
+        key: Part = None,
+        value: Part = None,
+        headers: Part = None,
+        deliver_secs: float = 30.0,
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep what was given.
+
+        Raises:
+            ConfigError: it is not told to which topic, or a client property is one that the bolt decides.
+        """
+        if (topic is None) == (topic_field is None):
+            raise ConfigError(f"KafkaBolt: topic={topic!r}, topic_field={topic_field!r}: expected one of the two")
+        if deliver_secs <= 0:
+            raise ConfigError(f"deliver_secs={deliver_secs!r}: expected a number above 0")
+        self.settings = ClientSettings(brokers, dict(client or {}))
+        self.topic = topic
+        self.topic_field = topic_field
+        self.key, self.value, self.headers = key, value, headers
+        self.deliver_secs = deliver_secs
+        client_library()
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Make the producer, which connects by itself.
+
+        Raises:
+            ConfigError: the client refuses a property.
+        """
+        self._producer: Any = None
+        self._under_way = 0
+        self._executed = 0
+        self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
+        self._connect()
+
+    def _connect(self) -> None:
+        kafka = client_library()
+        properties = self.settings.producer(**{"linger.ms": 5})
+        properties["message.timeout.ms"] = int(self.deliver_secs * 1000)
+        self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+
+    def execute(self, tup: Tuple, collector: BoltCollector) -> None:
+        """Hand the tuple's message to the producer."""
+        topic = self.topic if self.topic_field is None else tup[self.topic_field]
+        if not isinstance(topic, str) or not topic:
+            raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
+        message = {
+            "key": encoded(self._key(tup)) if self._key else None,
+            "value": encoded(self._value(tup)) if self._value else encoded(dict(tup)),
+            "headers": header_pairs(self._headers(tup)) if self._headers else None,
+            "on_delivery": partial(self._delivered, tup, collector),
+        }
+        producer = self._producer
+        while True:
+            try:
+                producer.produce(topic, **message)
+                break
+            except BufferError:  # as many are under way as may be
+                producer.poll(FULL_SECS)
+        self._under_way += 1
+        self._executed += 1
+        if self._executed % POLL_EVERY == 0:
+            producer.poll(0)
+
+    def _delivered(self, tup: Tuple, collector: BoltCollector, error: Any, _: Any) -> None:
+        self._under_way -= 1
+        if error is None:
+            collector.ack(tup)
+        else:
+            collector.fail(tup, f"Kafka did not take its message: {self.settings.scrub(error_text(error))}")
+            if error.fatal():
+                self._producer = None
+
+    def flush(self) -> None:
+        """Wait until each message is acknowledged or has failed."""
+        producer = self._producer
+        while self._under_way and producer is not None:
+            producer.flush(self.deliver_secs)
+        if self._producer is None:  # it will not take anything any more
+            self._connect()
+
+    def cleanup(self) -> None:
+        """Let the producer go; nothing is under way."""
+        self._producer = None
+
+
+def _part(part: Part) -> Callable[[Tuple], Any] | None:
+    if part is None or callable(part):
+        return part
+    name = part
+    return lambda tup: tup[name]
+
+
+def encoded(value: Any) -> bytes | None:
+    r"""What stands in a message for a value.
+
+    >>> encoded("né"), encoded({"n": 1}), encoded(None)
+    (b'n\xc3\xa9', b'{"n":1}', None)
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def header_pairs(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> list[tuple[str, bytes | None]]:
+    """Headers as the client wants them.
+
+    >>> header_pairs({"trace": "ab"})
+    [('trace', b'ab')]
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return [(str(name), encoded(value)) for name, value in pairs]

@@ -1,0 +1,12 @@
+"""Kafka: topics as a spout.
+
+Read in this order: ``spout``, then its half in the driver (``planning``, ``starting``, ``offsets``, ``watching``) and
+its half on executors (``reading``, ``decoding``).
+"""
+
+from sparkbolt.spouts.kafka.decoding import KafkaMessage
+from sparkbolt.spouts.kafka.mock import MockKafka
+from sparkbolt.spouts.kafka.spout import KafkaSpout
+from sparkbolt.spouts.kafka.zookeeper import ZooKeeperOffsets
+
+__all__ = ["KafkaMessage", "KafkaSpout", "MockKafka", "ZooKeeperOffsets"]

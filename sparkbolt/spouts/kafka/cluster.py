@@ -1,0 +1,182 @@
+"""What the driver asks the brokers.
+
+Which question it answers: which kafka_partitions are there, and which offsets do the brokers have of them?
+Rule: every call waits, up to a timeout, so it is made from a thread of its own, never under the host's lock.
+
+Read before: ``settings``, ``sources``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+from sparkbolt.spouts.kafka.sources import KafkaPartition
+
+Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
+"""Topics by name, or those whose whole name matches a pattern."""
+
+
+class BrokersAwayError(SparkboltError):
+    """The brokers did not answer, or not with what was asked for; it may pass."""
+
+
+class Cluster:
+    """The brokers, asked one question at a time."""
+
+    def __init__(self, settings: ClientSettings, group: str, *, read_committed: bool, request_secs: float) -> None:
+        """Make the clients; they connect when they are first asked.
+
+        Raises:
+            ConfigError: the client library is missing, or refuses a property.
+        """
+        library = client_library("confluent_kafka.admin")
+        self._kafka = client_library()
+        self._settings = settings
+        self._secs = request_secs
+        self._level = getattr(self._kafka.IsolationLevel, "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED")
+        self._specs = library.OffsetSpec
+        self._said = ""
+        self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
+        """Host and port of the broker that leads each kafka_partition that was ever asked for."""
+        heard = {"error_cb": self._hear}
+        self._admin = made(settings, library.AdminClient, {**settings.admin(), **heard})
+        # Topics are asked for as a consumer, since asking as an admin would make those that are not there.
+        self._consumer = made(settings, self._kafka.Consumer, {**settings.consumer(group), **heard})
+
+    def _hear(self, error: Any) -> None:
+        self._said = self._settings.scrub(error.str())
+
+    def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
+        """The kafka_partitions of the topics that are there, sorted.
+
+        Raises:
+            BrokersAwayError: nobody answered.
+        """
+        known: dict[str, Any] = {}
+        if isinstance(topics, re.Pattern):
+            known = {name: topic for name, topic in self._topics(None).items() if topics.fullmatch(name)}
+        else:
+            for name in topics:
+                known |= self._topics(name)
+        return sorted(
+            KafkaPartition(name, number)
+            for name, topic in known.items()
+            if topic.error is None and not (isinstance(topics, re.Pattern) and name.startswith("__"))
+            for number in topic.partitions
+        )
+
+    def _topics(self, name: str | None) -> Mapping[str, Any]:
+        try:
+            found = self._consumer.list_topics(*([name] if name else []), timeout=self._secs)
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        for topic in found.topics.values():
+            for number, known in topic.partitions.items():
+                if known.leader in found.brokers:
+                    leader = found.brokers[known.leader]
+                    self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
+        topics: Mapping[str, Any] = found.topics
+        return topics
+
+    def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
+        """The group's offsets with their metadata, where there are any.
+
+        Raises:
+            BrokersAwayError: nobody answered.
+        """
+        try:
+            asked = [self._kafka.TopicPartition(*place) for place in places]
+            answers = self._consumer.committed(asked, timeout=self._secs) if asked else []
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        broken = next((answer.error for answer in answers if answer.error is not None), None)
+        if broken is not None:
+            raise self._away(self._kafka.KafkaException(broken))
+        return {
+            KafkaPartition(answer.topic, answer.partition): (answer.offset, (answer.metadata or "").rstrip("\0"))
+            for answer in answers
+            if answer.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[KafkaPartition, tuple[int, str]]) -> None:
+        """Write the group's offsets with their metadata.
+
+        Raises:
+            BrokersAwayError: they may not have been written.
+        """
+        told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
+        try:
+            answers = self._consumer.commit(offsets=told, asynchronous=False)
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        broken = next((answer.error for answer in answers if answer.error is not None), None)
+        if broken is not None:
+            raise self._away(self._kafka.KafkaException(broken))
+
+    def close(self) -> None:
+        """Let the brokers go."""
+        self._consumer.close()
+
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """Where each log ends: the offset that its next record will have, or the first of an open transaction."""
+        return self._offsets(places, self._specs.latest())
+
+    def firsts(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """The first offset that each log has."""
+        return self._offsets(places, self._specs.earliest())
+
+    def since(self, places: Sequence[KafkaPartition], timestamp_ms: int) -> dict[KafkaPartition, int]:
+        """The first offset whose record is not older; the log's end where all are."""
+        found = self._offsets(places, self._specs.for_timestamp(timestamp_ms))
+        late = [place for place, offset in found.items() if offset < 0]
+        return {**found, **(self.ends(late) if late else {})}
+
+    def _offsets(self, places: Iterable[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
+        """The offsets of those that answered; a kafka_partition without a leader is left out.
+
+        Raises:
+            BrokersAwayError: none answered.
+        """
+        asked = {self._kafka.TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        found: dict[KafkaPartition, int] = {}
+        last: Exception | None = None
+        answers = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=self._secs)
+        for place, answer in answers.items():
+            try:
+                found[KafkaPartition(place.topic, place.partition)] = answer.result(timeout=self._secs + 1).offset
+            except (self._kafka.KafkaException, TimeoutError) as error:
+                last = error
+        if not found and last is not None:
+            raise self._away(last)
+        return found
+
+    def _away(self, error: Exception) -> BrokersAwayError:
+        said = f" (the client says: {self._said})" if self._said else ""
+        return BrokersAwayError(
+            f"no answer from the Kafka brokers at {self._settings.scrub(self._settings.brokers)}: "
+            f"{self._settings.scrub(error_text(error))}{said}"
+        )
+
+
+def error_text(error: BaseException) -> str:
+    """What an error of the client says, without its wrapping."""
+    inner = error.args[0] if error.args else error
+    return str(inner.str() if hasattr(inner, "str") else inner)
+
+
+def made(settings: ClientSettings, make: Any, properties: Mapping[str, Any]) -> Any:
+    """A client with these properties.
+
+    Raises:
+        ConfigError: the library refuses one of them; what it says is told without secrets.
+    """
+    try:
+        return make(dict(properties))
+    except Exception as error:  # noqa: BLE001  the library raises its own, ValueError or TypeError
+        raise ConfigError(f"Kafka's client refuses its properties: {settings.scrub(error_text(error))}") from None

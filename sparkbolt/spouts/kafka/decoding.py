@@ -1,0 +1,265 @@
+"""What a message becomes: its decoded value, and the tuple's fields.
+
+Which question it answers: how do the messages of a chunk become columns, and which of them cannot be read?
+Rule: a message that cannot be decoded fails alone, with the reason; the others of its chunk are not touched.
+
+Read before: ``settings``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import pyarrow as pa
+
+from sparkbolt.core.components import BadRecord
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.settings import client_library
+
+Named = Literal["bytes", "text", "json", "avro", "protobuf"]
+Decoding: TypeAlias = Named | Callable[[bytes], Any]
+Decode: TypeAlias = Callable[[bytes | None, str], Any]
+"""Of (what a message holds, its topic); None stays None."""
+
+DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
+PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
+"""What every message has: names of fields where the value has none of its own."""
+PLAIN = frozenset({"bytes", "text"})
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaMessage:
+    """A message as a translator sees it."""
+
+    topic: str
+    kafka_partition: int
+    offset: int
+    timestamp_ms: int | None
+    """Milliseconds since the epoch; None if the message has none."""
+    key: Any
+    """Decoded as ``key=`` says; None if the message has none."""
+    value: Any
+    """Decoded as ``value=`` says; None if the message has none."""
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+Translator: TypeAlias = Callable[[KafkaMessage], Iterable[Sequence[Any]] | None]
+"""Gives a list of values for each tuple that a message becomes; nothing, or None, if it becomes none."""
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Where the schemas of Avro and Protobuf come from."""
+
+    registry: str | Mapping[str, Any] | None = None
+    """The registry's URL, or the properties of its client."""
+    protobuf_type: Any = None
+    """The generated class of the messages."""
+
+    def client(self) -> Any:
+        """The registry's client.
+
+        Raises:
+            ConfigError: no registry is given, or its client is not installed.
+        """
+        if self.registry is None:
+            raise ConfigError("value='avro' and 'protobuf' need schema_registry='http://host:8081'")
+        library = client_library("confluent_kafka.schema_registry")
+        conf = {"url": self.registry} if isinstance(self.registry, str) else dict(self.registry)
+        return library.SchemaRegistryClient.new_client(conf)
+
+
+def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
+    """Refuse what is no decoding, where the spout is made.
+
+    Raises:
+        ConfigError: it is none, or lacks what it needs.
+    """
+    if not callable(decoding) and decoding not in get_args(Named):
+        raise ConfigError(f"{what}={decoding!r}: expected {', '.join(map(repr, get_args(Named)))} or a function")
+    if decoding in ("avro", "protobuf") and schemas.registry is None:
+        raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
+    if decoding == "protobuf" and schemas.protobuf_type is None:
+        raise ConfigError(f"{what}='protobuf' needs protobuf_type=, the generated class of the messages")
+
+
+def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
+    """The function that decodes the keys or values (``part``) of messages."""
+    if decoding == "bytes":
+        return lambda data, _: data
+    if decoding == "text":
+        return lambda data, _: None if data is None else data.decode()
+    if decoding == "json":
+        return lambda data, _: None if data is None else json.loads(data)
+    if callable(decoding):
+        function = decoding
+        return lambda data, _: None if data is None else function(data)
+    serialization = client_library("confluent_kafka.serialization")
+    field = serialization.MessageField.KEY if part == "key" else serialization.MessageField.VALUE
+    context = serialization.SerializationContext
+    if decoding == "avro":
+        deserializer = client_library("confluent_kafka.schema_registry.avro").AvroDeserializer(schemas.client())
+    else:
+        module = client_library("confluent_kafka.schema_registry.protobuf")
+        deserializer = module.ProtobufDeserializer(
+            schemas.protobuf_type, {"use.deprecated.format": False}, schemas.client()
+        )
+    return lambda data, topic: None if data is None else deserializer(data, context(topic, field))
+
+
+class Shaper:
+    """Makes columns of the messages of one kafka_partition."""
+
+    def __init__(
+        self,
+        fields: Sequence[str],
+        *,
+        key: Decoding,
+        value: Decoding,
+        schemas: Schemas,
+        translate: Translator | None,
+        whole: bool,
+    ) -> None:
+        """Make the decoders, which may connect to a schema registry.
+
+        Args:
+            fields: of the tuple.
+            key: how keys are decoded.
+            value: how values are decoded.
+            schemas: for Avro and Protobuf.
+            translate: makes the tuples, if given.
+            whole: whether the fields are parts of the message, not of its value.
+        """
+        self._fields = list(fields)
+        self._width = len(self._fields)
+        self._key = decode_of(key, "key", schemas)
+        self._value = decode_of(value, "value", schemas)
+        self._types = {"key": _plain_type(key), "value": _plain_type(value)}
+        self._translate = translate
+        self._whole = whole
+        self._own = value if callable(value) else None
+
+    def shape(
+        self, messages: Sequence[Any], offsets: list[int]
+    ) -> Iterable[tuple[Sequence[int], list[Any]] | BadRecord]:
+        """Columns, and what could not be read, in the order of the messages."""
+        if self._whole and self._translate is None:
+            columns = self._fast(messages, offsets)
+            if columns is not None:
+                return [(offsets, columns)]
+        return self._one_by_one(messages)
+
+    def _fast(self, messages: Sequence[Any], offsets: list[int]) -> list[Any] | None:
+        """All columns at once; None if a message cannot be decoded so, or is better decoded alone."""
+        columns: list[Any] = []
+        count = len(messages)
+        for field in self._fields:
+            if field == "topic":
+                columns.append(_repeated(messages[0].topic(), count))
+            elif field == "partition":
+                columns.append(pa.array([messages[0].partition()] * count, pa.int64()))
+            elif field == "offset":
+                columns.append(pa.array(offsets, pa.int64()))
+            elif field == "timestamp":
+                columns.append(pa.array([timestamp_of(message) for message in messages], pa.int64()))
+            elif field == "headers":
+                columns.append([message.headers() or [] for message in messages])
+            else:
+                part = "key" if field == "key" else "value"
+                arrow_type = self._types[part]
+                if arrow_type is None:
+                    return None
+                raw = [m.key() for m in messages] if part == "key" else [m.value() for m in messages]
+                try:
+                    columns.append(pa.array(raw, arrow_type))
+                except (pa.ArrowInvalid, UnicodeDecodeError):
+                    return None
+        return columns
+
+    def _one_by_one(self, messages: Sequence[Any]) -> Iterable[tuple[Sequence[int], list[Any]] | BadRecord]:
+        positions: list[int] = []
+        rows: list[Sequence[Any]] = []
+        for message in messages:
+            offset = message.offset()
+            try:
+                made = self._rows(message)
+            except Exception as error:  # noqa: BLE001  a decoder or translator may raise anything
+                if rows:
+                    yield positions, list(zip(*rows, strict=True))
+                    positions, rows = [], []
+                yield BadRecord(offset, f"{message.topic()}/{message.partition()}@{offset}: {_reason(error)}")
+                continue
+            positions.extend([offset] * len(made))
+            rows.extend(made)
+        if rows:
+            yield positions, list(zip(*rows, strict=True))
+
+    def _rows(self, message: Any) -> list[Sequence[Any]]:
+        topic = message.topic()
+        value = self._value(message.value(), topic)
+        if self._translate is not None:
+            key = self._key(message.key(), topic)
+            seen = KafkaMessage(
+                topic,
+                message.partition(),
+                message.offset(),
+                timestamp_of(message),
+                key,
+                value,
+                message.headers() or [],
+            )
+            return [self._checked(row) for row in self._translate(seen) or ()]
+        if self._whole:
+            parts = {
+                "topic": topic,
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "key": self._key(message.key(), topic),
+                "timestamp": timestamp_of(message),
+                "headers": message.headers() or [],
+            }
+            return [[parts.get(field, value) for field in self._fields]]
+        return [[None] * self._width if message.value() is None else self._taken(value)]
+
+    def _checked(self, row: Any) -> Sequence[Any]:
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != self._width:
+            raise ValueError(
+                f"the translator gave {row!r:.60}, expected lists of {self._width} value(s) for {self._fields}"
+            )
+        return cast("Sequence[Any]", row)
+
+    def _taken(self, value: Any) -> Sequence[Any]:
+        """The fields of a decoded value: of a mapping by key, of a Protobuf message by name."""
+        if isinstance(value, Mapping):
+            return [value.get(field) for field in self._fields]
+        if hasattr(value, "DESCRIPTOR"):
+            return [getattr(value, field, None) for field in self._fields]
+        if self._own is not None and self._width == 1:
+            return [value]
+        raise ValueError(f"expected an object with the fields {self._fields}, got {value!r:.80}")
+
+
+def _plain_type(decoding: Decoding) -> Any:
+    return {"bytes": pa.binary(), "text": pa.string()}.get(decoding) if isinstance(decoding, str) else None
+
+
+def _repeated(text: str, count: int) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text], pa.string()))
+
+
+def timestamp_of(message: Any) -> int | None:
+    """Milliseconds since the epoch; None if the message has no time."""
+    kind, milliseconds = message.timestamp()
+    return int(milliseconds) if kind else None
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().split("\n", 1)[0]
+    return (
+        text
+        if isinstance(error, ValueError) and text.startswith(("expected", "the translator"))
+        else (f"{type(error).__name__}: {text}")
+    )

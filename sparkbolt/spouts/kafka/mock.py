@@ -1,0 +1,94 @@
+"""Kafka without a broker, for examples and tests.
+
+Which question it answers: what does a topology read from where nobody has installed Kafka?
+Rule: it is the mock cluster that the client library ships: brokers within this process, reached over loopback by
+whoever knows the address. It keeps everything in memory and forgets it with the process.
+
+What it cannot do: make topics with settings, delete records, compact, look up by time, transactions' isolation.
+Read before: ``settings``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from sparkbolt.errors import EngineError
+from sparkbolt.spouts.kafka.settings import client_library
+
+PRODUCE_SECS = 30.0
+
+
+class MockKafka:
+    """Brokers within this process; a topic has four kafka_partitions and is there once it was named.
+
+    >>> with MockKafka() as kafka:
+    ...     kafka.produce("orders", [b"first", b"second"])
+    ...     kafka.brokers.startswith("127.0.0.1:")
+    2
+    True
+    """
+
+    def __init__(self, brokers: int = 1) -> None:
+        """Start it.
+
+        Raises:
+            ConfigError: the client library is not installed.
+            EngineError: it does not start.
+        """
+        kafka = client_library()
+        self._producer: Any = kafka.Producer({"test.mock.num.brokers": brokers, "log_level": 0, "linger.ms": 5})
+        found = self._producer.list_topics(timeout=PRODUCE_SECS).brokers.values()
+        self.brokers = ",".join(f"{broker.host}:{broker.port}" for broker in found)
+        """The address: ``host:port``, several with commas between."""
+
+    def create(self, topic: str) -> int:
+        """Make a topic, unless it is there; how many kafka_partitions it has."""
+        return len(self._producer.list_topics(topic, timeout=PRODUCE_SECS).topics[topic].partitions)
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[bytes | str | None],
+        *,
+        key: bytes | str | None = None,
+        kafka_partition: int | None = None,
+        headers: Mapping[str, bytes | str] | None = None,
+    ) -> int:
+        """Write messages; how many. They are spread by key, or at random, unless ``kafka_partition`` is given.
+
+        Raises:
+            EngineError: not all of them were taken.
+        """
+        self.create(topic)
+        options: dict[str, Any] = {"key": key, "headers": dict(headers or {})}
+        if kafka_partition is not None:
+            options["partition"] = kafka_partition
+        count = 0
+        for value in values:
+            while True:
+                try:
+                    self._producer.produce(topic, value, **options)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            count += 1
+        left = self._producer.flush(PRODUCE_SECS)
+        if left:
+            raise EngineError(f"the mock cluster did not take {left} of {count} messages to {topic!r}")
+        return count
+
+    def close(self) -> None:
+        """Stop it; what it had is forgotten."""
+        self._producer = None
+
+    def __enter__(self) -> MockKafka:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.close()

@@ -1,0 +1,212 @@
+"""The executors' half of the Kafka spout: the messages of a range of offsets.
+
+Which question it answers: how does a worker read a range from a consumer that it keeps open?
+Rule 1: a consumer is assigned once and stays where it was; it seeks only if a range does not begin there.
+Rule 2: a range has ended when the log says so, not when its last offset was seen: compaction, deleted records and the
+markers of transactions leave offsets without a message. A message behind the range's end, or the end of the log
+beyond it, proves that nothing more comes.
+Rule 3: what is gone is a ``BadRecord``, loud and counted; brokers that are away are ``SourceUnavailable``.
+
+Read before: ``sources``, ``settings``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any
+
+from sparkbolt.core.components import BadRecord
+from sparkbolt.errors import SourceUnavailable
+from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+from sparkbolt.spouts.kafka.sources import KafkaPartition
+
+CHUNK_MESSAGES = 10_000
+"""How many messages are taken from the client at once, at most."""
+WAIT_SECS = 0.005
+"""How long a call waits for messages; it returns at once where as many came as were asked for."""
+AWAY_SECS = 10.0
+"""How long brokers may say nothing before they count as away."""
+DROP_MAX = 2000
+"""A consumer that is behind by no more than so many offsets reads on and drops messages: less than a seek costs."""
+FETCHING = {
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.error.backoff.ms": 50,
+    "queued.max.messages.kbytes": 16_384,
+}
+"""A fetch that waits for new records holds up the seek of the next range. A fetch that was put off because enough was
+fetched ahead is put off for a whole second by default, which costs nine tenths of the rate. What is fetched ahead is
+bounded, since every worker has a consumer for each kafka_partition."""
+FETCHING_ALONE = {**FETCHING, "fetch.message.max.bytes": 65_536, "queued.min.messages": 1}
+"""For single messages that are read again: little is fetched with them."""
+
+_ERROR = methodcaller("error")
+
+
+@dataclass
+class Chunk:
+    """Messages in the order of their offsets."""
+
+    messages: list[Any]
+    offsets: list[int]
+
+
+class PartitionReader:
+    """Reads ranges of one kafka_partition with a consumer of its own."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        group: str,
+        place: KafkaPartition,
+        *,
+        read_committed: bool,
+        alone: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make the consumer; it connects when it is first read from.
+
+        Args:
+            settings: of the client.
+            group: the consumer group, which brokers know the client by; nothing is committed.
+            place: what is read.
+            read_committed: whether records of open and aborted transactions are left out.
+            alone: whether single messages are read, far from one another.
+            clock: seconds that never go back.
+        """
+        self._kafka = client_library()
+        self._settings = settings
+        self._place = place
+        self._clock = clock
+        self._said = ""
+        properties = settings.consumer(group, **(FETCHING_ALONE if alone else FETCHING))
+        properties["isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
+        self._consumer = made(settings, self._kafka.Consumer, {**properties, "error_cb": self._hear})
+        self._at: int | None = None
+        """The end of the last range: what comes next is in ``_held``, then in the consumer. None: nobody knows."""
+        self._held: list[Any] = []
+        """Messages behind the last range's end that had come already."""
+        self._assigned = False
+        self.seeks = 0
+
+    @property
+    def at(self) -> int | None:
+        """Where the last range ended, and reading goes on without a seek."""
+        return self._at
+
+    def _hear(self, error: Any) -> None:
+        self._said = self._settings.scrub(error.str())
+
+    def chunks(self, start: int, end: int) -> Iterator[Chunk | BadRecord]:
+        """The messages of [start, end), in chunks.
+
+        Raises:
+            SourceUnavailable: the brokers are away.
+        """
+        at, self._at = self._at, None  # until the range is read whole
+        if at is None or not at <= start <= at + DROP_MAX:
+            self._seek(start)
+        # From here on: every message below `begin` was dealt with.
+        begin, silent_since = start, self._clock()
+        gathered = Chunk([], [])
+        while begin < end:
+            came = self._held or self._consumer.consume(min(CHUNK_MESSAGES, end - begin), WAIT_SECS)
+            self._held = []
+            if not came:
+                if self._clock() - silent_since > AWAY_SECS:
+                    if gathered.messages:
+                        yield gathered
+                    raise self._away(begin, end)
+                continue
+            silent_since = self._clock()
+            offsets = [message.offset() for message in came]
+            if offsets[0] >= begin and offsets[-1] < end and not any(map(_ERROR, came)):
+                gathered.messages += came
+                gathered.offsets += offsets
+                begin = offsets[-1] + 1
+            else:
+                for index, message in enumerate(came):
+                    error = message.error()
+                    if error is None:
+                        if message.offset() >= end:
+                            self._held = came[index:]
+                            begin = end
+                            break
+                        if message.offset() >= begin:
+                            gathered.messages.append(message)
+                            gathered.offsets.append(message.offset())
+                            begin = message.offset() + 1
+                        continue
+                    if error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                        begin = max(begin, min(message.offset(), end))
+                        continue
+                    if gathered.messages:
+                        yield gathered
+                        gathered = Chunk([], [])
+                    gone, begin = self._on_error(error, begin, end)
+                    if gone is not None:
+                        yield gone
+                    break
+            if len(gathered.messages) >= CHUNK_MESSAGES:
+                yield gathered
+                gathered = Chunk([], [])
+        if gathered.messages:
+            yield gathered
+        self._at = end
+
+    def _seek(self, start: int) -> None:
+        self.seeks += 1
+        self._held = []
+        target = self._kafka.TopicPartition(*self._place, start)
+        try:
+            if self._assigned:
+                self._consumer.seek(target)
+                return
+        except self._kafka.KafkaException:
+            pass  # not fetching, as after an error: it is assigned anew
+        self._consumer.assign([target])
+        self._assigned = True
+
+    def _on_error(self, error: Any, begin: int, end: int) -> tuple[BadRecord | None, int]:
+        """What an error of the consumer means for the rest of a range: what is gone, and where reading goes on."""
+        codes = self._kafka.KafkaError
+        self._assigned = False
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            first, last = self._log(begin, end)
+            resume = min(first, end) if first > begin else end
+            if first <= begin < last:  # it is there after all: another leader has answered
+                self._seek(begin)
+                return None, begin
+            if resume < end:
+                self._seek(resume)
+            reason = (
+                f"{self._place}: offsets {begin} to {resume - 1} were planned and are gone, the brokers have "
+                f"{first} to {last}: retention, a deletion, or a topic that was made again"
+            )
+            return BadRecord(begin, reason), resume
+        self._said = self._settings.scrub(error.str())
+        raise self._away(begin, end)
+
+    def _log(self, begin: int, end: int) -> tuple[int, int]:
+        place = self._kafka.TopicPartition(*self._place)
+        try:
+            low, high = self._consumer.get_watermark_offsets(place, timeout=AWAY_SECS)
+        except self._kafka.KafkaException as error:
+            self._said = self._settings.scrub(error_text(error))
+            raise self._away(begin, end) from None
+        return low, high
+
+    def _away(self, begin: int, end: int) -> SourceUnavailable:
+        said = f": {self._said}" if self._said else ""
+        return SourceUnavailable(
+            f"no answer from the Kafka brokers at {self._settings.scrub(self._settings.brokers)} while reading "
+            f"{self._place}@{begin} to {end}{said}"
+        )
+
+    def close(self) -> None:
+        """Let the consumer go."""
+        self._consumer.close()

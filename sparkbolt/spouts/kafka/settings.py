@@ -1,0 +1,122 @@
+"""Settings of Kafka's client, and what must never be printed.
+
+Which question it answers: with which properties is each client made, and what may a message say of them?
+Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever prints, logs or
+raises shows ``***`` in its place.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from sparkbolt.errors import ConfigError
+
+MASK = "***"
+_SECRET = re.compile(
+    r"password|secret|token|jaas|credential|\.pem$|\.key$|username|oauthbearer\.config|user\.info", re.I
+)
+_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_OURS: Mapping[str, str] = {
+    "bootstrap.servers": "it is the first argument",
+    "group.id": "it is `group`",
+    "enable.auto.commit": "offsets are committed when their trees are finished",
+    "enable.auto.offset.store": "offsets are committed when their trees are finished",
+    "auto.offset.reset": "where to begin is `start`, and what to do about offsets that are gone is `out_of_range`",
+    "enable.partition.eof": "the spout needs to know where a log ends",
+    "isolation.level": "it is `isolation`",
+    "enable.idempotence": "the bolt's producer is always idempotent",
+}
+_OF_CONSUMERS = re.compile(
+    r"^(fetch\.|queued\.|max\.(poll|partition)|session\.|heartbeat\.|group\.|check\.crcs|topic\.)"
+)
+
+
+def client_library(module: str = "confluent_kafka") -> ModuleType:
+    """The client library, or a module of it.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"Kafka needs the package confluent-kafka, which is not installed whole ({error}): "
+            "pip install 'sparkbolt[kafka]'"
+        ) from error
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a property must not be printed.
+
+    >>> is_secret("sasl.password"), is_secret("ssl.key.pem"), is_secret("security.protocol")
+    (True, True, False)
+    """
+    return _SECRET.search(key) is not None
+
+
+@dataclass(frozen=True, repr=False)
+class ClientSettings:
+    """The brokers and the user's properties of the client, such as those of SASL and TLS.
+
+    >>> ClientSettings("localhost:9092", {"sasl.mechanism": "PLAIN", "sasl.password": "x4!"})
+    ClientSettings('localhost:9092', sasl.mechanism=PLAIN, sasl.password=***)
+    """
+
+    brokers: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            ConfigError: there is no broker, or a property is one that the spout or bolt decides.
+        """
+        if not str(self.brokers or "").strip():
+            raise ConfigError(f"brokers={self.brokers!r}: expected 'host:port', several with commas between")
+        for key in self.options:
+            if key in _OURS:
+                raise ConfigError(f"client property {key!r} cannot be given: {_OURS[key]}")
+
+    def __repr__(self) -> str:
+        """Everything but the secrets."""
+        shown = (f"{key}={MASK if is_secret(key) else value}" for key, value in self.options.items())
+        return self.scrub(f"ClientSettings({', '.join([repr(self.brokers), *shown])})")
+
+    def _common(self) -> dict[str, Any]:
+        quiet = {"log_level": 0, "client.id": "sparkbolt"}  # errors reach us by callbacks and results
+        return {**quiet, **self.options, "bootstrap.servers": self.brokers}
+
+    def consumer(self, group: str, **more: Any) -> dict[str, Any]:
+        """Properties of a consumer that is assigned by hand and commits nothing by itself."""
+        ours = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+        }
+        return {**more, **self._common(), **ours}
+
+    def admin(self) -> dict[str, Any]:
+        """Properties of a client that asks for topics and offsets."""
+        return {key: value for key, value in self._common().items() if not _OF_CONSUMERS.match(key)}
+
+    def producer(self, **more: Any) -> dict[str, Any]:
+        """Properties of an idempotent producer."""
+        return {**more, **self._common(), "enable.idempotence": True}
+
+    def scrub(self, text: object) -> str:
+        """A text without the secrets that stand in it."""
+        clean = _IN_ADDRESS.sub(MASK, str(text))
+        for key, value in self.options.items():
+            if is_secret(key) and isinstance(value, str) and value:
+                clean = clean.replace(value, MASK)
+        return clean

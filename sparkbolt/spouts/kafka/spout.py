@@ -1,0 +1,361 @@
+"""Kafka topics as a spout that can be read again.
+
+Which question it answers: how do the messages of Kafka topics become spout tuples, and how is their progress kept?
+Rule: the driver plans offsets and never sees a message; executors read them.
+
+Read before: ``planning``, ``watching``, ``reading``, ``decoding``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.cluster import Cluster, Topics
+from sparkbolt.spouts.kafka.decoding import (
+    DEFAULT_FIELDS,
+    PARTS,
+    PLAIN,
+    Decoding,
+    Schemas,
+    Shaper,
+    Translator,
+    check_decoding,
+)
+from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, Scope, Stored, store_of
+from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, beyond
+from sparkbolt.spouts.kafka.reading import PartitionReader
+from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
+from sparkbolt.spouts.kafka.starting import Start, StartSpec
+from sparkbolt.spouts.kafka.watching import Watcher, Wish
+
+log = logging.getLogger(__name__)
+
+Guarantee = Literal["at-least-once", "at-most-once", "none"]
+MAX_UNCOMMITTED = 10_000_000
+INTERVALS_MAX = 1000
+"""How many finished intervals beyond the committed offset are told, at most."""
+
+
+class KafkaSpout(PartitionedSpout):
+    """Emits the messages of Kafka topics, each tracked to its end.
+
+    ``topics`` is a name, a list of names, or a compiled pattern for whole names; topics and kafka_partitions that come
+    while the topology runs are found within seconds, and read from their first message. A source is a
+    kafka_partition, ``topic/number``; a position is an offset.
+
+    Fields: without ``outputs`` they are ``topic``, ``partition``, ``offset``, ``key`` and ``value``. ``key`` and
+    ``value`` say how those are decoded: ``bytes``, ``text`` (UTF-8), ``json``, ``avro``, ``protobuf`` (both with
+    ``schema_registry``, its URL or the properties of its client; the second with ``protobuf_type``, the generated
+    class), or a function of the bytes. With ``bytes`` and ``text``, ``outputs`` names parts of the message (those
+    above, ``timestamp`` in milliseconds, ``headers``) and may give the value one name of its own. Otherwise they are
+    fields of the decoded object, None where one is missing or the message has no value. ``translate`` makes tuples
+    of a ``KafkaMessage``: a list of values for each; the message is finished when all of them are, at once if there
+    are none. A message that cannot be decoded fails without being tried again.
+
+    Where to begin: within one checkpoint, where it ended. With a new one, at what ``offsets`` holds of this spout of
+    this topology, else as ``start`` says: ``earliest``, ``latest``, a datetime, offsets by ``"topic/number"``, or
+    ``uncommitted-earliest`` and ``uncommitted-latest``, which heed offsets that somebody else committed. Offsets that
+    another topology stored are refused, unless ``other_topology`` is ``start_over`` or ``take_over``. ``offsets`` is
+    ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; they are told after each commit.
+
+    Offsets that are gone (``out_of_range``): go on at the ``earliest`` that is there, the ``latest``, the nearest
+    (``match``), or ``fail``; what is skipped is an ERROR line, and counted.
+
+    ``guarantee`` is ``at-least-once``, ``at-most-once`` or ``none``. ``max_poll_records`` limits how many offsets a
+    micro-batch reads of one kafka_partition, ``max_records_per_sec`` how many are read in all, ``max_uncommitted`` how
+    far reading may be ahead of the first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout
+    ends where the topics ended when it started. ``client`` takes further properties of the client, such as those of
+    SASL and TLS; they are never printed.
+
+    >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
+    ['customer']
+    """
+
+    first_budget = 10_000
+
+    def __init__(
+        self,
+        brokers: str,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        group: str,
+        outputs: Sequence[str] | None = None,
+        key: Decoding = "bytes",
+        value: Decoding = "bytes",
+        translate: Translator | None = None,
+        schema_registry: str | Mapping[str, Any] | None = None,
+        protobuf_type: Any = None,
+        start: StartSpec = "uncommitted-earliest",
+        stop_at_end: bool = False,
+        out_of_range: OutOfRange = "earliest",
+        guarantee: Guarantee = "at-least-once",
+        retry: Any = None,
+        dead_letters: Any = None,
+        offsets: Any = "group",
+        other_topology: OtherTopology = "refuse",
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        max_poll_records: int | None = None,
+        max_records_per_sec: float | None = None,
+        max_uncommitted: int | None = MAX_UNCOMMITTED,
+        request_secs: float = 10.0,
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check and keep what was given; nothing is connected.
+
+        Raises:
+            ConfigError: an argument cannot be what it is, or the client library is not installed.
+        """
+        self.settings = ClientSettings(brokers, dict(client or {}))
+        self.topics = _topics(topics)
+        if not str(group or ""):
+            raise ConfigError(f"group={group!r}: expected the name of a consumer group")
+        self.group = group
+        self.schemas = Schemas(schema_registry, protobuf_type)
+        check_decoding("key", key, self.schemas)
+        check_decoding("value", value, self.schemas)
+        self.key, self.value, self.translate = key, value, translate
+        self.outputs = self._fields = _fields(outputs, translate)
+        self._whole = set(self._fields) <= PARTS or (isinstance(value, str) and value in PLAIN)
+        if self._whole and translate is None and len(set(self._fields) - PARTS) + ("value" in self._fields) > 1:
+            raise ConfigError(
+                f"outputs={self.outputs}: value={value!r} has one value; expected one name for it besides "
+                f"{', '.join(sorted(PARTS))}"
+            )
+        self.start = Start.parse(start)
+        self.stop_at_end = stop_at_end
+        self.out_of_range = _one_of("out_of_range", out_of_range, get_args(OutOfRange))
+        guarantee = _one_of("guarantee", guarantee, get_args(Guarantee))
+        self.tracked = guarantee == "at-least-once"
+        self.once = guarantee == "at-most-once"
+        self.retry, self.dead_letters = retry, dead_letters
+        self.offsets = offsets
+        store_of(offsets)
+        self.other_topology = _one_of("other_topology", other_topology, get_args(OtherTopology))
+        level = _one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self.read_committed = level == "read_committed"
+        self.max_poll_records = _positive("max_poll_records", max_poll_records)
+        self.max_records_per_sec = _positive("max_records_per_sec", max_records_per_sec)
+        self.max_uncommitted = _positive("max_uncommitted", max_uncommitted)
+        self.request_secs = request_secs
+        client_library()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._watcher: Watcher | None = None
+        self._readers: dict[tuple[KafkaPartition, bool], PartitionReader] = {}
+        self._shaper: Shaper | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to one process."""
+        own = ("_watcher", "_readers", "_shaper", "_planner")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the arguments, with nothing open."""
+        self.__dict__.update(state)
+        self._forget()
+
+    # In the driver.
+
+    def open(self, context: TopologyContext) -> None:
+        """Ask the brokers which topics there are and how far they reach; a thread goes on asking.
+
+        Raises:
+            ConfigError: stored offsets are another topology's, or the client refuses its properties.
+            BrokersAwayError: nobody answers.
+        """
+        self._owner = Owner(f"{context.topology}/{context.component}", context.topology)
+        self._planner = Planner(context.parallelism, self.out_of_range, self.max_poll_records)
+        cluster = Cluster(self.settings, self.group, read_committed=self.read_committed, request_secs=self.request_secs)
+        names = None if isinstance(self.topics, re.Pattern) else self.topics
+        scope = Scope(cluster, self.group, names)
+        wish = Wish(self.topics, self.start, self._owner, self.other_topology)
+        self._watcher = Watcher(cluster, store_of(self.offsets), wish, scope)
+        self._watcher.open(3 * self.request_secs)
+        self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
+        self._positions: dict[Source, int] = {}
+        self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
+        self.skipped = 0
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        """What comes next of each kafka_partition that has something.
+
+        Raises:
+            ConfigError: nothing can be read any more, as where offsets are gone and ``out_of_range`` is ``fail``.
+        """
+        assert self._watcher is not None
+        look = self._watcher.look
+        if look.problem is not None:
+            raise look.problem
+        budget = self._allowed(budget)
+        if budget < 1:
+            return []
+        logs = look.logs
+        if self.stop_at_end:
+            logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
+        ranges, gaps = self._planner.plan(
+            progress, logs, look.firsts, look.finished, budget=budget, now_s=time.monotonic()
+        )
+        for gap in gaps:
+            log.error("%s", gap)
+            self.skipped += gap.skipped
+            if gap.resume is None:
+                raise ConfigError(str(gap))
+        if not ranges:
+            self._watcher.want()
+        self._tokens -= sum(range_.end - range_.start for range_ in ranges)
+        return ranges
+
+    def _allowed(self, budget: int) -> int:
+        """How much of the budget ``max_records_per_sec`` leaves."""
+        rate = self.max_records_per_sec
+        if rate is None:
+            return budget
+        now = time.monotonic()
+        self._tokens = min(float(rate), self._tokens + rate * (now - self._tokens_at))
+        self._tokens_at = now
+        return min(budget, int(self._tokens))
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        """With ``stop_at_end``, whether all was planned that was there when the topology started."""
+        if not self.stop_at_end or self._watcher is None:
+            return False
+        look = self._watcher.look
+        return all(
+            progress.get(str(self._planner.current(place, progress)), look.firsts.get(place, 0)) >= end
+            for place, end in self._stop_at.items()
+        )
+
+    def told(self, sources: Mapping[str, SourceView]) -> None:
+        """Have the thread tell the offsets store how far the sources are."""
+        assert self._watcher is not None
+        look = self._watcher.look
+        news: dict[KafkaPartition, Stored] = {}
+        for name, view in sources.items():
+            source = Source.parse(name)
+            self._positions[source] = view.finished
+            if any(other.place == source.place and other.turn > source.turn for other in self._positions):
+                continue
+            finished = beyond(view.finished, view.done(INTERVALS_MAX), look.finished.get(source.place, ()))
+            news[source.place] = Stored(view.finished, self._owner, finished, source.topic)
+        self._watcher.tell(news)
+
+    def lag(self) -> dict[str, int]:
+        """For each source how many offsets are not finished, by what the brokers said last."""
+        look = self._watcher.look if self._watcher is not None else None
+        if look is None:
+            return {}
+        known = {source.place: (source, position) for source, position in sorted(self._positions.items())}
+        found = {}
+        for place, log_ in look.logs.items():
+            source, position = known.get(place, (Source(*place), look.firsts.get(place, log_.first)))
+            found[str(source)] = max(0, log_.end - position)
+        return found
+
+    def close(self) -> None:
+        """Tell what is finished, and let the brokers go."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    # On executors.
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Make the decoders; consumers are made when they are first read from."""
+        self._shaper = Shaper(
+            self._fields,
+            key=self.key,
+            value=self.value,
+            schemas=self.schemas,
+            translate=self.translate,
+            whole=self._whole,
+        )
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        """The messages of the range, as (offset, values)."""
+        for chunk in self.read_columns(range_):
+            if isinstance(chunk, BadRecord):
+                yield chunk
+                continue
+            positions, columns = chunk
+            plain = [column.to_pylist() if hasattr(column, "to_pylist") else column for column in columns]
+            yield from zip(positions.tolist(), map(list, zip(*plain, strict=True)), strict=True)
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        """The messages of the range in columns."""
+        assert self._shaper is not None
+        for chunk in self._reader(range_).chunks(range_.start, range_.end):
+            if isinstance(chunk, BadRecord):
+                yield chunk
+                continue
+            for shaped in self._shaper.shape(chunk.messages, chunk.offsets):
+                if isinstance(shaped, BadRecord):
+                    yield shaped
+                else:
+                    yield np.array(shaped[0], dtype=np.int64), shaped[1]
+
+    def _reader(self, range_: Range) -> PartitionReader:
+        """The consumer for a range; single messages from elsewhere have one of their own, so that no other seeks."""
+        place = Source.parse(range_.source).place
+        main = self._readers.get((place, False))
+        alone = range_.end - range_.start == 1 and main is not None and main.at != range_.start
+        reader = self._readers.get((place, alone))
+        if reader is None:
+            reader = self._readers[place, alone] = PartitionReader(
+                self.settings, self.group, place, read_committed=self.read_committed, alone=alone
+            )
+        return reader
+
+    def cleanup(self) -> None:
+        """Close the consumers."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+
+def _topics(topics: Any) -> Topics:
+    if isinstance(topics, re.Pattern):
+        return topics
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    if not names or not all(isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) for name in names):
+        raise ConfigError(
+            f"topics={topics!r}: expected the name of a topic, a list of names, or a compiled pattern for whole names"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _fields(outputs: Any, translate: Translator | None) -> list[str]:
+    if outputs is None:
+        if translate is not None:
+            raise ConfigError("translate= needs outputs=, the fields of the tuples that it makes")
+        return list(DEFAULT_FIELDS)
+    try:
+        streams = parse_outputs(outputs)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
+        raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
+    return list(streams[0].fields)
+
+
+def _one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
+    if value not in choices:
+        raise ConfigError(f"{what}={value!r}: expected {' or '.join(map(repr, choices))}")
+    return value
+
+
+def _positive(what: str, value: Any) -> Any:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0):
+        raise ConfigError(f"{what}={value!r}: expected a number above 0, or None")
+    return value

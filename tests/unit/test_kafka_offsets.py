@@ -1,0 +1,156 @@
+"""Where progress is kept, whose it is, and where to begin: rules without a broker."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.offsets import (
+    METADATA_CHARACTERS_MAX,
+    FileOffsets,
+    Owner,
+    Stored,
+    packed,
+    store_of,
+    unpacked,
+)
+from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.spouts.kafka.sources import KafkaPartition
+from sparkbolt.spouts.kafka.starting import Start
+from sparkbolt.spouts.kafka.zookeeper import node_of, record_of
+
+PLACE = KafkaPartition("orders", 0)
+OURS = Owner("billing/orders", "billing", "ab12")
+THEIRS = Owner("audit/orders", "audit")
+STARTS = {
+    "earliest": "earliest",
+    "latest": "latest",
+    "time": datetime(2026, 1, 1, tzinfo=UTC),
+    "given": {"orders/0": 17},
+    "uncommitted-earliest": "uncommitted-earliest",
+    "uncommitted-latest": "uncommitted-latest",
+}
+
+
+def where(start, stored, *, other="refuse", new=False):
+    return Start.parse(STARTS[start]).where(PLACE, stored, OURS, other=other, new=new)
+
+
+def test_metadata_gives_back_what_was_packed():
+    stored = Stored(40, OURS, [(45, 50), (52, 53)])
+    assert unpacked(40, packed(stored)) == stored
+
+
+def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters_than_a_broker_takes():
+    stored = Stored(10**12, OURS, [(10**12 + 10 * step, 10**12 + 10 * step + 5) for step in range(1, 5000)])
+    text = packed(stored)
+    assert len(text) <= METADATA_CHARACTERS_MAX
+    kept = unpacked(10**12, text).finished
+    assert kept == list(stored.finished)[: len(kept)]
+    assert len(kept) > 900
+
+
+@pytest.mark.parametrize("metadata", ["", "consumer-1", "{}", '{"sparkbolt":2}', '{"sparkbolt":1,"id":"a"}', "[1]"])
+def test_metadata_of_others_names_no_owner(metadata):
+    assert unpacked(7, metadata) == Stored(7)
+
+
+@pytest.mark.parametrize(
+    ("start", "nothing", "nobody"),
+    [
+        ("earliest", "first", "first"),
+        ("latest", "end", "end"),
+        ("time", "time", "time"),
+        ("given", 17, 17),
+        ("uncommitted-earliest", "first", 40),
+        ("uncommitted-latest", "end", 40),
+    ],
+)
+def test_where_to_begin_is_as_the_table_says(start, nothing, nobody):
+    assert where(start, None) == nothing
+    assert where(start, Stored(40)) == nobody
+    assert where(start, Stored(40, OURS)) == 40
+    assert where(start, Stored(40, THEIRS), other="take_over") == 40
+    assert where(start, Stored(40, THEIRS), other="start_over") == nothing
+    assert where(start, None, new=True) == "first"
+    with pytest.raises(ConfigError, match="stored by topology 'audit' as 'audit/orders', expected 'billing/orders'"):
+        where(start, Stored(40, THEIRS))
+
+
+def test_offsets_of_another_topic_are_not_mixed_up_with_ours():
+    other = Stored(40, OURS, (), "invoices")
+    with pytest.raises(ConfigError, match="was stored for topic 'invoices'"):
+        where("uncommitted-earliest", other)
+    assert where("latest", other, other="start_over") == "end"
+
+
+@pytest.mark.parametrize("start", ["soon", datetime(2026, 1, 1), {"orders": 1}, {"orders/0": -1}, 17])
+def test_a_start_that_means_nothing_is_refused(start):
+    with pytest.raises(ConfigError, match="start="):
+        Start.parse(start)
+
+
+def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):
+    path = tmp_path / "state" / "offsets.json"
+    store = FileOffsets(path)
+    store.open(None)
+    assert store.load([PLACE]) == {}
+    store.save({PLACE: Stored(40, OURS, [(45, 50)])})
+    store.save({KafkaPartition("orders", 1): Stored(3, OURS)})
+    again = store_of(f"file:{path}")
+    again.open(None)
+    assert again.load([PLACE, KafkaPartition("orders", 7)]) == {PLACE: Stored(40, OURS, [(45, 50)])}
+    assert [file.name for file in path.parent.iterdir()] == ["offsets.json"]
+
+
+def test_a_file_that_holds_something_else_is_refused_and_kept(tmp_path):
+    path = tmp_path / "notes.json"
+    path.write_text('{"mine": 1}')
+    with pytest.raises(ConfigError, match="no file of offsets"):
+        FileOffsets(path).open(None)
+    assert path.read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize("offsets", ["groups", "file:", None, 3])
+def test_a_store_that_is_none_is_refused(offsets):
+    with pytest.raises(ConfigError, match="offsets="):
+        store_of(offsets)
+
+
+def test_a_node_in_zookeeper_has_the_keys_of_storms_first_spout():
+    node = json.loads(node_of(PLACE, Stored(40, OURS, [(45, 50)]), ("broker1", 9092)))
+    assert list(node) == ["topology", "offset", "partition", "broker", "topic", "finished"]
+    assert node["topology"] == {"id": "billing/orders", "name": "billing"}
+    assert (node["broker"], node["topic"], node["partition"]) == ({"host": "broker1", "port": 9092}, "orders", 0)
+
+
+def test_a_node_that_storm_wrote_can_be_taken_over():
+    node = {
+        "topology": {"id": "3c5a-77", "name": "old"},
+        "offset": 40,
+        "partition": 0,
+        "broker": {"host": "b", "port": 9092},
+        "topic": "orders",
+    }
+    stored = record_of(node)
+    assert where("earliest", stored, other="take_over") == 40
+
+
+def test_secrets_are_never_printed():
+    settings = ClientSettings(
+        "localhost:9092", {"sasl.username": "ann", "sasl.password": "x4!y", "ssl.key.pem": "-----KEY", "client.id": "c"}
+    )
+    for secret in ("ann", "x4!y", "-----KEY"):
+        assert secret not in repr(settings)
+        assert secret not in settings.scrub(f"property sasl.password={secret} is wrong")
+    assert "client.id=c" in repr(settings)
+    assert settings.scrub("http://user:pw@host:8081 refused") == "http://***@host:8081 refused"
+
+
+@pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "bootstrap.servers", "auto.offset.reset"])
+def test_properties_that_the_spout_decides_are_refused_by_name(key):
+    with pytest.raises(ConfigError, match=f"'{key}' cannot be given"):
+        ClientSettings("localhost:9092", {key: "x"})

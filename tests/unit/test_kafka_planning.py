@@ -1,0 +1,119 @@
+"""What comes next of kafka_partitions, and what happens to offsets that are gone: rules without a broker."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt.core.components import Range
+from sparkbolt.spouts.kafka.planning import BACKWARDS_SECS, Log, Planner, beyond, without
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
+
+ORDERS = [KafkaPartition("orders", number) for number in range(4)]
+
+
+def plan(planner, progress, logs, *, firsts=None, finished=None, budget=1000, now_s=0.0):
+    return planner.plan(progress, logs, firsts or {}, finished or {}, budget=budget, now_s=now_s)
+
+
+def test_a_budget_is_spread_evenly_and_what_a_short_log_leaves_goes_to_the_others():
+    logs = {ORDERS[0]: Log(0, 10), ORDERS[1]: Log(0, 1000), ORDERS[2]: Log(0, 1000)}
+    ranges, gaps = plan(Planner(2), {}, logs, firsts=dict.fromkeys(logs, 0), budget=110)
+    assert gaps == []
+    assert ranges == [Range(0, "orders/0", 0, 10), Range(1, "orders/1", 0, 50), Range(0, "orders/2", 0, 50)]
+
+
+def test_a_budget_that_is_too_small_for_all_goes_round():
+    planner, logs = Planner(1), {place: Log(0, 100) for place in ORDERS}
+    progress: dict[str, int] = {}
+    for _ in range(4):
+        ranges, _ = plan(planner, progress, logs, firsts=dict.fromkeys(logs, 0), budget=2)
+        assert len(ranges) == 2
+        progress |= {range_.source: range_.end for range_ in ranges}
+    assert progress == {f"orders/{number}": 2 for number in range(4)}
+
+
+def test_nothing_is_read_of_a_kafka_partition_whose_first_position_is_not_known():
+    assert plan(Planner(1), {}, {ORDERS[0]: Log(0, 100)}) == ([], [])
+
+
+def test_max_poll_records_limits_each_kafka_partition():
+    logs = {ORDERS[0]: Log(0, 100), ORDERS[1]: Log(0, 100)}
+    ranges, _ = plan(Planner(1, max_poll_records=7), {"orders/0": 50, "orders/1": 0}, logs)
+    assert ranges == [Range(0, "orders/0", 50, 57), Range(0, "orders/1", 0, 7)]
+
+
+def test_what_an_earlier_run_has_finished_is_not_read_again():
+    ranges, _ = plan(
+        Planner(1), {}, {ORDERS[0]: Log(0, 100)}, firsts={ORDERS[0]: 10}, finished={ORDERS[0]: [(20, 30), (40, 50)]}
+    )
+    assert [(range_.start, range_.end) for range_ in ranges] == [(10, 20), (30, 40), (50, 100)]
+
+
+def test_a_plan_that_would_lie_within_what_is_finished_begins_behind_it():
+    ranges, _ = plan(
+        Planner(1), {"orders/0": 20}, {ORDERS[0]: Log(0, 1000)}, finished={ORDERS[0]: [(20, 900)]}, budget=50
+    )
+    assert ranges == [Range(0, "orders/0", 900, 950)]
+
+
+@pytest.mark.parametrize(("out_of_range", "resumes"), [("earliest", 40), ("latest", 100), ("match", 40)])
+def test_retention_took_what_comes_next_and_the_gap_is_told_once_with_its_size(out_of_range, resumes):
+    planner, logs = Planner(1, out_of_range), {ORDERS[0]: Log(40, 100)}
+    ranges, (gap,) = plan(planner, {"orders/0": 10}, logs)
+    assert gap.skipped == resumes - 10
+    assert f"{resumes - 10} offsets are skipped" in str(gap)
+    assert [range_.start for range_ in ranges] == ([40] if resumes == 40 else [])
+    _, again = plan(planner, {"orders/0": 10}, logs)
+    assert again == []
+    ranges, _ = plan(planner, {"orders/0": 10}, {ORDERS[0]: Log(40, 120)})
+    assert ranges == [Range(0, "orders/0", resumes, 120)]
+
+
+def test_out_of_range_fail_plans_nothing_and_says_why():
+    ranges, (gap,) = plan(Planner(1, "fail"), {"orders/0": 10}, {ORDERS[0]: Log(40, 100)})
+    assert ranges == []
+    assert gap.resume is None
+    assert "offset 10 comes next, but the brokers have offsets 40 to 100" in str(gap)
+
+
+@pytest.mark.parametrize(("out_of_range", "start"), [("earliest", 0), ("latest", 5), ("match", 5)])
+def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(out_of_range, start):
+    planner, progress, logs = Planner(1, out_of_range), {"orders/0": 500}, {ORDERS[0]: Log(0, 5)}
+    assert plan(planner, progress, logs, now_s=0.0) == ([], [])
+    _, (gap,) = plan(planner, progress, logs, now_s=BACKWARDS_SECS)
+    assert (gap.resume, gap.offset) == (Source("orders", 0, 1), start)
+    ranges, _ = plan(planner, progress, {ORDERS[0]: Log(0, 9)}, now_s=BACKWARDS_SECS + 1)
+    assert ranges == [Range(0, "orders/0~1", start, 9)]
+    ranges, _ = plan(Planner(1, out_of_range), {**progress, "orders/0~1": 7}, {ORDERS[0]: Log(0, 9)})
+    assert ranges == [Range(0, "orders/0~1", 7, 9)]
+
+
+def test_a_leader_that_knows_less_for_a_moment_is_not_believed():
+    planner, progress = Planner(1), {"orders/0": 500}
+    assert plan(planner, progress, {ORDERS[0]: Log(0, 490)}, now_s=0.0) == ([], [])
+    assert plan(planner, progress, {ORDERS[0]: Log(0, 510)}, now_s=1.0)[0] == [Range(0, "orders/0", 500, 510)]
+    assert plan(planner, progress, {ORDERS[0]: Log(0, 490)}, now_s=BACKWARDS_SECS + 0.5) == ([], [])
+
+
+spans = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=6).map(
+    lambda pairs: beyond(0, [(start, start + length) for start, length in pairs])
+)
+
+
+@given(start=st.integers(0, 30), length=st.integers(0, 30), taken=spans)
+def test_without_leaves_exactly_what_is_in_no_interval(start, length, taken):
+    inside = {offset for first, end in taken for offset in range(first, end)}
+    left = [offset for first, end in without(start, start + length, taken) for offset in range(first, end)]
+    assert left == [offset for offset in range(start, start + length) if offset not in inside]
+
+
+@given(position=st.integers(0, 40), one=spans, other=spans)
+def test_beyond_joins_intervals_and_drops_what_lies_below(position, one, other):
+    joined = beyond(position, one, other)
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(joined))
+    found = {offset for first, end in joined for offset in range(first, end)}
+    assert found == {o for spans_ in (one, other) for first, end in spans_ for o in range(first, end) if o >= position}
