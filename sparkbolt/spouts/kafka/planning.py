@@ -143,7 +143,7 @@ class Planner:
                     continue
                 source, start = gap.resume, gap.offset
                 self._resumes[source] = start
-            start = next((end for first, end in finished.get(place, ()) if first <= start < end), start)
+            start = past(start, finished.get(place, ()) if source.turn == 0 else ())
             most = min(log.end - start, self.max_poll_records or log.end)
             most = min(most, (full or {}).get(str(source), most))
             if most > 0:
@@ -152,7 +152,8 @@ class Planner:
         ranges: list[Range] = []
         for index in sorted(shares):
             source, start, _ = room[index]
-            for first, end in without(start, start + shares[index], finished.get(source.place, ())):
+            done = finished.get(source.place, ()) if source.turn == 0 else ()
+            for first, end in without(start, start + shares[index], done):
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
 
@@ -188,6 +189,15 @@ class Planner:
             shares[index] = min(room[index], left // (len(room) - done))
             left -= shares[index]
         return shares
+
+
+def past(position: int, taken: Spans) -> int:
+    """The position, or the end of the interval that it lies in.
+
+    >>> past(4, [(4, 10)]), past(10, [(4, 10)])
+    (10, 10)
+    """
+    return next((end for first, end in taken if first <= position < end), position)
 
 
 def without(start: int, end: int, taken: Spans) -> list[tuple[int, int]]:

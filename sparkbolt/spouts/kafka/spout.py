@@ -32,7 +32,7 @@ from sparkbolt.spouts.kafka.decoding import (
     check_decoding,
 )
 from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, Scope, Stored, store_of
-from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, beyond
+from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, beyond, past
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
@@ -232,10 +232,11 @@ class KafkaSpout(PartitionedSpout):
         if not self.stop_at_end or self._watcher is None:
             return False
         look = self._watcher.look
-        return all(
-            progress.get(str(self._planner.current(place, progress)), look.firsts.get(place, 0)) >= end
-            for place, end in self._stop_at.items()
-        )
+        for place, end in self._stop_at.items():
+            planned = progress.get(str(self._planner.current(place, progress)), look.firsts.get(place, 0))
+            if past(planned, look.finished.get(place, ())) < end:
+                return False
+        return True
 
     def told(self, sources: Mapping[str, SourceView]) -> None:
         """Have the thread tell the offsets store how far the sources are."""
@@ -244,11 +245,12 @@ class KafkaSpout(PartitionedSpout):
         news: dict[KafkaPartition, Stored] = {}
         for name, view in sources.items():
             source = Source.parse(name)
-            self._positions[source] = view.finished
+            earlier = look.finished.get(source.place, ()) if source.turn == 0 else ()
+            position = self._positions[source] = past(view.finished, earlier)
             if any(other.place == source.place and other.turn > source.turn for other in self._positions):
                 continue
-            finished = beyond(view.finished, view.done(INTERVALS_MAX), look.finished.get(source.place, ()))
-            news[source.place] = Stored(view.finished, self._owner, finished, source.topic)
+            finished = beyond(position, view.done(INTERVALS_MAX), earlier)
+            news[source.place] = Stored(position, self._owner, finished, source.topic)
         self._watcher.tell(news)
 
     def lag(self) -> dict[str, int]:
