@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ TOPIC_PARTS = 8
 FIRST_BUDGET = 100_000
 """Lines of the first micro-batch."""
 WARM_WORDS = 1_000_000
-POISON_RETRY_MS = 200
-"""A message that always fails is given again about so often, which is as often as there are micro-batches."""
+POISON_BACKOFF = timedelta(milliseconds=200)
+"""A message that always fails is given again with every micro-batch."""
 
 
 class MemoryLines(PartitionedSpout):
@@ -173,7 +174,7 @@ def at_once(commands: Sequence[Sequence[str]]) -> list[str]:
 
 def poison_rate(kafka: Kafka, topic: str, lines: int, poison: str | None) -> float:
     """Messages a second of a topic with one kafka_partition, of which one message may always fail."""
-    policy = RetryPolicy(max_retries=None, min_backoff=POISON_RETRY_MS / 1000, max_backoff=POISON_RETRY_MS / 1000)
+    policy = RetryPolicy(max_retries=None, min_backoff=POISON_BACKOFF, max_backoff=POISON_BACKOFF)
     running, marks = start(reading(spout(kafka, topic, retry=policy), Poison(poison)))
     try:
         limit, pause = time.monotonic() + TIMEOUT_SECS, threading.Event()

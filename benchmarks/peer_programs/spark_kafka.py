@@ -16,6 +16,7 @@ brokers, topic, lines, offsets, jars = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", jars)
+    .config("spark.pyspark.python", sys.executable)
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.adaptive.enabled", "false")

@@ -132,6 +132,7 @@ def parser() -> argparse.ArgumentParser:
     graph.set_defaults(act=_graph)
 
     _add_dlq(commands, debug)
+    _add_lag(commands, common)
     _add_windows(commands, debug)
     _add_simulate(commands, common)
     return top
@@ -160,6 +161,10 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     replay.add_argument("--spout", metavar="ID", help="letters of one spout")
     replay.add_argument("--again", action="store_true", help="also letters that were replayed before")
     replay.set_defaults(act=_dlq_replay)
+def _add_lag(commands: Any, common: argparse.ArgumentParser) -> None:
+    lag = commands.add_parser("lag", parents=[common], help="tell how far behind Kafka spouts are")
+    lag.add_argument("--json", action="store_true", help="one JSON object a line, one for each spout")
+    lag.set_defaults(act=_lag)
 
 
 def _add_windows(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -305,6 +310,10 @@ def _dlq_replay(options: argparse.Namespace) -> int:
 
     order = Order(options.where, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
+def _lag(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.lag import report
+
+    print("\n".join(report(load_topology(options.topology), as_json=options.json)))
     return EXIT_FINISHED
 
 

@@ -206,6 +206,7 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
         counts["execute_ms"] = round(counts["execute_ms"], 3)
         of_spouts = {"pending", "set_aside", "dead_letters", "retried", "waiting", "late"}
         leave_out = {"executed", "execute_ms"} if spec.is_spout else of_spouts
+        leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "lag", "skipped", "late"}
         if not isinstance(spec.component, HostedBolt):
             leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}

@@ -217,6 +217,17 @@ class PartitionedSpout(Component):
         ``committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
         """
 
+    def lag(self) -> Mapping[str, int]:
+        """Driver: for each source how many of its positions are not finished, as far as that is known.
+
+        Called after each promotion and whenever somebody asks for metrics, so it answers at once. Empty: not known.
+        """
+        return {}
+
+    def take_skipped(self) -> int:
+        """Driver: how many positions were passed over since the last call, because they are gone at their source."""
+        return 0
+
     def close(self) -> None:
         """Driver: called when the topology stops in an orderly way."""
 

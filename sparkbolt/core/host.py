@@ -345,7 +345,15 @@ class Host:
                 self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
+            if component in self.spouts:
+                self.spouts[component].told(self.ledger.views(component, changed=True))
+        self.see_sources()
         return promotion
+
+    def see_sources(self) -> None:
+        """Put into the metrics what spouts know of their sources now."""
+        for component, spout in self.spouts.items():
+            self.ledger.metrics.see_sources(component, spout.lag(), spout.take_skipped())
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
         metrics = self.ledger.metrics

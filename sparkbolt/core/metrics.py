@@ -30,6 +30,10 @@ class ComponentMetrics:
     """Failed attempts at messages of a spout after which the message is given again."""
     waiting: int = 0
     """Messages of a spout that wait to be given again (not a total)."""
+    lag: int = 0
+    """How many positions of a spout's sources are not finished, as far as it knows (not a total)."""
+    skipped: int = 0
+    """Positions that a spout passed over, since they are gone at its source."""
     late: int = 0
     """Acks and fails for trees that were no longer open: dropped, and counted here for the spout."""
     errors: int = 0
@@ -61,6 +65,7 @@ class ComponentMetrics:
         self.set_aside += other.set_aside
         self.retried += other.retried
         self.dead_letters += other.dead_letters
+        self.skipped += other.skipped
         self.late += other.late
         self.errors += other.errors
         self.execute_ms += other.execute_ms
@@ -116,10 +121,20 @@ class TopologyMetrics:
     """Mean time from the plan of a tree's micro-batch to its promotion, over the last promoted micro-batches."""
     micro_batch_ms: float | None = None
     """How long the last micro-batch took."""
+    lags: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The lag of each source of each spout that knows it, where there is any."""
 
     def of(self, component: str) -> ComponentMetrics:
         """The counters of a component, made on first use."""
         return self.components.setdefault(component, ComponentMetrics())
+
+    def see_sources(self, component: str, lags: Mapping[str, int], skipped: int) -> None:
+        """A spout's lag is now this, and it has passed over so many more positions."""
+        if lags or skipped:
+            counts = self.of(component)
+            counts.lag = sum(lags.values())
+            counts.skipped += skipped
+            self.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add what one micro-batch counted."""

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Topology, TopologyBuilder, bolt
+from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
-from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
+from sparkbolt.spouts.kafka.cluster import BrokersAwayError
 from sparkbolt.spouts.kafka.offsets import unpacked
-from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-
-SEEN: dict[str, list] = {}
-"""What bolts were given, by the name of a test; the engine runs in this process."""
-WAIT_SECS = 30.0
+from tests.kafka import SEEN, Keep, committed, run, run_to_end, see, spout, topology
 
 
 @pytest.fixture(scope="module")
@@ -41,92 +35,22 @@ def name(request: pytest.FixtureRequest) -> str:
     return own
 
 
-class Keep(BasicBolt):
-    """Notes what it gets; fails what ``bad`` says."""
-
-    transient = ("bad",)
-
-    def __init__(self, name: str, bad: Callable[[dict], bool] = lambda _: False) -> None:
-        self.name, self.bad = name, bad
-
-    def execute(self, tup, collector):
-        SEEN_OF[self.name](dict(tup) | {"attempt": tup.attempt})
-        if self.bad(tup):
-            raise ValueError(f"{dict(tup)} is bad")
-
-
-class _Lists(dict):
-    def __missing__(self, name: str) -> Callable[[dict], None]:
-        return SEEN.setdefault(name, []).append
-
-
-SEEN_OF = _Lists()
-
-
-def topology(name: str, spout: KafkaSpout, *bolts, **config) -> Topology:
-    builder = TopologyBuilder(name, Config(**config))
-    builder.set_spout("messages", spout, parallelism=2)
-    for number, one in enumerate(bolts or (Keep(name),)):
-        builder.set_bolt(f"bolt{number}", one).shuffle_grouping("messages")
-    return builder.build()
-
-
-def spout(kafka: MockKafka, name: str, **options) -> KafkaSpout:
-    given = {"group": name, "value": "text", "outputs": ["line", "partition", "offset"], "start": "earliest"} | options
-    return KafkaSpout(kafka.brokers, given.pop("topics", [name]), **given)
-
-
-def run(engine: LocalEngine, until: Callable[[], bool]) -> None:
-    """Run until the condition holds; brokers answer in their own time, the topology's goes on with it."""
-    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
-    while not until():
-        assert time.monotonic() < limit, (engine.ledger.metrics, engine.failure)
-        assert engine.failure is None, engine.failure
-        if engine.step() is None:
-            pause.wait(0.02)
-            engine.now_ms += 20
-
-
-def finished(engine: LocalEngine) -> Callable[[], bool]:
-    return lambda: engine.host.finished
-
-
-def run_to_end(built: Topology) -> LocalEngine:
-    """With ``stop_at_end``: run until all is finished, and stop in an orderly way."""
-    engine = LocalEngine(built)
-    try:
-        run(engine, finished(engine))
-    finally:
-        for one in engine.host.spouts.values():
-            one.close()
-        engine.close()
-    return engine
-
-
-def committed(kafka: MockKafka, name: str) -> dict[int, tuple[int, str]]:
-    cluster = Cluster(ClientSettings(kafka.brokers), name, read_committed=True, request_secs=10)
-    try:
-        return {place.number: at for place, at in cluster.committed(cluster.kafka_partitions((name,))).items()}
-    finally:
-        cluster.close()
-
-
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
     for number in range(4):
         kafka.produce(name, [f"{number}-{place}" for place in range(300)], kafka_partition=number)
-    engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert sorted((row["partition"], row["offset"], row["line"]) for row in SEEN[name]) == [
         (number, place, f"{number}-{place}") for number in range(4) for place in range(300)
     ]
     assert engine.ledger.metrics.of("messages").acked == 1200
-    told = committed(kafka, name)
+    told = committed(kafka.brokers, name)
     assert {number: offset for number, (offset, _) in told.items()} == dict.fromkeys(range(4), 300)
     assert json.loads(told[0][1])["topology"] == name
 
 
 def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, name):
     kafka.produce(name, ['{"v":1}', "{nonsense", "[2]", '{"v":3,"w":4}', None, "null"], kafka_partition=0)
-    own = spout(kafka, name, value="json", outputs=["v"], stop_at_end=True)
+    own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True)
     engine = run_to_end(topology(name, own, max_attempts=5))
     assert [row["v"] for row in SEEN[name]] == [1, 3, None]
     stories = [tree.story for tree in engine.ledger.failed]
@@ -134,12 +58,12 @@ def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, nam
     assert "JSONDecodeError" in stories[0]
     assert "expected an object with the fields ['v'], got [2]" in stories[1]
     assert engine.ledger.metrics.of("messages").set_aside == 3
-    assert committed(kafka, name)[0][0] == 6
+    assert committed(kafka.brokers, name)[0][0] == 6
 
 
 def test_bytes_that_are_no_text_fail_their_message_alone(kafka, name):
     kafka.produce(name, [b"to be", b"\xff\xfe", "né"], kafka_partition=0)
-    engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert [row["line"] for row in SEEN[name]] == ["to be", "né"]
     assert [tree.position for tree in engine.ledger.failed] == [1]
 
@@ -147,20 +71,20 @@ def test_bytes_that_are_no_text_fail_their_message_alone(kafka, name):
 def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, name):
     kafka.produce(name, [str(place) for place in range(100)], kafka_partition=0)
     policy = RetryPolicy(max_retries=2)
-    own = spout(kafka, name, stop_at_end=True, retry=policy)
+    own = spout(kafka.brokers, name, stop_at_end=True, retry=policy)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "7")))
     again = [(row["line"], row["attempt"]) for row in SEEN[name] if row["line"] == "7"]
     assert again == [("7", 1), ("7", 2), ("7", 3)]
     assert len(SEEN[name]) == 102
     assert engine.ledger.metrics.of("messages").set_aside == 1
-    assert committed(kafka, name)[0][0] == 100
+    assert committed(kafka.brokers, name)[0][0] == 100
 
 
 def test_a_new_checkpoint_begins_where_the_group_is_and_repeats_nothing(kafka, name):
     kafka.produce(name, [str(place) for place in range(50)], kafka_partition=1)
-    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     kafka.produce(name, ["new"], kafka_partition=1)
-    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(50)), "new"]
 
 
@@ -173,47 +97,47 @@ class Hold(Bolt):
         self.name = name
 
     def execute(self, tup, collector):
-        SEEN_OF[self.name](dict(tup))
+        see(self.name, dict(tup))
         if tup["line"] != "3":
             collector.ack(tup)
 
 
 def test_what_is_finished_beyond_the_committed_offset_is_not_repeated_with_a_new_checkpoint(kafka, name):
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
-    engine = LocalEngine(topology(name, spout(kafka, name), Hold(name)))
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name), Hold(name)))
     run(engine, lambda: len(SEEN[name]) == 10 and engine.host.in_force is None)
     for one in engine.host.spouts.values():
         one.close()
     engine.close()
-    offset, metadata = committed(kafka, name)[0]
+    offset, metadata = committed(kafka.brokers, name)[0]
     assert (offset, unpacked(offset, metadata).finished) == (3, [(4, 10)])
     SEEN[name].clear()
-    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert [row["line"] for row in SEEN[name]] == ["3"]
-    assert committed(kafka, name)[0][0] == 10
+    assert committed(kafka.brokers, name)[0][0] == 10
 
 
 def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, name):
     kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
-    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     other = name + "-other"
     with pytest.raises(ConfigError, match=rf"was stored by topology '{name}' as '{name}/messages'"):
-        LocalEngine(topology(other, spout(kafka, name, stop_at_end=True)))
-    run_to_end(topology(other, spout(kafka, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
+        LocalEngine(topology(other, spout(kafka.brokers, name, stop_at_end=True)))
+    run_to_end(topology(other, spout(kafka.brokers, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
 
 
 def test_latest_passes_over_what_was_there_and_a_later_start_does_not_take_it_anew(kafka, name):
     kafka.produce(name, ["old"], kafka_partition=0)
-    run_to_end(topology(name, spout(kafka, name, start="latest", stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, start="latest", stop_at_end=True)))
     kafka.produce(name, ["while nobody looked"], kafka_partition=0)
-    run_to_end(topology(name, spout(kafka, name, start="latest", stop_at_end=True)))
+    run_to_end(topology(name, spout(kafka.brokers, name, start="latest", stop_at_end=True)))
     assert [row["line"] for row in SEEN[name]] == ["while nobody looked"]
 
 
 def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
     kafka.produce(f"{name}.a", ["first"], kafka_partition=0)
-    own = spout(kafka, name, topics=re.compile(rf"{name}\.[ab]"), start="latest")
+    own = spout(kafka.brokers, name, topics=re.compile(rf"{name}\.[ab]"), start="latest")
     engine = LocalEngine(topology(name, own))
     kafka.produce(f"{name}.b", ["second"], kafka_partition=0)
     kafka.produce(f"{name}.c", ["another"], kafka_partition=0)
@@ -229,17 +153,17 @@ def several(message: KafkaMessage):
 
 def test_a_message_becomes_several_tuples_of_one_tree_or_none(kafka, name):
     kafka.produce(name, ["to be or", "", "not"], kafka_partition=0, headers={"trace": b"ab"})
-    own = spout(kafka, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
+    own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
     engine = run_to_end(topology(name, own))
     assert [row["word"] for row in SEEN[name]] == ["to", "be", "or", "not"]
     assert SEEN[name][0]["headers"] == [("trace", b"ab")]
     assert engine.ledger.metrics.of("messages").acked == 2
-    assert committed(kafka, name)[0][0] == 3
+    assert committed(kafka.brokers, name)[0][0] == 3
 
 
 def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
     kafka.produce(name, ["to be or"], kafka_partition=0)
-    own = spout(kafka, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
+    own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["word"] == "be"), max_attempts=2))
     assert [row["word"] for row in SEEN[name]] == ["to", "be", "or"] * 2
     assert engine.ledger.metrics.of("messages").set_aside == 1
@@ -247,16 +171,16 @@ def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
 
 def test_without_a_guarantee_nothing_is_tracked_and_nothing_read_again(kafka, name):
     kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
-    own = spout(kafka, name, guarantee="none", stop_at_end=True)
+    own = spout(kafka.brokers, name, guarantee="none", stop_at_end=True)
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "7")))
     assert len(SEEN[name]) == 20
     assert engine.ledger.metrics.of("messages").acked == 0
-    assert committed(kafka, name)[0][0] == 20
+    assert committed(kafka.brokers, name)[0][0] == 20
 
 
 def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
     with caplog.at_level(logging.WARNING, "sparkbolt"):
-        engine = LocalEngine(topology(name, spout(kafka, name)))
+        engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     assert f"topic '{name}' is not there" in caplog.text
     kafka.produce(name, ["late"], kafka_partition=0)
     run(engine, lambda: SEEN[name] != [])
@@ -271,7 +195,7 @@ def test_brokers_that_do_not_answer_are_told_by_their_address_without_secrets(na
 
 
 def test_a_property_that_the_client_refuses_is_told_without_its_value(kafka, name):
-    own = spout(kafka, name, client={"sasl.password": "x4!y", "security.protocol": "x4!y"})
+    own = spout(kafka.brokers, name, client={"sasl.password": "x4!y", "security.protocol": "x4!y"})
     with pytest.raises(ConfigError, match="Kafka's client refuses") as raised:
         LocalEngine(topology(name, own))
     assert "x4!y" not in str(raised.value)
@@ -286,7 +210,7 @@ def to_write(tup):
 def test_the_bolt_writes_topic_key_value_and_headers_and_a_bad_tuple_fails_alone(kafka, name):
     kafka.produce(name, ["be", "bad", "or"], kafka_partition=0)
     builder = TopologyBuilder(name, Config(max_attempts=1))
-    builder.set_spout("messages", spout(kafka, name, stop_at_end=True))
+    builder.set_spout("messages", spout(kafka.brokers, name, stop_at_end=True))
     builder.set_bolt("words", to_write).shuffle_grouping("messages")
     writer = KafkaBolt(kafka.brokers, topic_field="topic", key="key", value="word", headers="headers")
     builder.set_bolt("write", writer).shuffle_grouping("words")
@@ -306,7 +230,7 @@ def test_the_bolt_writes_topic_key_value_and_headers_and_a_bad_tuple_fails_alone
 def test_a_message_that_the_broker_does_not_take_fails_its_tuple_alone(kafka, name):
     kafka.produce(name, ["short", "long" * 1000, "last"], kafka_partition=0)
     builder = TopologyBuilder(name, Config(max_attempts=1))
-    builder.set_spout("messages", spout(kafka, name, stop_at_end=True))
+    builder.set_spout("messages", spout(kafka.brokers, name, stop_at_end=True))
     writer = KafkaBolt(kafka.brokers, f"{name}-out", client={"message.max.bytes": 1000})
     builder.set_bolt("write", writer).shuffle_grouping("messages")
     engine = run_to_end(builder.build())

@@ -186,7 +186,7 @@ class KafkaSpout(PartitionedSpout):
         self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
         self._positions: dict[Source, int] = {}
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
-        self.skipped = 0
+        self._skipped = 0
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
         """What comes next of each kafka_partition that has something.
@@ -209,7 +209,7 @@ class KafkaSpout(PartitionedSpout):
         )
         for gap in gaps:
             log.error("%s", gap)
-            self.skipped += gap.skipped
+            self._skipped += gap.skipped
             if gap.resume is None:
                 raise ConfigError(str(gap))
         if not ranges:
@@ -264,6 +264,11 @@ class KafkaSpout(PartitionedSpout):
             source, position = known.get(place, (Source(*place), look.firsts.get(place, log_.first)))
             found[str(source)] = max(0, log_.end - position)
         return found
+
+    def take_skipped(self) -> int:
+        """How many offsets were passed over since the last call."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
 
     def close(self) -> None:
         """Tell what is finished, and let the brokers go."""

@@ -1,0 +1,66 @@
+"""``sparkbolt lag``: how far behind the Kafka spouts of a topology are.
+
+Which question it answers: of each kafka_partition, what is stored, what is there, and how much is between?
+Rule: it asks the brokers and the store of offsets, and nobody else; neither Spark nor the topology is needed.
+
+Read before: ``spouts.kafka.lag``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.topology import Topology
+from sparkbolt.spouts.kafka import KafkaSpout
+from sparkbolt.spouts.kafka.lag import Lag, lags_of
+
+_TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
+
+
+def report(topology: Topology, *, as_json: bool) -> list[str]:
+    """The lines to print: a table for each Kafka spout, or one JSON object for each.
+
+    Raises:
+        WrongUseError: the topology has no Kafka spout.
+        BrokersAwayError: the brokers do not answer.
+    """
+    spouts = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, KafkaSpout)}
+    if not spouts:
+        raise WrongUseError(f"topology {topology.name!r} has no KafkaSpout, so there is no lag to ask for")
+    lines: list[str] = []
+    for name, spout in spouts.items():
+        lags = lags_of(spout)
+        lines += [_line(name, spout.group, lags)] if as_json else [*_table(name, spout.group, lags), ""]
+    return lines if as_json else lines[:-1]
+
+
+def _line(name: str, group: str, lags: Sequence[Lag]) -> str:
+    sources = [
+        {"source": lag.source, "stored": lag.stored, "first": lag.first, "end": lag.end, "ahead": lag.ahead}
+        | {"lag": lag.lag, "stored_by": lag.owner}
+        for lag in lags
+    ]
+    return json.dumps({"spout": name, "group": group, "lag": sum(lag.lag for lag in lags), "sources": sources})
+
+
+def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
+    rows = [
+        (
+            lag.source,
+            "-" if lag.stored is None else str(lag.stored),
+            str(lag.end),
+            str(lag.ahead),
+            str(lag.lag),
+            lag.owner or "-",
+        )
+        for lag in lags
+    ]
+    widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
+    shown = [
+        "  ".join(cell.ljust(width) if at in (0, 5) else cell.rjust(width) for at, (cell, width) in enumerate(cells))
+        for cells in (list(zip(row, widths, strict=True)) for row in (_TITLES, *rows))
+    ]
+    total = sum(lag.lag for lag in lags)
+    return [f"{name}  group {group}  lag {total}", *(line.rstrip() for line in shown)]

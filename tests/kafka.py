@@ -1,0 +1,87 @@
+"""Kafka spouts in tests: a topology of one spout and some bolts, run in this process against whatever brokers.
+
+What bolts were given is in ``SEEN`` by a name of the test's own. Brokers answer in their own time, so a run looks
+again and again until a condition holds; the topology's clock goes on with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sparkbolt import BasicBolt, Config, PartitionedSpout, Topology, TopologyBuilder
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import KafkaSpout
+from sparkbolt.spouts.kafka.cluster import Cluster
+from sparkbolt.spouts.kafka.settings import ClientSettings
+
+SEEN: dict[str, list[dict[str, Any]]] = {}
+WAIT_SECS = 60.0
+
+
+class Keep(BasicBolt):
+    """Notes what it gets; fails what ``bad`` says."""
+
+    transient = ("bad",)
+
+    def __init__(self, name: str, bad: Callable[[dict], bool] = lambda _: False) -> None:
+        self.name, self.bad = name, bad
+
+    def execute(self, tup, collector):
+        see(self.name, dict(tup) | {"attempt": tup.attempt})
+        if self.bad(tup):
+            raise ValueError(f"{dict(tup)} is bad")
+
+
+def see(name: str, row: dict[str, Any]) -> None:
+    SEEN.setdefault(name, []).append(row)
+
+
+def topology(name: str, spout: PartitionedSpout, *bolts, **config) -> Topology:
+    builder = TopologyBuilder(name, Config(**config))
+    builder.set_spout("messages", spout, parallelism=2)
+    for number, one in enumerate(bolts or (Keep(name),)):
+        builder.set_bolt(f"bolt{number}", one).shuffle_grouping("messages")
+    return builder.build()
+
+
+def spout(brokers: str, name: str, **options) -> KafkaSpout:
+    given = {"group": name, "value": "text", "outputs": ["line", "partition", "offset"], "start": "earliest"} | options
+    return KafkaSpout(brokers, given.pop("topics", [name]), **given)
+
+
+def run(engine: LocalEngine, until: Callable[[], bool]) -> None:
+    """Run until the condition holds."""
+    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    while not until():
+        assert time.monotonic() < limit, (engine.ledger.metrics, engine.failure)
+        assert engine.failure is None, engine.failure
+        if engine.step() is None:
+            pause.wait(0.02)
+            engine.now_ms += 20
+
+
+def finished(engine: LocalEngine) -> Callable[[], bool]:
+    return lambda: engine.host.finished
+
+
+def run_to_end(built: Topology) -> LocalEngine:
+    """With ``stop_at_end``: run until all is finished, and stop in an orderly way."""
+    engine = LocalEngine(built)
+    try:
+        run(engine, finished(engine))
+    finally:
+        for one in engine.host.spouts.values():
+            one.close()
+        engine.close()
+    return engine
+
+
+def committed(brokers: str, name: str) -> dict[int, tuple[int, str]]:
+    cluster = Cluster(ClientSettings(brokers), name, read_committed=True, request_secs=10)
+    try:
+        return {place.number: at for place, at in cluster.committed(cluster.kafka_partitions((name,))).items()}
+    finally:
+        cluster.close()
