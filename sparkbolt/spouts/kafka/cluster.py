@@ -8,6 +8,7 @@ Read before: ``settings``, ``sources``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -146,12 +147,17 @@ class Cluster:
             return {}
         found: dict[KafkaPartition, int] = {}
         last: Exception | None = None
+        unknown: set[str] = set()
         answers = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=self._secs)
         for place, answer in answers.items():
             try:
                 found[KafkaPartition(place.topic, place.partition)] = answer.result(timeout=self._secs + 1).offset
             except (self._kafka.KafkaException, TimeoutError) as error:
                 last = error
+                unknown.add(place.topic)
+        for topic in unknown:  # the client has kept what it knew of the topic: a new leader, or a new kafka_partition
+            with contextlib.suppress(self._kafka.KafkaException):
+                self._admin.list_topics(topic, timeout=self._secs)
         if not found and last is not None:
             raise self._away(last)
         return found
@@ -164,9 +170,9 @@ class Cluster:
         )
 
 
-def error_text(error: BaseException) -> str:
-    """What an error of the client says, without its wrapping."""
-    inner = error.args[0] if error.args else error
+def error_text(error: Any) -> str:
+    """What an error of the client says, be it an exception or the code within one."""
+    inner = error.args[0] if getattr(error, "args", ()) else error
     return str(inner.str() if hasattr(inner, "str") else inner)
 
 

@@ -156,7 +156,7 @@ class PartitionReader:
                 gathered = Chunk([], [])
         if gathered.messages:
             yield gathered
-        self._at = end
+        self._at = end if self._assigned else None
 
     def _seek(self, start: int) -> None:
         self.seeks += 1

@@ -1,0 +1,351 @@
+"""Kafka as a source and a sink, against a real broker: gaps, what is gone, a broker that dies, kept offsets."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import RetryPolicy, TopologyBuilder
+from sparkbolt.bolts import KafkaBolt
+from sparkbolt.core.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.config import Config
+from sparkbolt.errors import ConfigError
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
+from sparkbolt.spouts.kafka import lag, planning
+from sparkbolt.spouts.kafka.reading import Chunk, PartitionReader
+from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.spouts.kafka.sources import KafkaPartition
+from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
+from tests.services import Kafka
+
+pytestmark = pytest.mark.service
+
+WAIT_SECS = 60.0
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A topic, and a group, of the test's own."""
+    own = f"{re.sub(r'[^a-z0-9]+', '-', request.node.name)[:80]}-{uuid.uuid4().hex[:6]}"
+    SEEN[own] = []
+    return own
+
+
+@functools.cache
+def admin(brokers: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": brokers, "log_level": 0})
+
+
+def create(brokers: str, topic: str, parts: int = 1, **settings: str) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    admin(brokers).create_topics([NewTopic(topic, parts, 1, config=settings)])[topic].result()
+
+
+def produce(brokers: str, topic: str, values: Sequence[Any], *, part: int = 0, key: bytes | None = None) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": brokers, "log_level": 0, "linger.ms": 5})
+    for value in values:
+        producer.produce(topic, value, partition=part, key=key)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def transaction(brokers: str, topic: str, values: Sequence[str], *, abort: bool) -> None:
+    """Write messages in a transaction of their own; its end takes one offset more."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": brokers, "transactional.id": f"{topic}-{abort}", "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30) if abort else producer.commit_transaction(30)
+
+
+def delete_before(brokers: str, topic: str, offset: int) -> None:
+    from confluent_kafka import TopicPartition
+
+    for answer in admin(brokers).delete_records([TopicPartition(topic, 0, offset)]).values():
+        answer.result()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    while not condition():
+        assert time.monotonic() < limit
+        pause.wait(0.05)
+
+
+def lines(name: str) -> list[str]:
+    return [row["line"] for row in SEEN[name]]
+
+
+def test_transactions_leave_gaps_and_what_was_aborted_is_not_read(kafka, name):
+    create(kafka, name)
+    for turn in range(3):
+        transaction(kafka, name, [f"kept {turn}.{number}" for number in range(5)], abort=False)
+        transaction(kafka, name, [f"aborted {turn}.{number}" for number in range(5)], abort=True)
+    engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True, max_poll_records=4)))
+    assert lines(name) == [f"kept {turn}.{number}" for turn in range(3) for number in range(5)]
+    assert engine.ledger.metrics.of("messages").acked == 15
+    assert committed(kafka, name)[0][0] == 36
+
+
+def test_read_uncommitted_reads_what_was_aborted(kafka, name):
+    create(kafka, name)
+    transaction(kafka, name, ["aborted"], abort=True)
+    run_to_end(topology(name, spout(kafka, name, stop_at_end=True, isolation="read_uncommitted")))
+    assert lines(name) == ["aborted"]
+
+
+def test_a_compacted_topic_is_read_over_its_gaps_however_it_is_cut_into_ranges(kafka, name):
+    compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    create(kafka, name, **compacted, **{"max.compaction.lag.ms": "200"})
+    for turn in range(4):
+        for number in range(10):
+            produce(kafka, name, [f"{turn}.{number}"], key=b"%d" % (number % 7))
+    tail = [f"tail {number}" for number in range(3)]
+
+    def left() -> int:
+        produce(kafka, name, ["roll"], key=b"roll")  # only what is not in the newest segment is compacted
+        reader = PartitionReader(ClientSettings(kafka), name, KafkaPartition(name, 0), read_committed=True)
+        try:
+            return sum(len(chunk.offsets) for chunk in reader.chunks(0, 40) if isinstance(chunk, Chunk))
+        finally:
+            reader.close()
+
+    until(lambda: left() < 30)
+    produce(kafka, name, tail, key=b"tail")
+    engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True, max_poll_records=3)))
+    seen = lines(name)
+    assert {f"3.{number}" for number in range(3, 10)} <= set(seen)
+    assert seen[-3:] == tail
+    assert engine.ledger.metrics.of("messages").failed == 0
+    assert committed(kafka, name)[0][0] == engine.ledger.progress["messages"][f"{name}/0"]
+
+
+def test_a_message_that_failed_and_is_compacted_away_before_its_retry_holds_up_nothing(kafka, name):
+    """The first PartitionManager asked for such an offset for ever (STORM-643)."""
+    create(kafka, name)
+    produce(kafka, name, ["a", "b", "c"])
+    own = spout(kafka, name, stop_at_end=True, retry=RetryPolicy(max_retries=3))
+    engine = LocalEngine(topology(name, own, Keep(name, lambda tup: tup["line"] == "a")))
+    run(engine, lambda: len(SEEN[name]) == 3)
+    delete_before(kafka, name, 2)
+    run(engine, lambda: engine.host.finished)
+    for one in engine.host.spouts.values():
+        one.close()
+    engine.close()
+    assert lines(name).count("a") <= 2
+    assert committed(kafka, name)[0][0] == 3
+
+
+@pytest.mark.parametrize(("out_of_range", "read"), [("earliest", ["c", "d"]), ("match", ["c", "d"]), ("latest", [])])
+def test_offsets_that_retention_took_are_skipped_as_told_and_counted(kafka, name, caplog, out_of_range, read):
+    create(kafka, name)
+    produce(kafka, name, ["a", "b", "c", "d"])
+    delete_before(kafka, name, 2)
+    own = spout(kafka, name, start={f"{name}/0": 0}, out_of_range=out_of_range)
+    engine = LocalEngine(topology(name, own))
+    try:
+        if read:
+            run(engine, lambda: len(SEEN[name]) == len(read) and engine.host.in_force is None)
+        else:
+            assert engine.step() is None
+            produce(kafka, name, ["new"])
+            run(engine, lambda: SEEN[name] != [])
+            read = ["new"]
+        assert lines(name) == read
+        assert engine.ledger.metrics.of("messages").skipped == (4 if out_of_range == "latest" else 2)
+        assert "offset 0 comes next, but the brokers have offsets 2 to 4" in caplog.text
+    finally:
+        for one in engine.host.spouts.values():
+            one.close()
+        engine.close()
+
+
+def test_offsets_that_retention_took_stop_the_topology_where_that_was_asked_for(kafka, name):
+    create(kafka, name)
+    produce(kafka, name, ["a", "b"])
+    delete_before(kafka, name, 1)
+    engine = LocalEngine(topology(name, spout(kafka, name, start={f"{name}/0": 0}, out_of_range="fail")))
+    with pytest.raises(ConfigError, match="out_of_range is 'fail'"):
+        engine.step()
+    for one in engine.host.spouts.values():
+        one.close()
+
+
+def test_what_is_gone_between_its_plan_and_its_reading_is_one_bad_record_with_its_size(kafka, name):
+    create(kafka, name)
+    produce(kafka, name, [b"%d" % number for number in range(10)])
+    delete_before(kafka, name, 6)
+    reader = KafkaSpout(kafka, name, group=name, value="text", outputs=["line"])
+    reader.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
+    first, *rest = reader.read(Range(0, f"{name}/0", 2, 8))
+    assert isinstance(first, BadRecord)
+    assert first.position == 2
+    assert "offsets 2 to 5 were planned and are gone, the brokers have 6 to 10" in first.reason
+    assert rest == [(6, ["6"]), (7, ["7"])]
+    (all_gone,) = reader.read(Range(0, f"{name}/0", 3, 5))
+    assert isinstance(all_gone, BadRecord)
+    assert list(reader.read(Range(0, f"{name}/0", 8, 10))) == [(8, ["8"]), (9, ["9"])]
+    reader.cleanup()
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_start_as_another_source(kafka, name, monkeypatch, caplog):
+    monkeypatch.setattr(planning, "BACKWARDS_SECS", 0.5)
+    create(kafka, name)
+    produce(kafka, name, [f"old {number}" for number in range(20)])
+    engine = LocalEngine(topology(name, spout(kafka, name)))
+    run(engine, lambda: len(SEEN[name]) == 20 and engine.host.in_force is None)
+    admin(kafka).delete_topics([name])[name].result()
+    until(lambda: name not in admin(kafka).list_topics(timeout=10).topics)
+    create(kafka, name)
+    produce(kafka, name, ["new 0", "new 1"])
+    run(engine, lambda: len(SEEN[name]) == 22 and engine.host.in_force is None)
+    assert lines(name)[20:] == ["new 0", "new 1"]
+    assert engine.ledger.progress["messages"][f"{name}/0~1"] == 2
+    assert "the topic was made again" in caplog.text
+    for one in engine.host.spouts.values():
+        one.close()
+    engine.close()
+    assert committed(kafka, name)[0][0] == 2
+
+
+def test_a_start_by_time_reads_what_is_not_older(kafka, name):
+    create(kafka, name)
+    produce(kafka, name, ["before"])
+    pause = threading.Event()
+    pause.wait(0.05)
+    moment = datetime.now(UTC)
+    pause.wait(0.05)
+    produce(kafka, name, ["after"])
+    run_to_end(topology(name, spout(kafka, name, start=moment, stop_at_end=True)))
+    assert lines(name) == ["after"]
+
+
+def test_new_kafka_partitions_are_found_and_read_from_their_first_message(kafka, name):
+    from confluent_kafka.admin import NewPartitions
+
+    create(kafka, name)
+    engine = LocalEngine(topology(name, spout(kafka, name, start="latest")))
+    admin(kafka).create_partitions([NewPartitions(name, 2)])[name].result()
+    until(lambda: len(admin(kafka).list_topics(name, timeout=10).topics[name].partitions) == 2)
+    produce(kafka, name, ["there"], part=1)
+    run(engine, lambda: SEEN[name] != [])
+    engine.close()
+    assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("there", 1, 0)]
+
+
+def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, tmp_path, monkeypatch):
+    with Kafka(tmp_path / "kafka") as server:
+        create(server.address, name, 2)
+        for part in range(2):
+            produce(server.address, name, [f"{part}.{number}" for number in range(3000)], part=part)
+        own = spout(server.address, name, stop_at_end=True, max_poll_records=200, request_secs=2.0)
+        monkeypatch.setattr("sparkbolt.spouts.kafka.reading.AWAY_SECS", 0.5)
+        engine = LocalEngine(topology(name, own))
+        for share in (1000, 3000):
+            run(engine, lambda: len(SEEN[name]) >= share)  # noqa: B023  it is used before the loop goes on
+            server.kill()
+            for _ in itertools.takewhile(lambda _: engine.ledger.metrics.of("messages").waiting == 0, range(200)):
+                if engine.step() is None:
+                    break
+            server.start()
+        run(engine, lambda: engine.host.finished)
+        for one in engine.host.spouts.values():
+            one.close()
+        engine.close()
+        assert set(lines(name)) == {f"{part}.{number}" for part in range(2) for number in range(3000)}
+        assert engine.ledger.metrics.of("messages").set_aside == 0
+        assert {offset for offset, _ in committed(server.address, name).values()} == {3000}
+
+
+def test_zookeeper_keeps_offsets_in_the_layout_of_storms_first_spout(kafka, zookeeper, name):
+    from kazoo.client import KazooClient
+
+    create(kafka, name)
+    produce(kafka, name, ["a", "b", "c"])
+    root = f"/{name}"
+    offsets = ZooKeeperOffsets(zookeeper, root=root, id="words")
+    run_to_end(topology(name, spout(kafka, name, stop_at_end=True, offsets=offsets)))
+    client = KazooClient(hosts=zookeeper)
+    client.start()
+    try:
+        node = json.loads(client.get(f"{root}/words/partition_0")[0])
+        host, port = kafka.split(":")
+        assert node == {
+            "topology": {"id": f"{name}/messages", "name": name},
+            "offset": 3,
+            "partition": 0,
+            "broker": {"host": host, "port": int(port)},
+            "topic": name,
+        }
+        produce(kafka, name, ["d"])
+        run_to_end(topology(name, spout(kafka, name, stop_at_end=True, offsets=offsets)))
+        assert lines(name) == ["a", "b", "c", "d"]
+        client.set(
+            f"{root}/words/partition_0", json.dumps(node | {"topology": {"id": "7-uuid", "name": "old"}}).encode()
+        )
+        with pytest.raises(ConfigError, match="stored by topology 'old' as '7-uuid'"):
+            LocalEngine(topology(name, spout(kafka, name, stop_at_end=True, offsets=offsets)))
+        SEEN[name].clear()
+        over = spout(kafka, name, stop_at_end=True, offsets=offsets, other_topology="take_over")
+        run_to_end(topology(name, over))
+        assert lines(name) == ["d"]
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_lag_is_what_is_stored_against_what_is_there(kafka, name):
+    create(kafka, name, 2)
+    produce(kafka, name, ["a", "b"])
+    own = spout(kafka, name, stop_at_end=True)
+    engine = run_to_end(topology(name, own))
+    assert engine.ledger.metrics.of("messages").lag == 0
+    produce(kafka, name, ["c"])
+    found = {one.source: (one.stored, one.end, one.lag, one.owner) for one in lag.lags_of(own)}
+    assert found == {f"{name}/0": (2, 3, 1, f"{name}/messages"), f"{name}/1": (0, 0, 0, f"{name}/messages")}
+
+
+def test_the_bolt_fails_the_tuple_whose_topic_is_not_there_and_acks_the_others(kafka, name):
+    create(kafka, name)
+    create(kafka, f"{name}-out")
+    produce(kafka, name, [f"{name}-out", f"{name}-nowhere", f"{name}-out"])
+    builder = TopologyBuilder(name, Config(max_attempts=1))
+    builder.set_spout("messages", spout(kafka, name, stop_at_end=True))
+    quick = {"topic.metadata.propagation.max.ms": 500}
+    builder.set_bolt("write", KafkaBolt(kafka, topic_field="line", client=quick)).shuffle_grouping("messages")
+    engine = run_to_end(builder.build())
+    assert [tree.position for tree in engine.ledger.failed] == [1], [tree.story for tree in engine.ledger.failed]
+    assert engine.ledger.metrics.of("messages").acked == 2
+    read = f"{name}-read"
+    run_to_end(topology(read, KafkaSpout(kafka, f"{name}-out", group=read, outputs=["value"], stop_at_end=True)))
+    assert [json.loads(row["value"])["offset"] for row in SEEN[read]] == [0, 2]
+
+
+def test_spouts_of_a_directory_keep_their_offsets_in_a_file(kafka, name, tmp_path: Path):
+    create(kafka, name)
+    produce(kafka, name, ["a"])
+    for _ in range(2):
+        run_to_end(topology(name, spout(kafka, name, stop_at_end=True, offsets=f"file:{tmp_path}/offsets.json")))
+    assert lines(name) == ["a"]
+    assert committed(kafka, name) == {}
