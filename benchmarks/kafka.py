@@ -106,7 +106,8 @@ def fill(kafka: Kafka, topic: str, parts: int, lines: Sequence[bytes]) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     settings = {"bootstrap.servers": kafka.address, "log_level": 0}
-    AdminClient(settings).create_topics([NewTopic(topic, parts, 1)])[topic].result()
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, parts, 1)])[topic].result()
     producer = Producer({**settings, "linger.ms": 50, "batch.size": 500_000, "queue.buffering.max.messages": 500_000})
     for place, line in enumerate(lines):
         while True:
