@@ -1,7 +1,8 @@
 """What a message becomes: its decoded value, and the tuple's fields.
 
 Which question it answers: how do the messages of a chunk become columns, and which of them cannot be read?
-Rule: a message that cannot be decoded fails alone, with the reason; the others of its chunk are not touched.
+Rule: a message that cannot be decoded fails alone, with the reason; the others of its chunk are not touched. A schema
+registry that is away is no fault of a message: it is read again when the registry answers.
 
 Read before: ``settings``.
 """
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import pyarrow as pa
 
 from sparkbolt.core.components import BadRecord
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts.kafka.settings import client_library
 
 Named = Literal["bytes", "text", "json", "avro", "protobuf"]
@@ -24,6 +25,8 @@ Decoding: TypeAlias = Named | Callable[[bytes], Any]
 Decode: TypeAlias = Callable[[bytes | None, str], Any]
 """Of (what a message holds, its topic); None stays None."""
 
+_TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"})
+"""What the registry's client speaks HTTP with: their errors say that nobody answered."""
 DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
 PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
 """What every message has: names of fields where the value has none of its own."""
@@ -107,7 +110,23 @@ def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
         deserializer = module.ProtobufDeserializer(
             schemas.protobuf_type, {"use.deprecated.format": False}, schemas.client()
         )
-    return lambda data, topic: None if data is None else deserializer(data, context(topic, field))
+
+    def decode(data: bytes | None, topic: str) -> Any:
+        try:
+            return None if data is None else deserializer(data, context(topic, field))
+        except Exception as error:
+            if _registry_is_away(error):
+                raise SourceUnavailable(f"the schema registry is away: {type(error).__name__}: {error}") from error
+            raise
+
+    return decode
+
+
+def _registry_is_away(error: Exception) -> bool:
+    """Whether it is no fault of the message that it could not be decoded."""
+    if isinstance(error, OSError) or int(getattr(error, "http_status_code", 0)) >= 500:
+        return True
+    return type(error).__module__.split(".")[0] in _TRANSPORTS
 
 
 class Shaper:
@@ -186,6 +205,10 @@ class Shaper:
             offset = message.offset()
             try:
                 made = self._rows(message)
+            except SourceUnavailable:
+                if rows:  # what was decoded before it counts
+                    yield positions, list(zip(*rows, strict=True))
+                raise
             except Exception as error:  # noqa: BLE001  a decoder or translator may raise anything
                 if rows:
                     yield positions, list(zip(*rows, strict=True))

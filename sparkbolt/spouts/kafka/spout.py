@@ -350,7 +350,7 @@ def _fields(outputs: Any, translate: Translator | None) -> list[str]:
     try:
         streams = parse_outputs(outputs)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(f"outputs={outputs!r}: {error}") from None
     if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
         raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
     return list(streams[0].fields)

@@ -1,0 +1,184 @@
+"""What messages become: columns, rows, and records that cannot be read; without a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sparkbolt.core.components import BadRecord
+from sparkbolt.errors import ConfigError, SourceUnavailable
+from sparkbolt.spouts import KafkaSpout
+from sparkbolt.spouts.kafka.decoding import Schemas, Shaper
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "customer", "type": "string"}, {"name": "amount", "type": "int"}],
+}
+
+
+class Message:
+    """As the client gives one."""
+
+    def __init__(self, value: bytes | None, offset: int = 0, key: bytes | None = None, time_ms: int | None = 5) -> None:
+        self._value, self._offset, self._key, self._time_ms = value, offset, key, time_ms
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def offset(self) -> int:
+        return self._offset
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 3
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return (0, 0) if self._time_ms is None else (1, self._time_ms)
+
+
+def shaped(spout: KafkaSpout, messages: list[Message]) -> list[Any]:
+    """Rows as (offset, values), and records that cannot be read."""
+    spout.prepare(None)
+    assert isinstance(spout._shaper, Shaper)
+    found: list[Any] = []
+    for item in spout._shaper.shape(messages, [message.offset() for message in messages]):
+        if isinstance(item, BadRecord):
+            found.append(item)
+        else:
+            positions, columns = item
+            plain = [column.to_pylist() if hasattr(column, "to_pylist") else column for column in columns]
+            found += zip(positions, map(list, zip(*plain, strict=True)), strict=True)
+    return found
+
+
+def spout(**options: Any) -> KafkaSpout:
+    return KafkaSpout("localhost:9092", "orders", group="g", **options)
+
+
+def test_without_outputs_the_fields_are_those_of_storm():
+    assert spout().outputs == ["topic", "partition", "offset", "key", "value"]
+    assert shaped(spout(), [Message(b"x", 7, b"k"), Message(None, 8)]) == [
+        (7, ["orders", 3, 7, b"k", b"x"]),
+        (8, ["orders", 3, 8, None, None]),
+    ]
+
+
+def test_the_value_may_have_a_name_of_its_own_besides_parts_of_the_message():
+    own = spout(value="text", outputs=["timestamp", "line", "headers"])
+    assert shaped(own, [Message(b"to be", 7), Message(b"or", 8, time_ms=None)]) == [
+        (7, [5, "to be", []]),
+        (8, [None, "or", []]),
+    ]
+
+
+def test_a_value_cannot_have_two_names():
+    with pytest.raises(ConfigError, match="has one value"):
+        spout(value="text", outputs=["line", "words"])
+
+
+def test_one_message_that_is_no_text_does_not_spoil_its_chunk():
+    found = shaped(spout(value="text", outputs=["line"]), [Message(b"a", 1), Message(b"\xff", 2), Message(b"b", 4)])
+    assert [found[0], found[2]] == [(1, ["a"]), (4, ["b"])]
+    assert found[1].position == 2
+    assert "orders/3@2: UnicodeDecodeError" in found[1].reason
+
+
+def test_a_function_decodes_to_an_object_or_to_the_one_field():
+    assert shaped(spout(value=int, outputs=["number"]), [Message(b"17", 1), Message(None, 2)]) == [
+        (1, [17]),
+        (2, [None]),
+    ]
+    by_name = spout(value=lambda data: {"a": data[:1], "b": data[1:]}, outputs=["b", "c"])
+    assert shaped(by_name, [Message(b"xyz", 1)]) == [(1, [b"yz", None])]
+
+
+def test_a_translator_that_gives_something_else_than_lists_fails_its_message():
+    own = spout(translate=lambda message: ["word"], outputs=["a", "b"])
+    (bad,) = shaped(own, [Message(b"x", 1)])
+    assert "the translator gave 'word', expected lists of 2 value(s) for ['a', 'b']" in bad.reason
+
+
+def test_a_key_is_decoded_as_it_says():
+    own = spout(key="json", value="text", outputs=["key", "value"])
+    assert shaped(own, [Message(b"v", 1, b'{"id":1}')]) == [(1, [{"id": 1}, "v"])]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """One registry for whoever asks; the client's own, in memory, belongs to the object that it is asked by."""
+    client = Schemas("mock://decoding").client()
+    monkeypatch.setattr(Schemas, "client", lambda _: client)
+    return client
+
+
+def test_avro_is_decoded_by_the_registrys_schema(registry):
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    serialize = AvroSerializer(registry, json.dumps(ORDER))
+    data = serialize({"customer": "ann", "amount": 3}, SerializationContext("orders", MessageField.VALUE))
+    own = spout(value="avro", schema_registry="mock://decoding", outputs=["amount", "customer"])
+    found = shaped(own, [Message(data, 1), Message(b"none", 2)])
+    assert found[0] == (1, [3, "ann"])
+    assert isinstance(found[1], BadRecord)
+
+
+def test_protobuf_is_decoded_into_its_class(registry):
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="orders_of_tests.proto", package="orders", syntax="proto3")
+    fields = file.message_type.add(name="Order").field
+    fields.add(name="customer", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    fields.add(name="amount", number=2, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+    order = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("orders.Order"))
+    serialize = ProtobufSerializer(order, registry, {"use.deprecated.format": False})
+    data = serialize(order(customer="ann", amount=3), SerializationContext("orders", MessageField.VALUE))
+    own = spout(
+        value="protobuf", protobuf_type=order, schema_registry="mock://decoding", outputs=["amount", "customer"]
+    )
+    assert shaped(own, [Message(data, 1)]) == [(1, [3, "ann"])]
+
+
+def test_a_registry_that_is_away_is_no_fault_of_the_message():
+    own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
+    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
+        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"value": "xml"}, "value='xml'"),
+        ({"value": "avro"}, "needs schema_registry="),
+        ({"value": "protobuf", "schema_registry": "mock://x"}, "needs schema_registry|needs protobuf_type="),
+        ({"translate": list}, "translate= needs outputs="),
+        ({"out_of_range": "newest"}, "out_of_range='newest'"),
+        ({"guarantee": "exactly-once"}, "guarantee='exactly-once'"),
+        ({"max_poll_records": 0}, "max_poll_records=0"),
+        ({"other_topology": "ignore"}, "other_topology='ignore'"),
+        ({"outputs": "line"}, "outputs="),
+    ],
+)
+def test_what_a_spout_cannot_be_is_refused_where_it_is_made(options, what):
+    with pytest.raises(ConfigError, match=what):
+        spout(**options)
+
+
+@pytest.mark.parametrize("topics", [[], "", ["orders", 3], "a b"])
+def test_names_that_no_topic_has_are_refused(topics):
+    with pytest.raises(ConfigError, match="topics="):
+        KafkaSpout("localhost:9092", topics, group="g")
