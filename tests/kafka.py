@@ -79,9 +79,10 @@ def run_to_end(built: Topology) -> LocalEngine:
     return engine
 
 
-def committed(brokers: str, name: str) -> dict[int, tuple[int, str]]:
-    cluster = Cluster(ClientSettings(brokers), name, read_committed=True, request_secs=10)
+def committed(brokers: str, topic: str, group: str | None = None) -> dict[int, tuple[int, str]]:
+    """The offsets of a topic with their metadata, by kafka_partition; the group is called as the topic is."""
+    cluster = Cluster(ClientSettings(brokers), group or topic, read_committed=True, request_secs=10)
     try:
-        return {place.number: at for place, at in cluster.committed(cluster.kafka_partitions((name,))).items()}
+        return {place.number: at for place, at in cluster.committed(cluster.kafka_partitions((topic,))).items()}
     finally:
         cluster.close()

@@ -33,6 +33,7 @@ from tests.services import Kafka
 pytestmark = pytest.mark.service
 
 WAIT_SECS = 60.0
+KINDS = ("kept", "aborted")
 
 
 @pytest.fixture
@@ -66,17 +67,18 @@ def produce(brokers: str, topic: str, values: Sequence[Any], *, part: int = 0, k
     assert producer.flush(30) == 0
 
 
-def transaction(brokers: str, topic: str, values: Sequence[str], *, abort: bool) -> None:
-    """Write messages in a transaction of their own; its end takes one offset more."""
+def transactions(brokers: str, topic: str, *several: tuple[Sequence[str], bool]) -> None:
+    """Write messages in transactions, some of which are aborted; the end of each takes one offset more."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": brokers, "transactional.id": f"{topic}-{abort}", "log_level": 0})
+    producer = Producer({"bootstrap.servers": brokers, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(30)
-    producer.begin_transaction()
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
-    producer.abort_transaction(30) if abort else producer.commit_transaction(30)
+    for values, aborted in several:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        assert producer.flush(30) == 0
+        producer.abort_transaction(30) if aborted else producer.commit_transaction(30)
 
 
 def delete_before(brokers: str, topic: str, offset: int) -> None:
@@ -99,9 +101,8 @@ def lines(name: str) -> list[str]:
 
 def test_transactions_leave_gaps_and_what_was_aborted_is_not_read(kafka, name):
     create(kafka, name)
-    for turn in range(3):
-        transaction(kafka, name, [f"kept {turn}.{number}" for number in range(5)], abort=False)
-        transaction(kafka, name, [f"aborted {turn}.{number}" for number in range(5)], abort=True)
+    turns = [([f"{what} {turn}.{n}" for n in range(5)], what == "aborted") for turn in range(3) for what in KINDS]
+    transactions(kafka, name, *turns)
     engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True, max_poll_records=4)))
     assert lines(name) == [f"kept {turn}.{number}" for turn in range(3) for number in range(5)]
     assert engine.ledger.metrics.of("messages").acked == 15
@@ -110,7 +111,7 @@ def test_transactions_leave_gaps_and_what_was_aborted_is_not_read(kafka, name):
 
 def test_read_uncommitted_reads_what_was_aborted(kafka, name):
     create(kafka, name)
-    transaction(kafka, name, ["aborted"], abort=True)
+    transactions(kafka, name, (["aborted"], True))
     run_to_end(topology(name, spout(kafka, name, stop_at_end=True, isolation="read_uncommitted")))
     assert lines(name) == ["aborted"]
 

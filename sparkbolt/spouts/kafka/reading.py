@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
 
@@ -31,7 +31,8 @@ WAIT_SECS = 0.005
 AWAY_SECS = 10.0
 """How long brokers may say nothing before they count as away."""
 DROP_MAX = 2000
-"""A consumer that is behind by no more than so many offsets reads on and drops messages: less than a seek costs."""
+DROP_BYTES_MAX = 262_144
+"""A consumer that is behind by no more than so many offsets and bytes reads on and drops messages: no seek."""
 FETCHING = {
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 5,
@@ -41,7 +42,7 @@ FETCHING = {
 """A fetch that waits for new records holds up the seek of the next range. A fetch that was put off because enough was
 fetched ahead is put off for a whole second by default, which costs nine tenths of the rate. What is fetched ahead is
 bounded, since every worker has a consumer for each kafka_partition."""
-FETCHING_ALONE = {**FETCHING, "fetch.message.max.bytes": 65_536, "queued.min.messages": 1}
+FETCHING_ALONE = {**FETCHING, "fetch.message.max.bytes": 262_144, "queued.min.messages": 1}
 """For single messages that are read again: little is fetched with them."""
 
 _ERROR = methodcaller("error")
@@ -53,6 +54,25 @@ class Chunk:
 
     messages: list[Any]
     offsets: list[int]
+
+
+@dataclass
+class _Walk:
+    """How far the reading of one range is."""
+
+    begin: int
+    """Every message below it was dealt with."""
+    end: int
+    at: int
+    """Where the consumer is; below ``begin`` while messages are dropped."""
+    messages: list[Any] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def gathered(self) -> Iterator[Chunk]:
+        """What was gathered, if anything, and begin anew."""
+        if self.messages:
+            yield Chunk(self.messages, self.offsets)
+            self.messages, self.offsets = [], []
 
 
 class PartitionReader:
@@ -91,6 +111,8 @@ class PartitionReader:
         self._held: list[Any] = []
         """Messages behind the last range's end that had come already."""
         self._assigned = False
+        self._message_bytes = 0
+        """How long the value of the message was that was read last."""
         self.seeks = 0
 
     @property
@@ -108,55 +130,61 @@ class PartitionReader:
             SourceUnavailable: the brokers are away.
         """
         at, self._at = self._at, None  # until the range is read whole
-        if at is None or not at <= start <= at + DROP_MAX:
+        if at is None or not self._reads_on(at, start):
             self._seek(start)
-        # From here on: every message below `begin` was dealt with.
-        begin, silent_since = start, self._clock()
-        gathered = Chunk([], [])
-        while begin < end:
-            came = self._held or self._consumer.consume(min(CHUNK_MESSAGES, end - begin), WAIT_SECS)
+            at = start
+        walk = _Walk(start, end, at)
+        silent_since = self._clock()
+        while walk.begin < end:
+            came = self._held or self._consumer.consume(min(CHUNK_MESSAGES, end - walk.at), WAIT_SECS)
             self._held = []
             if not came:
                 if self._clock() - silent_since > AWAY_SECS:
-                    if gathered.messages:
-                        yield gathered
-                    raise self._away(begin, end)
+                    yield from walk.gathered()
+                    raise self._away(walk.begin, end)
                 continue
             silent_since = self._clock()
-            offsets = [message.offset() for message in came]
-            if offsets[0] >= begin and offsets[-1] < end and not any(map(_ERROR, came)):
-                gathered.messages += came
-                gathered.offsets += offsets
-                begin = offsets[-1] + 1
-            else:
-                for index, message in enumerate(came):
-                    error = message.error()
-                    if error is None:
-                        if message.offset() >= end:
-                            self._held = came[index:]
-                            begin = end
-                            break
-                        if message.offset() >= begin:
-                            gathered.messages.append(message)
-                            gathered.offsets.append(message.offset())
-                            begin = message.offset() + 1
-                        continue
-                    if error.code() == self._kafka.KafkaError._PARTITION_EOF:
-                        begin = max(begin, min(message.offset(), end))
-                        continue
-                    if gathered.messages:
-                        yield gathered
-                        gathered = Chunk([], [])
-                    gone, begin = self._on_error(error, begin, end)
-                    if gone is not None:
-                        yield gone
-                    break
-            if len(gathered.messages) >= CHUNK_MESSAGES:
-                yield gathered
-                gathered = Chunk([], [])
-        if gathered.messages:
-            yield gathered
+            trouble = self._take(came, walk)
+            if trouble is not None or len(walk.messages) >= CHUNK_MESSAGES:
+                yield from walk.gathered()
+            if trouble is not None:
+                gone = self._on_error(trouble, walk)
+                if gone is not None:
+                    yield gone
+        yield from walk.gathered()
         self._at = end if self._assigned else None
+
+    def _reads_on(self, at: int, start: int) -> bool:
+        """Whether to read on from ``at``, dropping messages, rather than seek ``start``."""
+        return at <= start <= at + DROP_MAX and (start - at) * self._message_bytes <= DROP_BYTES_MAX
+
+    def _take(self, came: list[Any], walk: _Walk) -> Any:
+        """Sort what the consumer gave; an error that ends it, if there is one."""
+        offsets = [message.offset() for message in came]
+        if offsets[0] >= walk.begin and offsets[-1] < walk.end and not any(map(_ERROR, came)):
+            walk.messages += came
+            walk.offsets += offsets
+            walk.begin = walk.at = offsets[-1] + 1
+            self._message_bytes = len(came[-1])
+            return None
+        for index, (offset, message) in enumerate(zip(offsets, came, strict=True)):
+            error = message.error()
+            if error is None:
+                if offset >= walk.end:
+                    self._held = came[index:]
+                    walk.begin = walk.end
+                    return None
+                walk.at = max(walk.at, offset + 1)
+                if offset >= walk.begin:
+                    walk.messages.append(message)
+                    walk.offsets.append(offset)
+                    walk.begin = offset + 1
+            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                walk.begin = max(walk.begin, min(offset, walk.end))
+                walk.at = max(walk.at, min(offset, walk.end))
+            else:
+                return error
+        return None
 
     def _seek(self, start: int) -> None:
         self.seeks += 1
@@ -171,25 +199,29 @@ class PartitionReader:
         self._consumer.assign([target])
         self._assigned = True
 
-    def _on_error(self, error: Any, begin: int, end: int) -> tuple[BadRecord | None, int]:
-        """What an error of the consumer means for the rest of a range: what is gone, and where reading goes on."""
+    def _on_error(self, error: Any, walk: _Walk) -> BadRecord | None:
+        """What an error of the consumer means for the rest of a range: what is gone, if anything."""
         codes = self._kafka.KafkaError
+        begin, end = walk.begin, walk.end
         self._assigned = False
-        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            first, last = self._log(begin, end)
+        if error.code() not in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            self._said = self._settings.scrub(error.str())
+            raise self._away(begin, end)
+        first, last = self._log(begin, end)
+        if first <= begin < last:  # it is there after all: another leader has answered
+            resume = begin
+        else:
             resume = min(first, end) if first > begin else end
-            if first <= begin < last:  # it is there after all: another leader has answered
-                self._seek(begin)
-                return None, begin
-            if resume < end:
-                self._seek(resume)
-            reason = (
-                f"{self._place}: offsets {begin} to {resume - 1} were planned and are gone, the brokers have "
-                f"{first} to {last}: retention, a deletion, or a topic that was made again"
-            )
-            return BadRecord(begin, reason), resume
-        self._said = self._settings.scrub(error.str())
-        raise self._away(begin, end)
+        walk.begin = walk.at = resume
+        if resume < end:
+            self._seek(resume)
+        if resume == begin:
+            return None
+        reason = (
+            f"{self._place}: offsets {begin} to {resume - 1} were planned and are gone, the brokers have "
+            f"{first} to {last}: retention, a deletion, or a topic that was made again"
+        )
+        return BadRecord(begin, reason)
 
     def _log(self, begin: int, end: int) -> tuple[int, int]:
         place = self._kafka.TopicPartition(*self._place)

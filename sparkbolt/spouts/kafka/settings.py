@@ -91,8 +91,9 @@ class ClientSettings:
         return self.scrub(f"ClientSettings({', '.join([repr(self.brokers), *shown])})")
 
     def _common(self) -> dict[str, Any]:
-        quiet = {"log_level": 0, "client.id": "sparkbolt"}  # errors reach us by callbacks and results
-        return {**quiet, **self.options, "bootstrap.servers": self.brokers}
+        # Errors reach us by callbacks and results. A broker that was away is tried again within a second, not ten.
+        ours = {"log_level": 0, "client.id": "sparkbolt", "reconnect.backoff.max.ms": 1000}
+        return {**ours, **self.options, "bootstrap.servers": self.brokers}
 
     def consumer(self, group: str, **more: Any) -> dict[str, Any]:
         """Properties of a consumer that is assigned by hand and commits nothing by itself."""

@@ -1,0 +1,67 @@
+"""Kafka on Spark: executors read and write the mock cluster of the driver's process over loopback."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import RetryPolicy, TopologyBuilder, bolt
+from sparkbolt.bolts import KafkaBolt
+from sparkbolt.spouts import KafkaSpout
+from sparkbolt.spouts.kafka import MockKafka
+from tests.kafka import SEEN, committed, run_to_end, topology
+
+pytestmark = pytest.mark.spark
+
+MESSAGES = 20_000
+POISON = 10
+
+
+@bolt(outputs=["line"])
+def work(tup):
+    if tup["line"].startswith("poison"):
+        raise ValueError("this one always fails")
+    if tup["offset"] % 100 == 7 and tup.attempt == 1:
+        raise ValueError("this one fails at first")
+    yield [tup["line"]]
+
+
+def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(spark: Any, tmp_path: Path) -> None:
+    with MockKafka() as kafka:
+        for number in range(4):
+            lines = [f"{number}.{place}" for place in range(MESSAGES // 4)]
+            kafka.produce("lines", lines, kafka_partition=number)
+        kafka.produce("lines", [f"poison {place}" for place in range(POISON)], kafka_partition=1)
+        kafka.create("out")
+        lines = KafkaSpout(
+            kafka.brokers,
+            "lines",
+            group="words",
+            value="text",
+            outputs=["line", "offset"],
+            retry=RetryPolicy(max_retries=2, min_backoff=timedelta(milliseconds=1)),
+            stop_at_end=True,
+        )
+        lines.first_budget = 4000
+        builder = TopologyBuilder("kafka-on-spark")
+        builder.set_spout("lines", lines, parallelism=2)
+        builder.set_bolt("work", work).shuffle_grouping("lines")
+        builder.set_bolt("write", KafkaBolt(kafka.brokers, "out", value="line")).shuffle_grouping("work")
+        running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
+        try:
+            assert running.await_finished(100), running.metrics()
+            metrics = running.metrics().components["lines"]
+        finally:
+            running.stop()
+        assert (metrics.acked, metrics.set_aside, metrics.lag) == (MESSAGES, POISON, 0)
+        assert {number: at for number, (at, _) in committed(kafka.brokers, "lines", "words").items()} == {
+            number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)
+        }
+        read = KafkaSpout(kafka.brokers, "out", group="read", value="text", outputs=["line"], stop_at_end=True)
+        run_to_end(topology("kafka-read-back", read))
+    written = [row["line"] for row in SEEN["kafka-read-back"]]
+    assert set(written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
+    assert len(written) == MESSAGES
