@@ -161,6 +161,8 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     replay.add_argument("--spout", metavar="ID", help="letters of one spout")
     replay.add_argument("--again", action="store_true", help="also letters that were replayed before")
     replay.set_defaults(act=_dlq_replay)
+
+
 def _add_lag(commands: Any, common: argparse.ArgumentParser) -> None:
     lag = commands.add_parser("lag", parents=[common], help="tell how far behind Kafka spouts are")
     lag.add_argument("--json", action="store_true", help="one JSON object a line, one for each spout")
@@ -310,6 +312,8 @@ def _dlq_replay(options: argparse.Namespace) -> int:
 
     order = Order(options.where, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
+
+
 def _lag(options: argparse.Namespace) -> int:
     from sparkbolt.cli.lag import report
 

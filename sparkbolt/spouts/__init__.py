@@ -8,8 +8,8 @@ executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
 
 from sparkbolt.spouts.generator import GeneratorSpout
 from sparkbolt.spouts.json_lines import JsonLinesSpout
-from sparkbolt.spouts.kestrel import KestrelSpout
 from sparkbolt.spouts.kafka import KafkaSpout, ZooKeeperOffsets
+from sparkbolt.spouts.kestrel import KestrelSpout
 from sparkbolt.spouts.queue import BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq import RabbitMQSpout
 from sparkbolt.spouts.tcp import SocketSpout
@@ -19,8 +19,8 @@ __all__ = [
     "BadMessage",
     "GeneratorSpout",
     "JsonLinesSpout",
-    "KestrelSpout",
     "KafkaSpout",
+    "KestrelSpout",
     "QueueSpout",
     "RabbitMQSpout",
     "SocketSpout",
