@@ -312,6 +312,7 @@ def _dlq_replay(options: argparse.Namespace) -> int:
 
     order = Order(options.where, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
+    return EXIT_FINISHED
 
 
 def _lag(options: argparse.Namespace) -> int:

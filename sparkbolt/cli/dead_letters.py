@@ -16,10 +16,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from sparkbolt.bolts.letter_files import LettersRead, append_lines, read_letters
+from sparkbolt.cli.letter_topic import LetterTopic
+from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.core.story import short_values, time_text
@@ -27,7 +29,6 @@ from sparkbolt.errors import SparkboltError
 
 REPLAYED = ".replayed"
 """What is added to the name of a file of letters for the ids of those that were replayed."""
-ID_CHARACTERS_SHOWN = 12
 
 
 class Shelf(Protocol):
@@ -46,16 +47,6 @@ class Shelf(Protocol):
             letters: which ones.
             into: where they go, if that is not where the messages came from.
         """
-
-
-@dataclass
-class Replay:
-    """What became of letters that were to be replayed."""
-
-    tuples: int = 0
-    ids: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    """A sentence for each letter that could not be replayed."""
 
 
 class LetterFile:
@@ -124,7 +115,7 @@ def _not_for_json(letter: DeadLetter) -> str | None:
     return None
 
 
-SHELVES: Mapping[str, Callable[[str], Shelf]] = {FILE: LetterFile}
+SHELVES: Mapping[str, Callable[[str], Shelf]] = {FILE: LetterFile, "kafka:": LetterTopic}
 """By how a place begins: what makes a shelf of the rest. A place that begins with none of them is a file."""
 
 

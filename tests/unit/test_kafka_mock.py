@@ -11,12 +11,15 @@ import pytest
 
 from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.cli import main
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError
+from sparkbolt.spouts.kafka.dead_letters import message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import unpacked
+from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, see, spout, topology
 
@@ -236,6 +239,44 @@ def test_a_message_that_the_broker_does_not_take_fails_its_tuple_alone(kafka, na
     engine = run_to_end(builder.build())
     assert [tree.position for tree in engine.ledger.failed] == [1]
     assert engine.ledger.metrics.of("messages").acked == 2
+
+
+def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(kafka, name, capsys):
+    dlq = f"{name}.dlq"
+    kafka.create(dlq)
+    kafka.produce(name, ["good"], kafka_partition=1)
+    kafka.produce(name, ["poison"], key="k", kafka_partition=1, headers={"trace": "ab"})
+    own = spout(kafka.brokers, name, stop_at_end=True, dead_letters=dlq, retry=RetryPolicy(max_retries=1))
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "poison")))
+    assert engine.ledger.metrics.of("messages").dead_letters == 1
+    assert committed(kafka.brokers, name)[1][0] == 2
+    (letter,) = read_topic(ClientSettings(kafka.brokers), dlq).letters
+    assert (letter.source, letter.position, letter.attempts_in_all) == (f"{name}/1", 1, 2)
+    assert (letter.raw.key, letter.raw.value, letter.raw.headers) == (b"k", b"poison", (("trace", b"ab"),))
+    assert "is bad" in letter.last.reason
+    headers = dict(message_of(letter).headers)
+    assert headers["__streams.errors.exception"] == b"ValueError"
+    assert (headers["__streams.errors.topic"], headers["__streams.errors.offset"]) == (name.encode(), b"1")
+    where = f"kafka:{kafka.brokers}/{dlq}"
+    assert main(["dlq", "list", where]) == 0
+    assert f"messages[1] {name}/1@1, 2 attempts" in capsys.readouterr().out
+    assert main(["dlq", "replay", where]) == 0
+    assert "1 letter(s) replayed" in capsys.readouterr().out
+    SEEN[name].clear()
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("poison", 1, 2)]
+    assert main(["dlq", "replay", where]) == 0
+    assert "0 letter(s) replayed" in capsys.readouterr().out
+
+
+def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):
+    kafka.create(f"{name}.dlq")
+    kafka.produce(name, [b"{no json"], kafka_partition=0)
+    own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True, dead_letters=f"{name}.dlq")
+    run_to_end(topology(name, own))
+    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
+    assert letter.raw.value == b"{no json"
+    assert letter.last.cause == "unreadable"
 
 
 def test_places_are_named_as_topic_and_number():

@@ -17,10 +17,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import Cluster, Topics
+from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.decoding import (
     DEFAULT_FIELDS,
     PARTS,
@@ -100,8 +103,8 @@ class KafkaSpout(PartitionedSpout):
         stop_at_end: bool = False,
         out_of_range: OutOfRange = "earliest",
         guarantee: Guarantee = "at-least-once",
-        retry: Any = None,
-        dead_letters: Any = None,
+        retry: RetryPolicy | None = None,
+        dead_letters: DeadLetters | None = None,
         offsets: Any = "group",
         other_topology: OtherTopology = "refuse",
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
@@ -155,10 +158,12 @@ class KafkaSpout(PartitionedSpout):
         self._watcher: Watcher | None = None
         self._readers: dict[tuple[KafkaPartition, bool], PartitionReader] = {}
         self._shaper: Shaper | None = None
+        self._single: tuple[Range, Any] | None = None
+        """The last message that was read alone."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process."""
-        own = ("_watcher", "_readers", "_shaper", "_planner")
+        own = ("_watcher", "_readers", "_shaper", "_single", "_planner")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -306,6 +311,8 @@ class KafkaSpout(PartitionedSpout):
             if isinstance(chunk, BadRecord):
                 yield chunk
                 continue
+            if range_.end - range_.start == 1:
+                self._single = range_, chunk.messages[0]
             for shaped in self._shaper.shape(chunk.messages, chunk.offsets):
                 if isinstance(shaped, BadRecord):
                     yield shaped
@@ -324,6 +331,17 @@ class KafkaSpout(PartitionedSpout):
             )
         return reader
 
+    def raw(self, range_: Range) -> RawMessage | None:
+        """The message at a range of one offset as it came."""
+        if self._single is None or self._single[0] != range_:
+            for _ in self.read_columns(range_):
+                pass
+        return raw_of(self._single[1]) if self._single is not None and self._single[0] == range_ else None
+
+    def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
+        """A plain name is a topic of the same brokers."""
+        return KafkaDeadLetters(self.settings, name) if is_topic(name) else None
+
     def cleanup(self) -> None:
         """Close the consumers."""
         for reader in self._readers.values():
@@ -331,11 +349,20 @@ class KafkaSpout(PartitionedSpout):
         self._readers.clear()
 
 
+def is_topic(name: str) -> bool:
+    """Whether a topic may be called so.
+
+    >>> is_topic("orders.dlq"), is_topic("orders dlq")
+    (True, False)
+    """
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None
+
+
 def _topics(topics: Any) -> Topics:
     if isinstance(topics, re.Pattern):
         return topics
     names = (topics,) if isinstance(topics, str) else tuple(topics)
-    if not names or not all(isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) for name in names):
+    if not names or not all(isinstance(name, str) and is_topic(name) for name in names):
         raise ConfigError(
             f"topics={topics!r}: expected the name of a topic, a list of names, or a compiled pattern for whole names"
         )

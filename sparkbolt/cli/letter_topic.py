@@ -1,0 +1,66 @@
+"""``sparkbolt dlq`` for a Kafka topic: ``kafka:HOST:PORT/TOPIC``.
+
+Which question it answers: which letters are in the topic, and how does a message get back to where it came from?
+Rule: a message is written again as it came, key, headers and all, to its own kafka_partition, or to the topic that
+``--into`` names. What was replayed is noted in the topic of the letters.
+
+Read before: ``dead_letters``, ``spouts.kafka.dead_letters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkbolt.bolts.letter_files import LettersRead
+from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.dead_letters import DeadLetter
+
+
+class LetterTopic:
+    """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
+
+    def __init__(self, where: str) -> None:
+        """Take the brokers and the topic apart.
+
+        Raises:
+            WrongUseError: there are not both.
+        """
+        from sparkbolt.spouts.kafka.settings import ClientSettings
+
+        brokers, _, topic = where.rpartition("/")
+        if not brokers or not topic:
+            raise WrongUseError(f"kafka:{where} names no topic of dead letters: expected kafka:HOST:PORT/TOPIC")
+        self._settings = ClientSettings(brokers)
+        self._topic = topic
+
+    def letters(self) -> LettersRead:
+        """All letters of the topic."""
+        from sparkbolt.spouts.kafka.dead_letters import read_topic
+
+        found = read_topic(self._settings, self._topic)
+        self._replayed = found.replayed
+        letters = sorted(found.letters, key=lambda letter: letter.last.ended_ms)
+        return LettersRead(letters, found.repeated, list(range(1, found.damaged + 1)))
+
+    def replayed(self) -> set[str]:
+        """The ids that are noted as replayed."""
+        if not hasattr(self, "_replayed"):
+            self.letters()
+        return self._replayed
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Write the messages again to their topic, or to ``into``, which is a topic too."""
+        from sparkbolt.spouts.kafka.dead_letters import replay
+
+        done = Replay()
+        good = [letter for letter in letters if letter.raw is not None and letter.end is None]
+        done.left_out = [
+            f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note})"
+            for letter in letters
+            if letter not in good
+        ]
+        replay(self._settings, self._topic, good, into)
+        done.ids = [letter.id for letter in good]
+        done.tuples = sum(max(1, len(letter.tuples)) for letter in good)
+        return done

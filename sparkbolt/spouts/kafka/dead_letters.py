@@ -1,0 +1,214 @@
+"""A Kafka topic of dead letters: written as the messages came, with their story in the headers.
+
+Which question it answers: how is a dead letter a message, and what is read back from one?
+
+Rule 1: key, value and headers are those of the message that was given up, so that whoever can read its topic can read
+this one. The story is in headers more: those of Kafka Streams' dead letter topics by its names, and the whole letter
+as JSON.
+Rule 2: a letter counts once by its id, however often it stands in the topic. That it was replayed is a message too.
+
+Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``core.dead_letters``, ``settings``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.dead_letters import DeadLetter, RawMessage
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+from sparkbolt.spouts.kafka.sources import Source
+
+STREAMS = "__streams.errors."
+LETTER = "sparkbolt.letter"
+REPLAYED = "sparkbolt.replayed"
+LETTER_BYTES_MAX = 262_144
+"""A letter that is longer as JSON is written without its tuples: the message has them."""
+DELIVER_SECS = 30.0
+READ_SECS = 10.0
+
+
+class LettersNotTakenError(SparkboltError):
+    """The brokers did not take letters; they are written again later."""
+
+
+class KafkaDeadLetters:
+    """A sink that writes to a topic: what a plain name stands for as ``dead_letters=`` of a ``KafkaSpout``.
+
+    >>> KafkaDeadLetters(ClientSettings("localhost:9092"), "orders.dlq").topic
+    'orders.dlq'
+    """
+
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
+        """Keep what was given."""
+        self.settings = settings
+        self.topic = topic
+
+    def open(self, context: TopologyContext) -> None:
+        """Make the producer."""
+        properties = self.settings.producer(**{"linger.ms": 5})
+        properties["message.timeout.ms"] = int(DELIVER_SECS * 1000)
+        kafka = client_library()
+        self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Write the letters, and wait until the brokers have acknowledged them.
+
+        Raises:
+            LettersNotTakenError: they may have been written or not; writing them again is no harm.
+        """
+        messages = [(self.topic, message_of(letter), None) for letter in letters]
+        send(self.settings, self._producer, messages)
+
+    def close(self) -> None:
+        """Let the producer go."""
+        self._producer = None
+
+
+Sent = tuple[str, RawMessage, int | None]
+"""A topic, a message for it, and its kafka_partition, if that is told."""
+
+
+def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> None:
+    """Write messages, and wait until the brokers have acknowledged all of them.
+
+    Raises:
+        LettersNotTakenError: they have not.
+    """
+    refused: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            refused.append(settings.scrub(error_text(error)))
+
+    for topic, message, number in messages:
+        options = {} if number is None else {"partition": number}
+        headers = list(message.headers)
+        producer.produce(topic, message.value, message.key, headers=headers, on_delivery=delivered, **options)
+        producer.poll(0)
+    left = producer.flush(DELIVER_SECS + 1)
+    if left or refused:
+        why = refused[0] if refused else "no answer"
+        raise LettersNotTakenError(f"Kafka did not take {left + len(refused)} message(s) of dead letters: {why}")
+
+
+def message_of(letter: DeadLetter) -> RawMessage:
+    """The message that stands for a letter."""
+    raw = letter.raw or RawMessage(None)
+    last = letter.last
+    told = {"exception": last.reason.split(":", 1)[0] if last.cause == "exception" else last.cause}
+    told |= {"message": last.reason, "stacktrace": last.traceback or ""}
+    if letter.source is not None and letter.position is not None:
+        source = Source.parse(letter.source)
+        told |= {"topic": source.topic, "partition": str(source.number), "offset": str(letter.position)}
+    streams = tuple((STREAMS + name, text.encode()) for name, text in told.items())
+    line = replace(letter, raw=None).to_line().encode()
+    if len(line) > LETTER_BYTES_MAX:
+        line = replace(letter, raw=None, tuples=(), note="its tuples are in the message alone").to_line().encode()
+    return replace(raw, headers=(*raw.headers, *streams, (LETTER, line)))
+
+
+def letter_of(message: RawMessage) -> DeadLetter:
+    """The inverse of ``message_of``.
+
+    Raises:
+        ValueError: the message is no dead letter.
+    """
+    headers = dict(message.headers)
+    if headers.get(LETTER) is None:
+        raise ValueError("the message has no letter in its headers")
+    letter = DeadLetter.from_json(json.loads(headers[LETTER] or b""))
+    own = tuple(pair for pair in message.headers if pair[0] != LETTER and not pair[0].startswith(STREAMS))
+    return replace(letter, raw=replace(message, headers=own))
+
+
+@dataclass
+class TopicRead:
+    """What a topic of dead letters holds."""
+
+    letters: list[DeadLetter] = field(default_factory=list)
+    """Each id once."""
+    repeated: int = 0
+    damaged: int = 0
+    """Messages that are no letters."""
+    replayed: set[str] = field(default_factory=set)
+
+
+def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
+    """All letters of a topic, as far as it reaches now; those of one kafka_partition in order.
+
+    Raises:
+        ConfigError: there is no such topic.
+        LettersNotTakenError: the brokers do not answer.
+    """
+    kafka = client_library()
+    consumer = made(settings, kafka.Consumer, settings.consumer("sparkbolt-dlq"))
+    found = TopicRead()
+    known: set[str] = set()
+    try:
+        about = consumer.list_topics(topic, timeout=READ_SECS).topics[topic]
+        if about.error is not None or not about.partitions:
+            raise ConfigError(f"there is no topic {topic!r} of dead letters at {settings.scrub(settings.brokers)}")
+        consumer.assign([kafka.TopicPartition(topic, number, kafka.OFFSET_BEGINNING) for number in about.partitions])
+        ended = 0
+        while ended < len(about.partitions):
+            came = consumer.consume(1000, READ_SECS)
+            if not came:
+                raise LettersNotTakenError(f"the Kafka brokers do not answer while {topic!r} is read")
+            for message in came:
+                if message.error() is not None:
+                    ended += 1
+                    continue
+                _sort(found, known, raw_of(message))
+    except kafka.KafkaException as error:
+        raise LettersNotTakenError(settings.scrub(error_text(error))) from None
+    finally:
+        consumer.close()
+    return found
+
+
+def _sort(found: TopicRead, known: set[str], message: RawMessage) -> None:
+    replayed = dict(message.headers).get(REPLAYED)
+    if replayed is not None:
+        found.replayed.add(replayed.decode())
+        return
+    try:
+        letter = letter_of(message)
+    except (ValueError, RecursionError):
+        found.damaged += 1
+        return
+    if letter.id in known:
+        found.repeated += 1
+        return
+    known.add(letter.id)
+    found.letters.append(letter)
+
+
+def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> None:
+    """Write the messages of letters again, as they came, to where they came from or to another topic; and note it.
+
+    Raises:
+        LettersNotTakenError: not all were taken; those that were not noted may be there twice after the next try.
+    """
+    kafka = client_library()
+    producer = made(settings, kafka.Producer, settings.producer())
+    again: list[Sent] = []
+    for letter in letters:
+        source = Source.parse(letter.source or "")
+        number = None if into is not None else source.number
+        again.append((into or source.topic, letter.raw or RawMessage(None), number))
+    send(settings, producer, again)
+    notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
+    send(settings, producer, [(topic, note, None) for note in notes])
+
+
+def raw_of(message: Any) -> RawMessage:
+    """A message of the client as it came."""
+    kind, milliseconds = message.timestamp()
+    headers = tuple((name, value) for name, value in message.headers() or ())
+    return RawMessage(message.value(), message.key(), headers, int(milliseconds) if kind else None)
