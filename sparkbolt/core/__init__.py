@@ -3,7 +3,7 @@
 Time, seeds and random stamps are arguments. Read in this order: ``ids``, ``retry``, ``dead_letters``, ``config``,
 ``packing``, ``tuples``, ``metrics``, ``story``, ``acker``, ``rotating_map``, ``stable_hash``, ``groupings``,
 ``components``, ``keeping``, ``letter_ways``, ``topology_mistakes``, ``topology``, ``lane``, ``plan``,
-``partition_manager``, ``fates``, ``histories``, ``letter_plans``, ``anchoring``, ``frames``, ``routing``,
+``partition_manager``, ``fates``, ``histories``, ``retry_plans``, ``anchoring``, ``frames``, ``routing``,
 ``collectors``, ``rows``, ``deaths``, ``hosted``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``snapshots``,
 ``text_keys``, ``segments``, ``bucket_table``, ``keyvalue``, ``state``, ``settled``, ``own_trees``, ``worker``,
 ``accounts``, ``shards``, ``stages``, ``reading``, ``letter_reading``, ``feedback``, ``messages``, ``stories``,

@@ -23,9 +23,9 @@ from typing import Any
 from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.histories import NO_HISTORY
 from sparkbolt.core.ids import split_key
-from sparkbolt.core.letter_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.reading import Record
+from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.story import short
 
 DESK_RECORDS_MAX = 65_536

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -27,10 +28,10 @@ from sparkbolt.core.ids import split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
-from sparkbolt.core.letter_plans import letter_entries
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX, Record
+from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
@@ -190,32 +191,13 @@ class Host:
         return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._promoted_at) * 1000))
 
     def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
-        grouped: dict[tuple[int, str, int], list[int]] = {}
-        ranges = []
         retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms)
-        for retry in (retry for retry in retries if retry.letter is None):
-            if retry.end is None:
-                grouped.setdefault((retry.task, retry.source, retry.attempt), []).append(retry.position)
-            else:
-                base = self._base(bases, retry.task, retry.end - retry.position)
-                once = self._reads_once(retry.task)
-                ranges.append(
-                    Entry(retry.task, base, retry.source, retry.position, retry.end, retry.attempt, once=once)
-                )
         next_letter = self.ledger.messages.next_letter
-        letters = [desk.plan_letters(next_letter(number), ready_ms) for number, desk in self.desks.items()]
-        return [*ranges, *letter_entries(retries, next_letter), *chain.from_iterable(letters)] + [
-            Entry(
-                task,
-                self._base(bases, task, len(positions)),
-                source,
-                positions[0],
-                positions[0] + 1,
-                attempt,
-                tuple(positions),
-            )
-            for (task, source, attempt), positions in grouped.items()
-        ]
+        entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
+        entries += letter_entries(retries, next_letter)
+        for number, desk in self.desks.items():
+            entries += desk.plan_letters(next_letter(number), ready_ms)
+        return entries
 
     def _reads_once(self, task: int) -> bool:
         spout = self.spouts.get(self.topology.task_owner(task)[0])

@@ -407,10 +407,10 @@ def test_a_bug_that_is_planted_in_what_bolts_start_is_found(plant: Callable[[Pat
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
 
 
-def hashed(columns: Any, fields: Any) -> Any:
+def hashed(columns: Any, n: int, fields: Any = ()) -> Any:
     """What routing by Python's ``hash`` would do: another thing in each process."""
     rows = zip(*(python_values(column) for column in columns), strict=True)
-    return np.array([hash(row) & MASK64 for row in rows], dtype=np.uint64)
+    return groupings._scale(np.array([hash(row) & MASK64 for row in rows], dtype=np.uint64), n)
 
 
 class Planting(BasicBolt):
@@ -420,7 +420,7 @@ class Planting(BasicBolt):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        groupings._hash_fields = hashed
+        groupings.fields_targets = hashed
 
     def __getstate__(self) -> dict[str, Any]:
         return {"planted": True}  # without any, nothing would be set
@@ -430,7 +430,7 @@ class Planting(BasicBolt):
 
 
 def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> None:
-    patch.setattr(groupings, "_hash_fields", hashed)
+    patch.setattr(groupings, "fields_targets", hashed)
     builder = TopologyBuilder("planted")
     builder.set_spout("words", Messages())
     builder.set_bolt("pass", Planting(), fuse=False).shuffle_grouping("words")

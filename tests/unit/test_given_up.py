@@ -26,10 +26,10 @@ from sparkbolt import (
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.letter_plans import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.core.letter_reading import READS_MAX
 from sparkbolt.core.partition_manager import Retry
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 
