@@ -327,8 +327,6 @@ class Host:
                 self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
-            if component in self.spouts:
-                self.spouts[component].told(self.ledger.views(component, changed=True))
         self.see_sources()
         return promotion
 
