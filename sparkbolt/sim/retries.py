@@ -188,7 +188,7 @@ class ReadOnce(Checker):
         """Look at what began, be it committed or not."""
         if not self._tasks:
             return
-        entries = [entry for entry in plan.entries if entry.task in self._tasks]
+        entries = [entry for entry in plan.entries if entry.task in self._tasks and entry.letters is None]
         failed = {fail.key for seen in outcome.sightings for fail in seen.fails}
         for key in (key for seen in outcome.sightings for keys in seen.started for key in keys.tolist()):
             task, sequence = split_key(key)
