@@ -104,8 +104,11 @@ def mistakes_of(
     yield from _value_mistakes(windowing)
     yield from _event_time_mistakes(windowing, streams)
     yield from _field_mistakes(windowing, inputs)
-    if windowing.ack_on_expiry and not list(_shape_mistakes(windowing)) and windowing.length is not None:
-        yield from _expiry_mistakes(windowing, config)
+    if windowing.ack_on_expiry and not list(_shape_mistakes(windowing)):
+        if windowing.length is not None:
+            yield from _expiry_mistakes(windowing, config)
+        elif isinstance(windowing.gap, timedelta) and config.enable_message_timeouts:
+            yield from _gap_mistakes(ms(windowing.gap), config.message_timeout_secs * 1000)
 
 
 def _field_mistakes(windowing: Windowing, inputs: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
@@ -212,6 +215,15 @@ def _event_time_mistakes(windowing: Windowing, streams: Mapping[str, tuple[str, 
         yield (
             f"Stream for late tuples must be defined with with_late_tuple_stream alone: {late!r} is among the bolt's "
             f"outputs with the fields {list(streams[late])}"
+        )
+
+
+def _gap_mistakes(gap: int, limit: float) -> Iterator[str]:
+    if gap > limit:
+        yield (
+            f"Session gap value {gap} ms is more than topology.message.timeout.secs value {limit:g} ms, and "
+            "with_ack_on_expiry leaves tuples open for longer than the gap: raise message_timeout_secs, or leave "
+            "with_ack_on_expiry out"
         )
 
 

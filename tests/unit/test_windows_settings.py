@@ -111,6 +111,43 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
         lambda: Show().with_window(HOUR).with_timestamp_field("at").with_watermark_interval(secs(0)),
         "the watermark interval: expected at least 1 ms",
     ),
+    (
+        lambda: Show().with_window(BAD_VALUE, slide=BAD_VALUE),
+        "the window's sliding interval: expected a Count or a timed",
+    ),
+    (lambda: Show().with_window(HOUR).with_timestamp_extractor(BAD_VALUE), "expected a function of a tuple, got 5"),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_lag(secs(-1)),
+        "the lag: expected at least 0 ms, got -1000 ms",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field(BAD_VALUE),
+        "with_timestamp_field: expected a non-empty str",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_late_tuple_stream(BAD_VALUE),
+        "with_late_tuple_stream: expected a non-empty str, got 5",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_watermark_interval(secs(1)),
+        "A watermark interval can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_idle_stream_timeout(secs(1)),
+        "An idle stream timeout can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_key("user", idle_timeout=secs(0)),
+        "the idle_timeout of with_key: expected at least 1 ms",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_message_id_field("id"),
+        "with_message_id_field: 'id' does not exist in stream",
+    ),
+    (
+        lambda: Show().with_policies(BAD_VALUE, BAD_VALUE),
+        "with_policies: expected an EvictionPolicy and a TriggerPolicy, got 5 and 5",
+    ),
 ]
 
 
@@ -146,6 +183,13 @@ def test_with_ack_on_expiry_a_window_must_fit_into_the_timeout_and_the_pending_t
     else:
         [mistake] = refused(anchored, **settings)
         assert mistake.startswith(refusal)
+
+
+def test_with_ack_on_expiry_a_session_gap_must_fit_into_the_timeout() -> None:
+    topology(Show().with_session_gap(secs(31)), message_timeout_secs=30)
+    topology(Show().with_session_gap(secs(30)).with_ack_on_expiry(), message_timeout_secs=30)
+    [mistake] = refused(Show().with_session_gap(secs(31)).with_ack_on_expiry(), message_timeout_secs=30)
+    assert mistake.startswith("Session gap value 31000 ms is more than topology.message.timeout.secs value 30000 ms")
 
 
 def test_all_mistakes_come_at_once() -> None:
