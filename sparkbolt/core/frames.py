@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring, Births
+from sparkbolt.core.bare import dress, strip_all
 from sparkbolt.core.ids import mix64_array, unmix64_array
 from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
@@ -43,6 +44,7 @@ _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
 PICKLING_ERRORS = pickling_errors()
 """What ``pickle`` raises for a value that cannot be pickled."""
+_FEW_VALUES = 64
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -203,9 +205,11 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
 
 
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
-    """Some rows of a column; a dictionary keeps only what the rows use."""
+    """Some rows of a column; a dictionary keeps only what the rows use, unless it is so small that it does not pay."""
     if isinstance(column, pa.DictionaryArray) and not column.null_count:
         codes = column.indices.to_numpy(zero_copy_only=False).take(rows)
+        if len(column.dictionary) <= min(_FEW_VALUES, len(codes)):
+            return pa.DictionaryArray.from_arrays(codes.astype(np.uint16), column.dictionary, safe=False)
         used = np.zeros(len(column.dictionary), dtype=bool)
         used[codes] = True
         renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
@@ -233,20 +237,17 @@ def unpicklable(column: Column, row: int) -> str | None:
 
 
 def encode(frame: Frame, moment: Moment) -> bytes:
-    """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, then an Arrow stream."""
-    arrow: list[pa.Array] = []
-    plain: dict[int, bytes] = {}
-    for index, column in enumerate(frame.columns):
-        if isinstance(column, pa.Array):
-            arrow.append(column)
-        else:
-            plain[index] = pickle.dumps(list(column), protocol=5)
+    """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, bare columns, then an Arrow stream."""
+    shapes, buffers = strip_all(frame.columns)
+    rest = [(index, column) for index, column in enumerate(frame.columns) if index not in shapes]
+    arrow = [column for _, column in rest if isinstance(column, pa.Array)]
+    plain = {i: pickle.dumps(list(column), protocol=5) for i, column in rest if not isinstance(column, pa.Array)}
     form, salt, arrays = _packed(frame.anchoring) if frame.anchoring is not None else (_UNTRACKED, 0, [])
     ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows, frame.path
-    header = pickle.dumps((ident, plain, form, salt, frame.attempts), protocol=5)
+    header = pickle.dumps((ident, plain, form, salt, frame.attempts, shapes), protocol=5)
     header += bytes(-len(header) % 8)
     head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
-    pieces: list[Any] = [head, header, *pack(arrays)]
+    pieces: list[Any] = [head, header, *pack(arrays), *buffers]
     if arrow:
         sink = pa.BufferOutputStream()
         batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
@@ -304,17 +305,21 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     kind, header_bytes, _, _ = _HEAD.unpack_from(view)
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
-    ident, plain, form, salt, attempts = pickle.loads(view[place : place + header_bytes])
+    ident, plain, form, salt, attempts, shapes = pickle.loads(view[place : place + header_bytes])
     source, stream, lane, sequence, rows, path = ident
     arrays, place = unpack(view, place + header_bytes)
     anchoring = _unpacked(form, salt, arrays)
+    apart: dict[int, Column] = {index: pickle.loads(pickled) for index, pickled in plain.items()}
+    buffer = pa.py_buffer(view)
+    for index, shape in shapes.items():
+        apart[index], place = dress(shape, buffer, place)
     columns: list[Column] = []
     if place < len(view):
-        with pa.ipc.open_stream(pa.py_buffer(view[place:])) as reader:
+        with pa.ipc.open_stream(buffer.slice(place)) as reader:
             columns = list(reader.read_next_batch().columns)
-    for index, pickled in sorted(plain.items()):
-        columns.insert(index, pickle.loads(pickled))
-    check(all(len(column) == rows for column in columns), f"a frame of {rows} rows has columns of other lengths")
+    for index, column in sorted(apart.items()):
+        columns.insert(index, column)
+    check(set(map(len, columns)) <= {rows}, f"a frame of {rows} rows has columns of other lengths")
     return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path)
 
 

@@ -1,0 +1,105 @@
+"""Bare columns: Arrow arrays as their buffers, without Arrow's messages about them.
+
+Which question it answers: how does a column travel when all that is to be said of it is its type and its length?
+Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not bare,
+and travels as an Arrow stream.
+
+A stream costs 40 us to write and 30 us to read however few its rows are, since it describes its schema with each
+frame, and two copies more where there are many; a bare column costs 2 us and 3 us, and one copy.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from sparkbolt.errors import check
+
+Shape: TypeAlias = tuple[Any, ...]
+"""What must be known to read a bare column: (type id, length, bytes of each buffer), or of a dictionary the shape of
+its indices and the shape of its values."""
+
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+_FIXED = {kind.id: kind for kind in (*_INTEGERS, pa.float32(), pa.float64(), pa.bool_())}
+_TEXT = {
+    kind.id: (kind, offset)
+    for kind, offset in (
+        (pa.string(), struct.Struct("<i")),
+        (pa.binary(), struct.Struct("<i")),
+        (pa.large_string(), struct.Struct("<q")),
+        (pa.large_binary(), struct.Struct("<q")),
+    )
+}
+_DICTIONARY: int = pa.dictionary(pa.int32(), pa.string()).id
+
+
+def strip(column: pa.Array) -> tuple[Shape, list[Any]] | None:
+    """The shape and the buffers of a column; None if it is not plain.
+
+    >>> shape, buffers = strip(pa.array([1, 2, 3]))
+    >>> dress(shape, pa.py_buffer(b"".join(buffers)), 0)[0].to_pylist()
+    [1, 2, 3]
+    >>> strip(pa.array([1, None]))
+    """
+    kind, length = column.type.id, len(column)
+    if kind == _DICTIONARY:
+        indices, values = strip(column.indices), strip(column.dictionary)
+        if indices is None or values is None or column.type.ordered:
+            return None
+        return (indices[0], values[0]), [*indices[1], *values[1]]
+    if length == 0 or column.offset or column.null_count:
+        return None
+    if kind in _FIXED:
+        size = -(-_FIXED[kind].bit_width * length // 8)
+        return (kind, length, size), [_cut(column.buffers()[1], size)]
+    if kind in _TEXT:
+        form = _TEXT[kind][1]
+        _, offsets, text = column.buffers()
+        size, (end,) = form.size * (length + 1), form.unpack_from(offsets, form.size * length)
+        return (kind, length, size, end), [_cut(offsets, size), _cut(text, end) if end else b""]
+    return None
+
+
+def strip_all(columns: Sequence[Any]) -> tuple[dict[int, Shape], list[Any]]:
+    """The shapes of those columns that are plain, by index, and all their buffers, each filled up to eight bytes."""
+    shapes: dict[int, Shape] = {}
+    pieces: list[Any] = []
+    for index, column in enumerate(columns):
+        stripped = strip(column) if isinstance(column, pa.Array) else None
+        if stripped is None:
+            continue
+        shapes[index] = stripped[0]
+        for buffer in stripped[1]:
+            pieces.append(buffer)
+            if len(buffer) % 8:
+                pieces.append(bytes(-len(buffer) % 8))
+    return shapes, pieces
+
+
+def dress(shape: Shape, data: pa.Buffer, at: int) -> tuple[pa.Array, int]:
+    """The column of ``strip_all`` whose buffers are at ``at``, and where they end; it looks into ``data``.
+
+    Raises:
+        InvariantError: the bytes are cut off.
+    """
+    if isinstance(shape[0], tuple):
+        indices, at = dress(shape[0], data, at)
+        values, at = dress(shape[1], data, at)
+        return pa.DictionaryArray.from_arrays(indices, values, safe=False), at
+    kind, length, *sizes = shape
+    buffers: list[pa.Buffer | None] = [None]
+    for size in sizes:
+        check(at + size <= data.size, f"a column of {length} rows is cut off at {data.size} bytes")
+        buffers.append(data.slice(at, size))
+        at += size + -size % 8
+    type_ = _FIXED[kind] if kind in _FIXED else _TEXT[kind][0]
+    return pa.Array.from_buffers(type_, length, buffers, 0), at
+
+
+def _cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
+    return buffer if buffer.size == size else buffer.slice(0, size)
