@@ -135,7 +135,7 @@ def _numbers(lane: Lane) -> list[int]:
 
 
 def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
-    stateful = keeps_state(spec.component)
+    stateful = spec.keeps_state
     return Examined(
         id=spec.id,
         kind=kind_of(spec.component),
@@ -187,7 +187,7 @@ def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
         return f"runs in the stage of {lane.hosts[spec.id]!r}: it keeps nothing and any task may take its tuples"
     if not spec.config.fuse:
         return "runs by itself: fuse is False"
-    if keeps_state(spec.component):
+    if spec.keeps_state:
         return "runs by itself: it keeps state"
     sources = {sub.source for sub in spec.subscriptions}
     if len(sources) > 1:

@@ -103,14 +103,8 @@ class Partials:
     @property
     def empty(self) -> bool:
         """Whether nothing is said at all."""
-        sizes = (
-            len(self.init_keys),
-            len(self.ack_keys),
-            len(self.held_keys),
-            len(self.fails),
-            len(self.touched_keys),
-        )
-        return not any(sizes)
+        some = len(self.ack_keys) or len(self.init_keys) or len(self.held_keys) or len(self.touched_keys)
+        return not (some or self.fails)
 
 
 @dataclass

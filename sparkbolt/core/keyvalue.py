@@ -60,6 +60,7 @@ _BITS_MAX = 20
 _BUCKET_NAME = "kv/b"
 _DELTA_NAME = "kv/d"
 _MISSING: Any = object()
+_NO_BUCKETS = BucketTable()
 _Rows: TypeAlias = tuple[list[Any], list[Any]]
 
 
@@ -112,7 +113,7 @@ class KeyValueState:
         self._thawed: dict[Any, Any] = {}
         """Frozen values that were asked for in this micro-batch."""
         self._store: SegmentStore | None = None
-        self._table = BucketTable()
+        self._table = _NO_BUCKETS
         self._synced = True
         self._forget()
         # Both are called for every tuple: without a method between, a get and a put cost half as much.
@@ -327,7 +328,7 @@ class KeyValueState:
         self._dirty.clear()
         self._thawed.clear()
         self._store = store
-        self._table = BucketTable.decode(table) if table is not None else BucketTable()
+        self._table = BucketTable.decode(table) if table is not None else _NO_BUCKETS
         self._synced = False
 
     def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:

@@ -20,7 +20,6 @@ from typing import Any
 
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.topology import ComponentSpec, Topology
 
 _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
@@ -117,8 +116,14 @@ class Lane:
 
     def dests_of_level(self, number: int) -> frozenset[int]:
         """The dests whose rows are processed at a level; all others pass through it."""
-        level = self.levels[number - 1]
-        return frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
+        return self._dests_of_levels[number - 1]
+
+    @cached_property
+    def _dests_of_levels(self) -> list[frozenset[int]]:
+        return [
+            frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
+            for level in self.levels
+        ]
 
     @cached_property
     def hosted_tasks(self) -> frozenset[int]:
@@ -129,7 +134,7 @@ class Lane:
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
         names = (name for level in self.levels for name in level.components)
-        return tuple(name for name in names if keeps_state(self.topology.components[name].component))
+        return tuple(name for name in names if self.topology.components[name].keeps_state)
 
     def placement(self) -> dict[str, Any]:
         """What is kept with the checkpoint, as JSON."""
@@ -190,7 +195,7 @@ def _fused(topology: Topology) -> dict[str, str]:
 def _may_fuse(spec: ComponentSpec) -> bool:
     return (
         spec.config.fuse
-        and not keeps_state(spec.component)
+        and not spec.keeps_state
         and len({subscription.source for subscription in spec.subscriptions}) == 1
         and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
         and spec.config.tick_tuple_freq_secs is None
@@ -213,6 +218,6 @@ def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
         if spec.id not in hosts:
             by_level.setdefault(level_of(spec.id), []).append(spec.id)
     return tuple(
-        Level(number, any(keeps_state(topology.components[name].component) for name in names), tuple(names))
+        Level(number, any(topology.components[name].keeps_state for name in names), tuple(names))
         for number, names in sorted(by_level.items())
     )

@@ -232,7 +232,7 @@ class Ledger:
         self._stories.hear(feedback.hops, feedback.message_ids, ending)
         self._time_out(plan, promotion)
         holds = holds_of(verdicts.open_holders, micro_batch_id)
-        acked = self._apply_old(verdicts, holds)
+        acked = self._apply_old(verdicts, holds) if len(holds) else empty_u64()
         new = verdicts.open_new
         self._trees.put(new_keys, verdicts.open_xors[new], holds[new])
         self._tally.opened(new_keys)
@@ -309,7 +309,7 @@ class Ledger:
 
     def expiring(self) -> tuple[int, ...]:
         """Keys of the open trees that ran out of time; they fail with the plan that names them."""
-        self._expiring = self._expiring[self._trees.find(self._expiring)[1]]
+        self._expiring = self._expiring[self._trees.find(self._expiring)[1]] if len(self._expiring) else empty_u64()
         return tuple(self._expiring.tolist())
 
     def touch(self, keys: U64) -> None:
@@ -390,10 +390,10 @@ class Ledger:
         return acked
 
     def _time_out(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
-        keys = np.unique(np.array(plan.expired, dtype=np.uint64)) if plan.expired else empty_u64()
-        keys = keys[self._trees.find(keys)[1]]
-        if len(keys) == 0:
+        if not plan.expired:
             return
+        keys = np.unique(np.array(plan.expired, dtype=np.uint64))
+        keys = keys[self._trees.find(keys)[1]]
         fails, number = [], plan.micro_batch_id
         births = self.messages.lives_of(keys)
         for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):

@@ -220,7 +220,11 @@ def _to_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
-    return {component: dict(vars(counts)) for component, counts in metrics.items()}
+    """Counters without those that are zero, which is what one that is missing has."""
+    return {
+        component: {name: count for name, count in vars(counts).items() if count}
+        for component, counts in metrics.items()
+    }
 
 
 def _metrics_from_json(body: Mapping[str, Mapping[str, Any]]) -> dict[str, ComponentMetrics]:

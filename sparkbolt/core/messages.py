@@ -25,7 +25,7 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.fates import GIVEN_UP, FailedTree, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.histories import Histories, History, Place
-from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, U64, split_key, tree_key
+from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
 from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.rotating_map import RotatingMap
@@ -94,6 +94,9 @@ class Messages:
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
         """The tasks of bolts that start trees."""
+        self._planned_from = np.full(max(self._spouts, default=0) + 2, MAX_SEQUENCE + 1, dtype=np.uint64)
+        for task, spout in self._spouts.items():  # from which sequence on a task's trees need an entry
+            self._planned_from[task] = AGAIN if spout.own else 0
         self._task_owner = task_owner
         self._next_sequence = state.next_sequence
         self._next_letter = state.next_letter
@@ -194,11 +197,10 @@ class Messages:
         """Those of the keys that no entry of the plan reserves, though they need one: a bolt's own trees do not."""
         if len(keys) == 0:
             return keys
-        tasks = keys >> np.uint64(SEQUENCE_BITS)
-        of_spouts = np.isin(tasks, np.array(list(self._spouts), dtype=np.uint64))
-        first_own = np.isin(tasks, self.own_tasks) & (keys & np.uint64(AGAIN) == 0)
-        entries = sorted(plan.reserving, key=lambda entry: entry.first_key)
-        strangers: U64 = keys[of_spouts & ~first_own & (_slots(*_columns(entries), keys) < 0)]
+        tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
+        needed = keys & np.uint64(MAX_SEQUENCE) >= self._planned_from.take(tasks, mode="clip")
+        entries = _columns(sorted(plan.reserving, key=lambda entry: entry.first_key))
+        strangers: U64 = keys[needed & (_slots(*entries, keys) < 0)]
         return strangers
 
     def lives_of(self, keys: U64) -> list[Live | None]:
@@ -302,6 +304,8 @@ class Messages:
 
     def _count(self, keys: U64, sign: int) -> None:
         """Count unfinished trees of entries up or down."""
+        if len(keys) == 0:
+            return
         slots = self._slots_of(keys)
         counts = np.bincount(slots[slots >= 0])
         for slot in np.flatnonzero(counts).tolist():
@@ -387,6 +391,5 @@ def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
     if len(first_keys) == 0 or len(keys) == 0:
         return np.full(len(keys), -1, dtype=np.intp)
     slots = np.searchsorted(first_keys, keys, side="right") - 1
-    at = np.maximum(slots, 0)
-    slots[(slots >= 0) & (keys - first_keys[at] >= reserved[at])] = -1
+    slots[keys - first_keys[slots] >= reserved[slots]] = -1  # so it is for a slot of -1 too: the difference wraps
     return slots

@@ -91,13 +91,14 @@ def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
     >>> unpack(pack({"split": ComponentMetrics(emitted=10, executed=1)}))["split"].emitted
     10
     """
-    return [
-        (
-            component,
-            tuple(part for index, count in enumerate(vars(counts).values()) if count for part in (index, count)),
-        )
-        for component, counts in metrics.items()
-    ]
+    counted: Counted = []
+    for component, counts in metrics.items():
+        parts: list[int | float] = []
+        for index, count in enumerate(vars(counts).values()):
+            if count:
+                parts += (index, count)
+        counted.append((component, tuple(parts)))
+    return counted
 
 
 def unpack(counted: Counted) -> dict[str, ComponentMetrics]:

@@ -139,12 +139,18 @@ def split_sections(data: Buffer) -> list[bytes]:
     return sections
 
 
+_SMALL_BYTES = 256
 _NO_KEYS = zlib.compress(b"", 1)
 
 
 def compress(data: bytes) -> bytes:
     """The bytes by zlib, at its fastest."""
-    return zlib.compress(data, 1) if data else _NO_KEYS
+    if len(data) > _SMALL_BYTES:
+        return zlib.compress(data, 1)
+    if not data:
+        return _NO_KEYS
+    small = zlib.compressobj(1, wbits=10, memLevel=1)  # a few KB of tables to clear, not 256
+    return small.compress(data) + small.flush()
 
 
 def pack_keys(keys: U64) -> bytes:
@@ -156,7 +162,7 @@ def pack_keys(keys: U64) -> bytes:
         return _NO_KEYS
     steps = np.array(keys, dtype="<u8")
     steps[1:] -= keys[:-1]
-    return zlib.compress(steps.view(np.uint8).reshape(-1, 8).T.tobytes(), 1)
+    return compress(steps.view(np.uint8).reshape(-1, 8).T.tobytes())
 
 
 def unpack_keys(data: Buffer) -> U64:

@@ -170,7 +170,7 @@ class EntryReader:
             return
         first, last = int(positions[0]), int(positions[-1])
         least = max(self._seen, range_.start)
-        if first < least or last >= range_.end or bool(np.any(positions[1:] < positions[:-1])):
+        if first < least or last >= range_.end or bool((positions[1:] < positions[:-1]).any()):
             behind = positions[(positions >= range_.start) & (positions <= self._seen)]
             self._misplaced = np.unique(behind).tolist()
             raise EmitError(

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import I32, NO_HOLDER, empty_u64, locate
-from sparkbolt.core.ids import U64, run_starts
+from sparkbolt.core.ids import U64, rise, run_starts
 from sparkbolt.errors import check
 
 _T = TypeVar("_T", bound=np.generic)
@@ -259,7 +259,4 @@ def _moved(capacity: int, living: npt.NDArray[np.intp], column: npt.NDArray[_T])
 
 
 def _check_rising(keys: U64) -> None:
-    check(
-        bool(np.all(keys[1:] > keys[:-1])),
-        "keys of open trees must be strictly rising: the acker combines them",
-    )
+    check(rise(keys), "keys of open trees must be strictly rising: the acker combines them")

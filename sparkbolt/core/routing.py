@@ -294,6 +294,8 @@ def merge_roots(anchoring: Anchoring) -> Anchoring:
 def ordinals_within(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     """For each element how many equal ones stand before it; equal elements must be neighbours."""
     starts = run_starts(parents)
+    if len(starts) == len(parents):
+        return np.zeros(len(parents), dtype=np.uint32)
     ordinals = np.arange(len(parents), dtype=np.uint32)
-    ordinals -= np.repeat(starts.astype(np.uint32), run_lengths(starts, len(parents)))
+    ordinals -= starts.astype(np.uint32).repeat(run_lengths(starts, len(parents)))
     return ordinals

@@ -90,11 +90,12 @@ class Rows:
 def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
     """What a task emitted on one stream while it worked on ``rows``."""
     ordinal_base = 0
-    parents = np.array(out.parents, dtype=np.int64)
     if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
-        parents = np.repeat(np.arange(rows.count, dtype=np.int64), per_row)
+        parents = np.arange(rows.count, dtype=np.int64).repeat(per_row)
+    else:
+        parents = np.array(out.parents, dtype=np.int64)
     if len(parents):
         direct_to = np.array(out.direct_to, dtype=np.int64) if out.direct_to else None
         columns = [out.values[field :: out.width] for field in range(out.width)]
@@ -134,7 +135,7 @@ def _block(
 
 
 def _attempts(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:
-    if rows.attempts is None and not any(attempt > 1 for attempt in out.extra_attempts):
+    if rows.attempts is None and max(out.extra_attempts, default=1) == 1:
         return None
     attempts = np.ones(len(parents), dtype=np.uint8)
     if rows.attempts is not None:
@@ -149,7 +150,8 @@ def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal
     anchoring = rows.anchoring
     if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # they rise
         ordinals = ordinals_within(parents)
-        ordinals += np.uint32(ordinal_base)
+        if ordinal_base:
+            ordinals += np.uint32(ordinal_base)
         return Parents(anchoring.roots, anchoring.edges, ordinals, None, parents)
     if anchoring is None and not out.extras:
         return None

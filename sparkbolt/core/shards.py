@@ -7,19 +7,20 @@ Read before: ``acker``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from sparkbolt.core.acker import Partials, only_shard, shard_of
 
 
-def shards_of(partials: Partials, shards: int) -> Iterator[Partials | None]:
+def shards_of(partials: Partials, shards: int) -> list[Partials | None]:
     """What each of ``shards`` acker tasks is to hear; None for one that has nothing to hear."""
+    heard: list[Partials | None] = [None] * shards
+    if partials.empty:
+        return heard
     only = only_shard(partials, shards)
     if only is not None:
-        yield from (partials if shard == only and not partials.empty else None for shard in range(shards))
-        return
+        heard[only] = partials
+        return heard
     init, ack, held, touched = (
         shard_of(keys, shards)
         for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
@@ -36,4 +37,5 @@ def shards_of(partials: Partials, shards: int) -> Iterator[Partials | None]:
             touched_keys=partials.touched_keys[touched == shard],
             fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
         )
-        yield chosen if not chosen.empty else None
+        heard[shard] = chosen if not chosen.empty else None
+    return heard

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -39,6 +40,8 @@ Column: TypeAlias = pa.Array | Sequence[Any]
 
 _LONG_BYTES = 256
 _SAMPLE_ROWS = 1024
+_FEW = 64
+_SHORT_BYTES = 4096
 _DIGITS_MAX = 4000
 _STEP = 0x9E3779B97F4A7C15
 
@@ -310,8 +313,10 @@ def hash_distinct(array: pa.DictionaryArray, field: str) -> tuple[U64, npt.NDArr
     """The number of each distinct value of a column, and where each row's is; as of ``hash_column``."""
     distinct = array.dictionary
     try:
-        fast = _is_fast(distinct.type)
-        numbers = _hash_arrow(distinct, field) if fast else _hash_objects(distinct.to_pylist(), field)
+        numbers = _hash_few(distinct)
+        if numbers is None:
+            fast = _is_fast(distinct.type)
+            numbers = _hash_arrow(distinct, field) if fast else _hash_objects(distinct.to_pylist(), field)
     except UnroutableError as error:
         row = int(np.argmax(array.indices.fill_null(-1).to_numpy(zero_copy_only=False) == error.row))
         raise UnroutableError(str(error), row) from error
@@ -321,6 +326,26 @@ def hash_distinct(array: pa.DictionaryArray, field: str) -> tuple[U64, npt.NDArr
     else:
         indices = array.indices
     return numbers, indices.to_numpy(zero_copy_only=False)
+
+
+def _hash_few(distinct: pa.Array) -> U64 | None:
+    """The numbers of a few short texts, one by one and mostly known: the vector form costs as much as for a thousand.
+
+    None if they are many, or anything else.
+    """
+    if len(distinct) > _FEW or not pa.types.is_string(distinct.type) or distinct.null_count:
+        return None
+    if distinct.get_total_buffer_size() > _SHORT_BYTES:
+        return None
+    try:
+        return np.array([_hash_text(text) for text in distinct.to_pylist()], dtype=np.uint64)
+    except UnicodeDecodeError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _hash_text(text: str) -> int:
+    return _hash_bytes(text.encode(), _TEXT)
 
 
 def _is_text(kind: pa.DataType) -> bool:

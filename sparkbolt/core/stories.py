@@ -165,6 +165,8 @@ def holds_of(holders: I32, micro_batch_id: int) -> I32:
     >>> [holder_of(one) for one in hold.tolist()]
     [3, 0]
     """
+    if len(holders) == 0:
+        return holders
     holds = holders.astype(np.uint32)
     holds[holds != NO_HOLDER] |= np.uint32((micro_batch_id & _LOW_BITS) << _TASK_BITS)
     return holds.view(np.int32)

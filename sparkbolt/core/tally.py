@@ -17,8 +17,10 @@ import numpy as np
 
 from sparkbolt.core.acker import I64
 from sparkbolt.core.fates import FailedTree
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, run_starts
+from sparkbolt.core.ids import SEQUENCE_BITS, U64, constant, run_lengths, run_starts
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+
+_TASK_SHIFT = constant(SEQUENCE_BITS)
 
 
 class Tally:
@@ -107,11 +109,11 @@ class Tally:
 
 def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
     """How many keys each task has, or the sum of their counts; neighbours of one task are counted at once."""
-    tasks = keys >> np.uint64(SEQUENCE_BITS)
-    starts = run_starts(tasks)
-    if len(starts) == 0:
+    if len(keys) == 0:
         return {}
-    each = np.diff(starts, append=len(keys)) if counts is None else np.add.reduceat(counts, starts)
+    tasks = keys >> _TASK_SHIFT
+    starts = run_starts(tasks)
+    each = run_lengths(starts, len(keys)) if counts is None else np.add.reduceat(counts, starts)
     totals: dict[int, int] = {}
     for task, count in zip(tasks[starts].tolist(), each.tolist(), strict=True):
         totals[task] = totals.get(task, 0) + count

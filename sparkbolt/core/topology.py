@@ -66,10 +66,15 @@ class ComponentSpec:
     dead_letters: Way | None = None
     """Of a spout: where its dead letters go, as ``stream:NAME`` or as the sink."""
 
-    @property
+    @cached_property
     def is_spout(self) -> bool:
         """Whether it is a spout of either kind."""
         return isinstance(self.component, Spout | PartitionedSpout)
+
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether it is a bolt that has anything to keep from one micro-batch to the next."""
+        return keeps_state(self.component)
 
     @property
     def kind(self) -> str:
@@ -78,7 +83,7 @@ class ComponentSpec:
             return "partitioned spout"
         if self.is_spout:
             return "spout"
-        return "stateful bolt" if keeps_state(self.component) else "stateless bolt"
+        return "stateful bolt" if self.keeps_state else "stateless bolt"
 
     def stream(self, name: str) -> StreamDef:
         """The declared stream of that name; KeyError if there is none."""
@@ -98,12 +103,12 @@ class Topology:
     components: Mapping[str, ComponentSpec]
     """By id, in the order of declaration."""
 
-    @property
+    @cached_property
     def spouts(self) -> tuple[ComponentSpec, ...]:
         """The spouts, in the order of declaration."""
         return tuple(spec for spec in self.components.values() if spec.is_spout)
 
-    @property
+    @cached_property
     def bolts(self) -> tuple[ComponentSpec, ...]:
         """The bolts, in the order of declaration."""
         return tuple(spec for spec in self.components.values() if not spec.is_spout)
@@ -116,9 +121,8 @@ class Topology:
 
     def tasks(self, component: str) -> tuple[int, ...]:
         """The task numbers of a component, ascending; KeyError if there is no such component."""
-        parallelism = self.component(component).parallelism
-        first = self._first_tasks[component]
-        return tuple(range(first, first + parallelism))
+        numbers = self.all_tasks.get(component)
+        return numbers if numbers is not None else self.all_tasks[self.component(component).id]
 
     def task_owner(self, number: int) -> tuple[str, int]:
         """The component of a task number, and the task's index in it; KeyError if there is no such task."""
@@ -151,6 +155,12 @@ class Topology:
             firsts[id_] = number
             number += self.components[id_].parallelism
         return firsts
+
+    @cached_property
+    def all_tasks(self) -> Mapping[str, tuple[int, ...]]:
+        """The task numbers of each component, in the order of declaration."""
+        firsts = self._first_tasks
+        return {id_: tuple(range(firsts[id_], firsts[id_] + spec.parallelism)) for id_, spec in self.components.items()}
 
     @cached_property
     def _owners(self) -> tuple[list[str], list[int]]:

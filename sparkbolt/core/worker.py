@@ -100,13 +100,17 @@ class Worker:
         self._busy: set[int] = set()
         """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
-        self._names = dict(enumerate(self.lane.topology.streams()))
+        self._names = self.lane.topology.streams()
+        self._origins: dict[tuple[int, int], Origin] = {}
 
     def origin(self, source: int, stream: int) -> Origin:
         """Where the tuples of a frame come from."""
-        component, definition = self._names[stream]
-        _, index = self.lane.topology.task_owner(source)
-        return Origin(component, index, definition.name, definition.fields)
+        found = self._origins.get((source, stream))
+        if found is None:
+            component, definition = self._names[stream]
+            _, index = self.lane.topology.task_owner(source)
+            found = self._origins[source, stream] = Origin(component, index, definition.name, definition.fields)
+        return found
 
     def routes(self, number: int) -> tuple[StreamRoutes, ...]:
         """The streams of a task's component with their consumers."""
@@ -266,6 +270,6 @@ def context_of(lane: Lane, number: int) -> TopologyContext:
         parallelism=spec.parallelism,
         task=number,
         config=spec.config,
-        tasks={name: topology.tasks(name) for name in topology.components},
+        tasks=dict(topology.all_tasks),
         inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
     )

@@ -50,12 +50,13 @@ class NoFalseAck(Checker):
                 first,
             )
         failed = {tree.key for tree in (*promotion.failed, *promotion.letters_failed)}
-        false = () if np.array_equal(told, verdict.acked) else np.setdiff1d(told, verdict.acked).tolist()
+        right = np.array_equal(told, verdict.acked)
+        false = () if right else np.setdiff1d(told, verdict.acked).tolist()
         for key in false[:1]:
             left = sum(self.facts.trees.open.get(key, {}).values())
             how = "but somebody failed it" if key in verdict.failed else f"but {left} of its deliveries are not acked"
             self.broken(f"{self.facts.where(key)} was acked by the promotion of micro-batch {number}, {how}", key)
-        forgotten = () if np.array_equal(told, verdict.acked) else np.setdiff1d(verdict.acked, told).tolist()
+        forgotten = () if right else np.setdiff1d(verdict.acked, told).tolist()
         for key in forgotten[:1]:
             fate = "failed" if key in failed else "left open"
             self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {fate}", key)

@@ -14,6 +14,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cloudpickle
@@ -61,7 +62,7 @@ class Subject:
         """What a world's workers are given; ``sink`` takes the dead letters of all spouts."""
         return dataclasses.replace(self.materials, stamps=stamps, witness=witness, letter_sink=lambda _: sink)
 
-    @property
+    @cached_property
     def positions(self) -> dict[str, int]:
         """How many positions each ``PartitionedSpout`` has in all."""
         return {component: sum(end for _, end, _ in found.values()) for component, found in self.surveys.items()}

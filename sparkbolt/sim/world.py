@@ -227,14 +227,11 @@ class World:
 
     def _set_budgets(self, number: int) -> None:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
-        random_ = random.Random(self.seed * 1000 + number)
+        random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, pacer in self.driver.host.pacers.items():
-            total = self.subject.positions[component]
-            share = (
-                total
-                if number >= self._micro_batches - 1
-                else random_.randint(1, max(1, 2 * total // self._micro_batches))
-            )
+            share = total = self.subject.positions[component]
+            if random_ is not None:
+                share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             pacer.budget = max(1, share)
 
     def _promote(self, number: int) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
@@ -25,6 +24,8 @@ from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.spouts.planning import FilePlanner
 
 log = logging.getLogger(__name__)
+
+_PATHS = pa.dictionary(pa.int32(), pa.string())
 
 Paths: TypeAlias = str | Path | Iterable[str | Path]
 OPEN_FILES_MAX = 8
@@ -167,8 +168,9 @@ class TextSpout(PartitionedSpout):
                 yield chunk
                 continue
             positions, lines = chunk
-            indices = pa.array(np.zeros(len(positions), dtype=np.int32))
-            yield positions, [lines, pa.DictionaryArray.from_arrays(indices, path), pa.array(positions)]
+            indices = pa.py_buffer(bytes(4 * len(positions)))  # zeros
+            paths = pa.DictionaryArray.from_buffers(_PATHS, len(positions), [None, indices], path)
+            yield positions, [lines, paths, pa.array(positions)]
 
     def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
         """Where lines start and the lines, a block at a time; a ``BadRecord`` for a line that is too long."""
