@@ -308,8 +308,7 @@ class Host:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
-        plan = self.in_force
-        self._promoted_at = mono_s
+        plan, self._promoted_at = self.in_force, mono_s
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
@@ -327,13 +326,8 @@ class Host:
                 self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
-        self.see_sources()
+        self.ledger.metrics.see_sources(self.spouts)
         return promotion
-
-    def see_sources(self) -> None:
-        """Put into the metrics what spouts know of their sources now."""
-        for component, spout in self.spouts.items():
-            self.ledger.metrics.see_sources(component, spout.lag(), spout.take_skipped())
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
         metrics = self.ledger.metrics

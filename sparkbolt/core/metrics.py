@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 
 @dataclass
@@ -111,6 +111,16 @@ def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
     return found
 
 
+class KnowsSources(Protocol):
+    """A spout, as far as metrics look at it."""
+
+    def lag(self) -> Mapping[str, int]:
+        """For each source how many positions are not finished."""
+
+    def take_skipped(self) -> int:
+        """How many positions were passed over since the last call."""
+
+
 @dataclass
 class TopologyMetrics:
     """All components' counts, and what is known of the topology as a whole."""
@@ -129,13 +139,15 @@ class TopologyMetrics:
         """The counters of a component, made on first use."""
         return self.components.setdefault(component, ComponentMetrics())
 
-    def see_sources(self, component: str, lags: Mapping[str, int], skipped: int) -> None:
-        """A spout's lag is now this, and it has passed over so many more positions."""
-        if lags or skipped:
-            counts = self.of(component)
-            counts.lag = sum(lags.values())
-            counts.skipped += skipped
-            self.lags[component] = {source: lag for source, lag in lags.items() if lag}
+    def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
+        """Note what spouts know of their sources now."""
+        for component, spout in spouts.items():
+            lags, skipped = spout.lag(), spout.take_skipped()
+            if lags or skipped:
+                counts = self.of(component)
+                counts.lag = sum(lags.values())
+                counts.skipped += skipped
+                self.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add what one micro-batch counted."""

@@ -226,7 +226,7 @@ class RunningTopology:
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, totals since the topology's first start with its checkpoint."""
         with self._changed:
-            self._host.see_sources()
+            self._host.ledger.metrics.see_sources(self._host.spouts)
             return copy.deepcopy(self._host.ledger.metrics)
 
     @property
