@@ -210,15 +210,14 @@ def figures(options: Options) -> Iterator[Figure]:
     """Measure all of it against one broker."""
     text = zipf_text(options.words)
     lines = text.path.read_bytes().splitlines()
-    single = lines[: len(lines) // 4]
     with tempfile.TemporaryDirectory(prefix="sparkbolt-bench-") as directory, Kafka(Path(directory)) as kafka:
         fill(kafka, "lines", TOPIC_PARTS, lines)
-        fill(kafka, "single", 1, single)
+        fill(kafka, "single", 1, lines)
         warm_text = zipf_text(WARM_WORDS)
         run(word_count(MemoryLines(warm_text.path, warm_text.words // WORDS_A_LINE)))
         yield from _words(options, kafka, text)
         yield from _reading(options, kafka, len(lines))
-        yield from _poison(options, kafka, single)
+        yield from _poison(options, kafka, lines)
 
 
 def _words(options: Options, kafka: Kafka, text: Text) -> Iterator[Figure]:

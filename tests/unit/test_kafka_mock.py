@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -267,6 +268,28 @@ def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(ka
     assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("poison", 1, 2)]
     assert main(["dlq", "replay", where]) == 0
     assert "0 letter(s) replayed" in capsys.readouterr().out
+
+
+def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
+    kafka.produce(name, ["a", "b", "c"], kafka_partition=2)
+    module = f"lag_{uuid.uuid4().hex[:8]}"
+    (tmp_path / f"{module}.py").write_text(
+        "from sparkbolt import TopologyBuilder\n"
+        "from sparkbolt.bolts import PrintBolt\n"
+        "from sparkbolt.spouts import KafkaSpout\n"
+        f"builder = TopologyBuilder({name!r})\n"
+        f"builder.set_spout('orders', KafkaSpout({kafka.brokers!r}, {name!r}, group={name!r}))\n"
+        "builder.set_bolt('print', PrintBolt()).shuffle_grouping('orders')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["lag", f"{module}:builder"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"orders  group {name}  lag 3"
+    assert lines[4].split() == [f"{name}/2", "-", "3", "0", "3", "-"]
+    assert main(["lag", f"{module}:builder", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)
 
 
 def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):

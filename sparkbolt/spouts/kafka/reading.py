@@ -68,6 +68,11 @@ class _Walk:
     messages: list[Any] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
+    def reach(self, offset: int) -> None:
+        """There is no message any more below this offset, which may lie beyond the range."""
+        self.begin = max(self.begin, min(offset, self.end))
+        self.at = max(self.at, min(offset, self.end))
+
     def gathered(self) -> Iterator[Chunk]:
         """What was gathered, if anything, and begin anew."""
         if self.messages:
@@ -110,6 +115,9 @@ class PartitionReader:
         """The end of the last range: what comes next is in ``_held``, then in the consumer. None: nobody knows."""
         self._held: list[Any] = []
         """Messages behind the last range's end that had come already."""
+        self._seen_end: int | None = None
+        """Where the log ended when the consumer came to its end; it says so once, and the range that comes next may
+        lie between the last message and there."""
         self._assigned = False
         self._message_bytes = 0
         """How long the value of the message was that was read last."""
@@ -134,6 +142,8 @@ class PartitionReader:
             self._seek(start)
             at = start
         walk = _Walk(start, end, at)
+        if self._seen_end is not None and not self._held:
+            walk.reach(self._seen_end)
         silent_since = self._clock()
         while walk.begin < end:
             came = self._held or self._consumer.consume(min(CHUNK_MESSAGES, end - walk.at), WAIT_SECS)
@@ -180,8 +190,8 @@ class PartitionReader:
                     walk.offsets.append(offset)
                     walk.begin = offset + 1
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
-                walk.begin = max(walk.begin, min(offset, walk.end))
-                walk.at = max(walk.at, min(offset, walk.end))
+                self._seen_end = offset
+                walk.reach(offset)
             else:
                 return error
         return None
@@ -189,6 +199,7 @@ class PartitionReader:
     def _seek(self, start: int) -> None:
         self.seeks += 1
         self._held = []
+        self._seen_end = None
         target = self._kafka.TopicPartition(*self._place, start)
         try:
             if self._assigned:
