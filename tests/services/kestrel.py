@@ -91,6 +91,7 @@ class Connection(socketserver.StreamRequestHandler):
             if "close" in options and self.open_item is not None:
                 self.open_item = None
                 self.server.queues.open_items -= 1
+                self.server.queues.changed.notify_all()
             if "abort" in options:
                 self.put_back()
             item = None
@@ -104,6 +105,7 @@ class Connection(socketserver.StreamRequestHandler):
                 if "open" in options:
                     self.open_item = name, item
                     self.server.queues.open_items += 1
+                    self.server.queues.changed.notify_all()
         if item is not None:
             self.wfile.write(b"VALUE %s 0 %d\r\n%s\r\n" % (name.encode(), len(item.data), item.data))
         self.wfile.write(b"END\r\n")
@@ -164,8 +166,13 @@ class Kestrel:
             except OSError:
                 pass
         self._listening.clients.clear()
+        self.wait_until_open(0)
+
+    def wait_until_open(self, count: int) -> None:
+        """Wait until so many items are open: what a spout says of an item is heard a little later."""
         with self.queues.changed:
-            assert self.queues.changed.wait_for(lambda: self.queues.open_items == 0, 10)
+            heard = self.queues.changed.wait_for(lambda: self.queues.open_items == count, 10)
+            assert heard, f"{self.queues.open_items} items are open, expected {count}"
 
     def stop(self) -> None:
         self._listening.shutdown()

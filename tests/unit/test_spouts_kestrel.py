@@ -64,8 +64,7 @@ def test_the_server_does_as_the_guide_says(kestrel: Kestrel, client: Callable[[]
     assert two.say(b"get work/close/open", 3) == [b"VALUE work 0 3", b"to ", b"END"], "aborted items come first"
     assert two.say(b"get work/close/open", 3) == [b"VALUE work 0 2", b"be", b"END"]
     two.close()
-    with kestrel.queues.changed:
-        assert kestrel.queues.changed.wait_for(lambda: kestrel.queues.open_items == 0, 10)
+    kestrel.wait_until_open(0)
     assert one.say(b"get work", 3) == [b"VALUE work 0 2", b"be", b"END"], "what was open comes again"
     assert one.say(b"get work/t=20") == [b"END"]
     assert one.say(b"set work 0 1000001 1\r\nx") == [b"STORED"]
@@ -134,8 +133,7 @@ def test_an_item_is_forgotten_when_it_is_acked_and_comes_again_when_it_failed(
     assert calls.values[3] == "be"
     calls.spout.ack(again)
     calls.spout.close()
-    with kestrel.queues.changed:
-        assert kestrel.queues.changed.wait_for(lambda: kestrel.queues.open_items == 0, 10)
+    kestrel.wait_until_open(0)
     assert kestrel.left("lines") == [b"or"], "closing puts back what was open, and nothing that was acked"
 
 
@@ -159,7 +157,8 @@ def test_an_item_that_cannot_be_decoded_is_given_up_and_holds_up_nobody(
     calls.until_emitted(2)
     assert sorted(calls.values) == [1, 3]
     assert len(calls.reported) == 1
-    assert (kestrel.open_items, kestrel.left("lines")) == (2, [])
+    kestrel.wait_until_open(2)
+    assert kestrel.left("lines") == []
 
 
 def test_items_come_again_when_connections_are_cut(kestrel: Kestrel, opened: Callable[..., Calls]) -> None:
@@ -174,7 +173,8 @@ def test_items_come_again_when_connections_are_cut(kestrel: Kestrel, opened: Cal
     for message_id in after:
         calls.spout.ack(message_id)
     calls.spout.close()
-    assert (kestrel.open_items, kestrel.left("lines")) == (0, [])
+    kestrel.wait_until_open(0)
+    assert kestrel.left("lines") == []
 
 
 def test_a_server_that_is_away_holds_up_no_other(kestrel: Kestrel, caplog: pytest.LogCaptureFixture) -> None:
@@ -219,7 +219,8 @@ def test_a_word_count_of_a_kestrel_queue(kestrel: Kestrel) -> None:
     emitted = engine.ledger.metrics.of("split").emitted
     engine.close()
     assert emitted == 6 * 300
-    assert (kestrel.open_items, kestrel.left("lines")) == (0, [])
+    kestrel.wait_until_open(0)
+    assert kestrel.left("lines") == []
 
 
 @pytest.mark.parametrize(
