@@ -176,8 +176,8 @@ class ReadOnce(Checker):
         topology = facts.subject.topology
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._tasks = {task for name, spout in ranged.items() if spout.once for task in topology.tasks(name)}
-        self._begun: dict[tuple[str | None, int], tuple[int, int]] = {}
-        """(source, position) to (life, micro-batch)."""
+        self._begun: dict[Place, tuple[int, int]] = {}
+        """A message to (life, micro-batch)."""
         self._life = -1
 
     def life_began(self, driver: Driver) -> None:
@@ -190,11 +190,12 @@ class ReadOnce(Checker):
             return
         entries = [entry for entry in plan.entries if entry.task in self._tasks and entry.letters is None]
         failed = {fail.key for seen in outcome.sightings for fail in seen.fails}
+        owner = self.facts.subject.topology.task_owner
         for key in (key for seen in outcome.sightings for keys in seen.started for key in keys.tolist()):
             task, sequence = split_key(key)
             for entry in entries:
                 if entry.task == task and entry.base <= sequence < entry.base + entry.reserved and key not in failed:
-                    place = entry.source, entry.position_of(sequence)
+                    place = owner(task)[0], entry.source, entry.position_of(sequence)
                     before = self._begun.setdefault(place, (self._life, plan.micro_batch_id))
                     if before != (self._life, plan.micro_batch_id):
                         self.broken(f"{self.facts.where(key)} is read again, after {before} (life, micro-batch)", key)
