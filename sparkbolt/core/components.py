@@ -54,6 +54,8 @@ class TopologyContext:
     """The streams that the component gets, as (component, stream)."""
     now_ms: int = 0
     micro_batch_id: int = -1
+    version: str = ""
+    """What the topology is, in 16 hexadecimal digits (``Topology.version``)."""
 
     def component_tasks(self, component: str) -> tuple[int, ...]:
         """The task numbers of a component, for ``emit_direct``.

@@ -272,4 +272,5 @@ def context_of(lane: Lane, number: int) -> TopologyContext:
         config=spec.config,
         tasks=dict(topology.all_tasks),
         inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
+        version=topology.version,
     )

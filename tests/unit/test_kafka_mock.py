@@ -42,14 +42,16 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
     for number in range(4):
         kafka.produce(name, [f"{number}-{place}" for place in range(300)], kafka_partition=number)
-    engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    built = topology(name, spout(kafka.brokers, name, stop_at_end=True))
+    engine = run_to_end(built)
     assert sorted((row["partition"], row["offset"], row["line"]) for row in SEEN[name]) == [
         (number, place, f"{number}-{place}") for number in range(4) for place in range(300)
     ]
     assert engine.ledger.metrics.of("messages").acked == 1200
     told = committed(kafka.brokers, name)
     assert {number: offset for number, (offset, _) in told.items()} == dict.fromkeys(range(4), 300)
-    assert json.loads(told[0][1])["topology"] == name
+    metadata = json.loads(told[0][1])
+    assert (metadata["topology"], metadata["version"]) == (name, built.version)
 
 
 def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, name):

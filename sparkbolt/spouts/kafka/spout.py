@@ -180,7 +180,7 @@ class KafkaSpout(PartitionedSpout):
             ConfigError: stored offsets are another topology's, or the client refuses its properties.
             BrokersAwayError: nobody answers.
         """
-        self._owner = Owner(f"{context.topology}/{context.component}", context.topology)
+        self._owner = Owner(f"{context.topology}/{context.component}", context.topology, context.version)
         self._planner = Planner(context.parallelism, self.out_of_range, self.max_poll_records)
         cluster = Cluster(self.settings, self.group, read_committed=self.read_committed, request_secs=self.request_secs)
         names = None if isinstance(self.topics, re.Pattern) else self.topics
