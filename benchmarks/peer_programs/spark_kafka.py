@@ -4,6 +4,7 @@ Splits lines in `mapInPandas`, counts words with Spark's aggregation, in micro-b
 each micro-batch had read by when.
 """
 
+import os
 import sys
 import tempfile
 import time
@@ -13,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
 brokers, topic, lines, offsets, jars = sys.argv[1:]
+os.environ["PYSPARK_PYTHON"] = sys.executable  # it is what Spark starts its workers with
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", jars)
-    .config("spark.pyspark.python", sys.executable)
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.adaptive.enabled", "false")
