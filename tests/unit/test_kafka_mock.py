@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError
-from sparkbolt.spouts.kafka.dead_letters import message_of, read_topic
+from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
@@ -253,7 +254,9 @@ def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(ka
     engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "poison")))
     assert engine.ledger.metrics.of("messages").dead_letters == 1
     assert committed(kafka.brokers, name)[1][0] == 2
+    began = time.monotonic()
     (letter,) = read_topic(ClientSettings(kafka.brokers), dlq).letters
+    assert time.monotonic() - began < READ_SECS, "a short topic is read to its end, and not until nothing has come"
     assert (letter.source, letter.position, letter.attempts_in_all) == (f"{name}/1", 1, 2)
     assert (letter.raw.key, letter.raw.value, letter.raw.headers) == (b"k", b"poison", (("trace", b"ab"),))
     assert "is bad" in letter.last.reason

@@ -13,6 +13,7 @@ Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``cor
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,8 @@ LETTER_BYTES_MAX = 262_144
 """A letter that is longer as JSON is written without its tuples: the message has them."""
 DELIVER_SECS = 30.0
 READ_SECS = 10.0
+"""How long the brokers may say nothing."""
+WAIT_SECS = 0.1
 
 
 class LettersNotTakenError(SparkboltError):
@@ -155,16 +158,20 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
         if about.error is not None or not about.partitions:
             raise ConfigError(f"there is no topic {topic!r} of dead letters at {settings.scrub(settings.brokers)}")
         consumer.assign([kafka.TopicPartition(topic, number, kafka.OFFSET_BEGINNING) for number in about.partitions])
-        ended = 0
-        while ended < len(about.partitions):
-            came = consumer.consume(1000, READ_SECS)
-            if not came:
+        ended: set[int] = set()
+        until = time.monotonic() + READ_SECS
+        while len(ended) < len(about.partitions):
+            came = consumer.consume(1000, WAIT_SECS)  # it waits for all of them, however many have come
+            if any(message.error() is None for message in came):
+                until = time.monotonic() + READ_SECS
+            elif time.monotonic() > until:
                 raise LettersNotTakenError(f"the Kafka brokers do not answer while {topic!r} is read")
             for message in came:
-                if message.error() is not None:
-                    ended += 1
-                    continue
-                _sort(found, known, raw_of(message))
+                error = message.error()
+                if error is None:
+                    _sort(found, known, raw_of(message))
+                elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
     except kafka.KafkaException as error:
         raise LettersNotTakenError(settings.scrub(error_text(error))) from None
     finally:

@@ -1,0 +1,22 @@
+"""The campaign on Kafka that ``scripts/chaos --topology kafka`` runs, with few messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.__main__ import kafka_line_of
+from tests.chaos.kafka_campaign import POISON, KafkaCampaign
+
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MESSAGES = 20_000
+
+
+def test_kills_of_driver_and_broker_lose_nothing_and_no_offset_passes_what_is_unfinished() -> None:
+    campaign = KafkaCampaign(1, MESSAGES, 2, 1, tell=lambda event: print(kafka_line_of(event)))
+    outcome = campaign.run()
+    assert not outcome.wrong, f"{outcome.wrong}; logs and checkpoint are in {campaign.directory}"
+    assert (outcome.driver_kills, outcome.broker_kills, outcome.clean_stops) == (2, 1, 2)
+    assert outcome.processed + outcome.dead_letters == outcome.messages + 8
+    assert (outcome.dead_letters, outcome.lag) == (POISON, 0)
+    assert outcome.checks > 20
