@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.chaos.books import BOOKS
 from tests.chaos.campaign import Campaign, Outcome
+from tests.chaos.kafka_campaign import KafkaCampaign
+from tests.chaos.kafka_campaign import Outcome as KafkaOutcome
 
 SHOWN_MAX = 10
 
@@ -48,15 +50,53 @@ def summary_of(outcome: Outcome, kept: str) -> list[str]:
     return [*lines, "nothing was wrong"]
 
 
+def kafka_line_of(event: dict[str, Any]) -> str:
+    """A plain line for an event of the campaign on Kafka."""
+    what = event["event"]
+    if "number" in event:
+        done = {"driver": "driver killed", "broker": "broker killed", "stop": "driver stopped"}[what]
+        what = f"{event['number']:2} {done} {event['where']}; it went on after {event['took_s']:.1f} s"
+    numbers = f"{event['processed']:,} of {event['messages']:,} processed, {event['committed']:,} committed"
+    return f"{event['at_s']:7.1f} s  {numbers}: {what}; wrong: {event['wrong']}"
+
+
+def kafka_summary_of(outcome: KafkaOutcome, kept: str) -> list[str]:
+    """What a campaign on Kafka has found, in lines."""
+    lines = [
+        f"{outcome.messages:,} messages produced in {outcome.produced_s:.0f} s, processed in "
+        f"{outcome.running_s:.0f} s; {outcome.elapsed_s:.0f} s in all, seed {outcome.seed}",
+        f"{outcome.driver_kills} kills of the driver, {outcome.broker_kills} of the broker, "
+        f"{outcome.clean_stops} clean stops, {outcome.starts} starts",
+        f"{outcome.processed:,} processed, {outcome.dead_letters} dead letters; {outcome.repeated:,} given again after "
+        f"a kill, {outcome.written_twice:,} twice in the output",
+        f"lag {outcome.lag}, group offsets {list(outcome.offsets.values())}, "
+        f"compared {outcome.checks:,} times on the way",
+        f"wrong: {outcome.wrong[:SHOWN_MAX]}",
+    ]
+    return [*lines, f"kept for a look: {kept}"] if outcome.wrong else lines
+
+
+def count_of(text: str) -> int:
+    """A number such as ``20000``, ``20k`` or ``2M``.
+
+    >>> count_of("2M"), count_of("20k"), count_of("8")
+    (2000000, 20000, 8)
+    """
+    unit = {"k": 1000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    return int(float(text[: -1 if unit > 1 else None]) * unit)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign; its exit code."""
     parser = argparse.ArgumentParser(prog="scripts/chaos", description="A campaign of kill -9 on local Spark.")
-    parser.add_argument("--kills", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument("--kills", type=int, default=100, help="how many (default: 100); of the driver with kafka")
     parser.add_argument("--seed", type=int, default=1, help="from which victims and moments are drawn (default: 1)")
     parser.add_argument("--minutes", type=float, help="begin no further kill after that time (default: no limit)")
     parser.add_argument(
-        "--topology", choices=sorted(BOOKS), default="diamond", help="what is killed (default: diamond)"
+        "--topology", choices=[*sorted(BOOKS), "kafka"], default="diamond", help="what is killed (default: diamond)"
     )
+    parser.add_argument("--messages", type=count_of, default=20_000, help="of kafka, such as 2M (default: 20k)")
+    parser.add_argument("--broker-kills", type=int, default=1, help="of kafka (default: 1)")
     parser.add_argument("--driver-only", action="store_true", help="kill the driver each time")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
@@ -64,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def tell(event: dict[str, Any]) -> None:
         print(json.dumps(event) if options.json else line_of(event), flush=True)
 
+    if options.topology == "kafka":
+        return on_kafka(options)
     campaign = Campaign(
         options.seed,
         options.kills,
@@ -77,6 +119,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(outcome.to_json()))
     else:
         print("\n".join(summary_of(outcome, str(campaign.directory))))
+    return 1 if outcome.wrong else 0
+
+
+def on_kafka(options: argparse.Namespace) -> int:
+    """Run a campaign on Kafka; its exit code."""
+
+    def tell(event: dict[str, Any]) -> None:
+        print(json.dumps(event) if options.json else kafka_line_of(event), flush=True)
+
+    campaign = KafkaCampaign(options.seed, options.messages, options.kills, options.broker_kills, tell)
+    outcome = campaign.run()
+    if options.json:
+        print(json.dumps(outcome.to_json()))
+    else:
+        print("\n".join(kafka_summary_of(outcome, str(campaign.directory))))
     return 1 if outcome.wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The topologies that are killed, by name: the diamond, and every kind of window."""
+"""The topologies that are killed, by name: the diamond, every kind of window, and one that reads Kafka."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sparkbolt import Config, Topology
 from sparkbolt.spouts import TextSpout
-from tests.chaos import diamond
+from tests.chaos import diamond, kafka
 from tests.windows.shapes import shapes, topology_of
 
 UNIT_MS = 150
@@ -27,4 +27,8 @@ def windows(directory: str) -> Topology:
     return topology_of(list(SHAPES.values()), TextSpout(f"{directory}/text", follow=True), directory, CONFIG)
 
 
-TOPOLOGIES: Mapping[str, Callable[[str], Topology]] = {"diamond": diamond.build, "windows": windows}
+TOPOLOGIES: Mapping[str, Callable[[str], Topology]] = {
+    "diamond": diamond.build,
+    "windows": windows,
+    "kafka": kafka.build,
+}

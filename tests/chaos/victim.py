@@ -2,8 +2,8 @@
 
 It makes a Spark session, waits for ``go`` on its standard input, and runs the topology with the checkpoint of the
 directory. A query that fails is started again in the same process. ``MOMENT VICTIM`` on the standard input, such as
-``staged jvm``, has the victim killed when a micro-batch next comes to that moment; ``stop`` ends it. Each thing that
-happens is a JSON object on a line of its standard output.
+``staged jvm``, has the victim killed when a micro-batch next comes to that moment; ``stop`` ends it, and ``drain`` ends
+it when no tree is open. Each thing that happens is a JSON object on a line of its standard output.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.chaos.moments import MOMENTS, plant
 from tests.chaos.topologies import TOPOLOGIES
 
 POLL_SECS = 0.1
+DRAIN_SECS = 60.0
 
 
 def say(**event: Any) -> None:
@@ -35,6 +36,7 @@ class Orders:
     def __init__(self) -> None:
         self.go = threading.Event()
         self.stop = threading.Event()
+        self.drain = False
         self._aimed: tuple[str, str] | None = None
 
     def listen(self) -> None:
@@ -44,6 +46,9 @@ class Orders:
             if words == ["go"]:
                 self.go.set()
             elif words == ["stop"]:
+                break
+            elif words == ["drain"]:
+                self.drain = True
                 break
             else:
                 self._aimed = (words[0], words[1])
@@ -79,7 +84,9 @@ def run(directory: str, topology: str, session: Any, orders: Orders) -> None:
         while not orders.stop.wait(POLL_SECS):
             if running.failure is not None or not running.is_running:
                 say(event="failed", why=running.failure)
-                break
+                return
+        if orders.drain:
+            say(event="drained", whole=running.stop(timeout_secs=DRAIN_SECS))
     finally:
         running.close()
 
