@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -105,7 +106,9 @@ class Driver:
     def close(self) -> None:
         """Kill the program if it is still there."""
         if self._process.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+            # The thread that reads may be just taking note of its end.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
         if self._process.stdin is not None:
