@@ -54,7 +54,7 @@ def kafka_line_of(event: dict[str, Any]) -> str:
     """A plain line for an event of the campaign on Kafka."""
     what = event["event"]
     if "number" in event:
-        done = {"driver": "driver killed", "broker": "broker killed", "stop": "driver stopped"}[what]
+        done = {"driver": "driver killed", "broker": "broker killed"}.get(what, "driver stopped")
         what = f"{event['number']:2} {done} {event['where']}; it went on after {event['took_s']:.1f} s"
     numbers = f"{event['processed']:,} of {event['messages']:,} processed, {event['committed']:,} committed"
     return f"{event['at_s']:7.1f} s  {numbers}: {what}; wrong: {event['wrong']}"

@@ -60,8 +60,8 @@ class KafkaBooks:
     def __init__(self, directory: Path, messages: int, poison: Iterable[int]) -> None:
         self.directory = directory
         self.poison = frozenset(poison)
-        self.messages = 0
-        self.counts = np.zeros(0, np.int64)
+        self.messages = messages
+        self.counts = np.zeros(messages, np.int64)
         """How often each message is in the files of ``out``."""
         self.last: Offsets = {}
         self.checks = 0
@@ -70,12 +70,6 @@ class KafkaBooks:
         self._floors: dict[int, Offsets] = {}
         self._clean: set[int] = set()
         (directory / "given").mkdir(parents=True, exist_ok=True)
-        self.more(messages)
-
-    def more(self, messages: int) -> None:
-        """So many more are there to be processed."""
-        self.messages += messages
-        self.counts = np.concatenate([self.counts, np.zeros(messages, np.int64)])
 
     # While it runs.
 
