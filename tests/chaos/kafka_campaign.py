@@ -53,6 +53,10 @@ class StuckError(Exception):
     """Something that must come did not."""
 
 
+class FoundError(Exception):
+    """Something is wrong: what would come now would only cover what is to be seen."""
+
+
 @dataclass
 class Outcome:
     """What a campaign on Kafka found."""
@@ -122,7 +126,7 @@ class KafkaCampaign:
             self._standby = self._new_driver()
             self._broker.start()
             self._connect()
-            self._produce(self.outcome.messages)
+            self._produce()
             self.outcome.produced_s = round(time.monotonic() - self._began, 1)
             self._start()
             running = time.monotonic()
@@ -131,6 +135,8 @@ class KafkaCampaign:
                 self._strike(number, what)
             self._until_done()
             self.outcome.running_s = round(time.monotonic() - running, 1)
+        except FoundError:
+            pass  # what was found is noted
         except StuckError as error:
             self.outcome.wrong.append(str(error))
         finally:
@@ -151,15 +157,14 @@ class KafkaCampaign:
             made.result()
         self._consumer = Consumer(client | {"group.id": GROUP, "enable.auto.commit": False})
 
-    def _produce(self, count: int) -> None:
-        """So many more messages; an idempotent producer keeps their order, so that numbers give offsets."""
+    def _produce(self) -> None:
+        """All messages; an idempotent producer keeps their order, so that numbers give offsets."""
         from confluent_kafka import Producer
 
-        first = self.books.messages - count
         options = {"enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         producer = Producer({"bootstrap.servers": self._broker.address, **options})
         poison = set(self._poison)
-        for number in range(first, first + count):
+        for number in range(self.outcome.messages):
             value = f"poison {number}" if number in poison else str(number)
             while True:
                 try:
@@ -168,7 +173,7 @@ class KafkaCampaign:
                 except BufferError:
                     producer.poll(0.1)
         if left := producer.flush(REQUEST_SECS):
-            raise StuckError(f"the broker did not take {left} of {count} messages")
+            raise StuckError(f"the broker did not take {left} of {self.outcome.messages} messages")
 
     def _offsets(self) -> Offsets:
         """What the group holds, as the broker says."""
@@ -250,7 +255,7 @@ class KafkaCampaign:
         letters = self._letters() if self.books.passed(offsets) else []
         self.outcome.wrong += self.books.committed(offsets, letters)
         if self.outcome.wrong:
-            raise StuckError("the campaign ends here")
+            raise FoundError
         return offsets
 
     # What happens.
