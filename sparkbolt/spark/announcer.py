@@ -48,7 +48,6 @@ class Announcer:
                 self._log_some(logging.WARNING, f"given up by {tree.component}", text)
             if tree.fail.cause == "away":
                 self._away(tree)
-
         for tree in promotion.letters_failed:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
             self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)

@@ -171,8 +171,9 @@ class WindowedBolt(HostedBolt):
     def with_message_id_field(self: Bolt, field: str) -> Bolt:
         """Drop tuples that were seen before, also before a restart.
 
-        ``field`` of every input stream holds a number that rises with each message of one source task and stream. The
-        newest 10,000 numbers of each source are known one by one; what is older than those counts as seen.
+        ``field`` of every input stream holds a number that rises with each message of one source task and stream. Whole
+        numbers without a gap are known as one run, and 10,000 runs are known of each source, those of the highest
+        numbers. A number that is not known is never dropped.
         """
         return self._with(message_id_field=field)
 

@@ -8,6 +8,8 @@ Read before: ``core.rows``, ``settings``.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,8 +27,8 @@ from sparkbolt.windows.content import I64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
-MESSAGE_IDS_KEPT = 10_000
-"""How many of the newest message ids of one source are known one by one."""
+MESSAGE_ID_RUNS_KEPT = 10_000
+"""How many runs of message ids of one source are known, those of the highest ids."""
 
 
 def times_of(
@@ -91,39 +93,64 @@ def groups_of(
 
 
 class SeenIds:
-    """The message ids that were seen of each source task and stream."""
+    """The message ids that were seen of each source task and stream.
+
+    An id that is not known counts as new: a message that failed before it came here is given again behind any number
+    of newer ones, and to show a tuple twice is better than to lose it.
+    """
 
     def __init__(self) -> None:
-        self._sources: dict[Hashable, tuple[int | float | None, set[Any]]] = {}
-        """(what is not above this was seen, what is above it and was seen)."""
+        self._sources: dict[Hashable, tuple[list[Any], list[Any]]] = {}
+        """(first, last) ids of runs, rising: whole numbers without a gap are one run, a broken one is its own."""
 
     def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: Counts) -> npt.NDArray[np.bool_]:
         """Which good rows have an id that was not seen; they count as seen now."""
         origin = rows.origin
         source = (origin.component, origin.task, origin.stream)
-        floor, known = self._sources.get(source, (None, set()))
+        whole, broken = (self._sources.setdefault((*source, kind), ([], [])) for kind in ("whole", "broken"))
         fresh = good.copy()
         values = python_values(rows.columns[origin.fields.index(field)])
         for row in np.flatnonzero(good).tolist():
             value = values[row]
-            if not isinstance(value, int | float) or isinstance(value, bool):
+            is_float = isinstance(value, float)
+            if (is_float and math.isnan(value)) or not (is_float or isinstance(value, int)) or isinstance(value, bool):
                 fresh[row] = good[row] = False
                 error = EmitError(f"the message id field {field!r}: expected a number, got {value!r:.60}")
                 counts.failures[row] = failure_of(error)
-            elif value in known or (floor is not None and value <= floor):
-                fresh[row] = False
+            elif not is_float or value.is_integer():
+                fresh[row] = _add(*whole, int(value), 1)
             else:
-                known.add(value)
-        if len(known) > MESSAGE_IDS_KEPT:
-            kept = sorted(known)
-            floor, known = kept[-MESSAGE_IDS_KEPT - 1], set(kept[-MESSAGE_IDS_KEPT:])
-        self._sources[source] = floor, known
+                fresh[row] = _add(*broken, value, 0)
+        for firsts, lasts in (whole, broken):
+            excess = len(firsts) - MESSAGE_ID_RUNS_KEPT
+            if excess > 0:
+                del firsts[:excess], lasts[:excess]
         return fresh
 
     def save(self) -> Any:
         """What ``load`` needs."""
-        return {source: (floor, sorted(known)) for source, (floor, known) in self._sources.items()}
+        return {source: (list(firsts), list(lasts)) for source, (firsts, lasts) in self._sources.items()}
 
     def load(self, state: Any) -> None:
         """Take over what ``save`` gave."""
-        self._sources = {source: (floor, set(known)) for source, (floor, known) in state.items()}
+        self._sources = {source: (list(firsts), list(lasts)) for source, (firsts, lasts) in state.items()}
+
+
+def _add(firsts: list[Any], lasts: list[Any], value: float, step: int) -> bool:
+    """Note an id in the runs, whose ids are ``step`` apart (0: each is alone); whether it was not in them."""
+    at = bisect_right(firsts, value)
+    if at and value <= lasts[at - 1]:
+        return False
+    joins_left = bool(at and step) and lasts[at - 1] + step == value
+    joins_right = bool(step) and at < len(firsts) and firsts[at] - step == value
+    if joins_left and joins_right:
+        lasts[at - 1] = lasts.pop(at)
+        del firsts[at]
+    elif joins_left:
+        lasts[at - 1] = value
+    elif joins_right:
+        firsts[at] = value
+    else:
+        firsts.insert(at, value)
+        lasts.insert(at, value)
+    return True

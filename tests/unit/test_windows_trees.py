@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, TopologyBuilder, bolt
+from sparkbolt.core.rows import Rows
+from sparkbolt.core.tasks import Counts
+from sparkbolt.core.tuples import Origin
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,
     WindowCollector,
 )
+from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, SeenIds
 from tests.unit.windowed import Run, Show, Source, secs, topology
 
 
@@ -142,6 +150,38 @@ def test_what_was_seen_before_a_restart_is_dropped() -> None:
         driver.run_until_idle()
         assert run.shown() == ["ac", "db"]
         assert driver.acked("source")[-5:] == ["A", "b", "C", "D", "e"]
+
+
+def new_ids(seen: SeenIds, ids: list[Any]) -> list[Any]:
+    """Those of the ids that are new; they are seen now."""
+    rows = Rows(Origin("source", 0, "default", ("id",)), len(ids), [ids], None, None)
+    fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), Counts())
+    return [value for value, new in zip(ids, fresh.tolist(), strict=True) if new]
+
+
+def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
+    seen = SeenIds()
+    even = list(range(0, 4 * MESSAGE_ID_RUNS_KEPT, 2))
+    assert new_ids(seen, even) == even
+    assert new_ids(seen, [3, even[-1] - 1, even[-1], 3]) == [3, even[-1] - 1]  # 3 is below all that are known
+    restarted = SeenIds()
+    restarted.load(pickle.loads(pickle.dumps(seen.save())))
+    assert new_ids(restarted, [even[-1] - 1, even[-1] - 3, even[-1]]) == [even[-1] - 3]
+
+
+@given(st.lists(st.lists(st.integers(0, 30) | st.sampled_from([0.5, 2.5, 3.0, 10**400, float("inf")]))))
+def test_runs_of_ids_say_what_a_set_of_ids_says(pieces: list[list[float]]) -> None:
+    seen, known = SeenIds(), set[float]()
+    for piece in pieces:
+        expected = []
+        for value in piece:
+            if value not in known:
+                expected.append(value)
+                known.add(value)
+        assert new_ids(seen, piece) == expected
+        state = seen.save()
+        seen = SeenIds()
+        seen.load(state)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
