@@ -12,7 +12,7 @@ Read before: ``retry``, ``partition_manager``, ``story``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -44,9 +44,9 @@ class SpoutInfo:
     """Whether it is a ``PartitionedSpout``: its records can be read again."""
     retry: RetryPolicy | None
     """How what failed is given again; None: its spout is told, and decides."""
-    dead_letters: bool = False
+    dead_letters: bool = field(default=False, kw_only=True)
     """Whether a message that is given up becomes a dead letter."""
-    own: bool = False
+    own: bool = field(default=False, kw_only=True)
     """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
     they emitted, and give it again; the source is ``own_source``."""
 

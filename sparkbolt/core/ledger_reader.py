@@ -84,7 +84,7 @@ class LedgerReader:
         self.topology: str = body["topology"]
         self._first = {component: (first, count) for component, first, count in body["owners"]}
         self._owners = sorted((first, component, count) for component, first, count in body["owners"])
-        spouts = [SpoutInfo(name, tuple(tasks), again, None, own) for name, tasks, again, own in body["spouts"]]
+        spouts = [SpoutInfo(name, tuple(tasks), again, None, own=own) for name, tasks, again, own in body["spouts"]]
         self._spouts = [spout.component for spout in spouts]
         limit = body["stories_max"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkbolt import Count
 from sparkbolt.cli import main
 from sparkbolt.cli.stories import open_ledger
 from sparkbolt.core.ledger_reader import LedgerReader
@@ -20,6 +21,8 @@ from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 from tests.contract.telling import told
 from tests.unit.test_stories import fed, topology
+from tests.unit.windowed import Show
+from tests.unit.windowed import topology as windowed_topology
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,21 @@ def test_errors_lists_failed_trees_with_who_and_why(checkpoint: Path, capsys: py
     assert root.endswith("  lines[0] message 'raise', attempt 1")
     assert why == "    failed by join[0] in micro-batch 0: ValueError: asked to; its spout was told"
     assert closing == "topology 't': 1 tree(s) failed, 1 shown"
+
+
+def test_errors_reads_the_log_of_a_topology_whose_windows_start_trees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windowed = windowed_topology(Show().with_tumbling_window(Count(1)).with_message_id_field("at"))
+    with TopologyTestDriver(windowed) as driver:
+        for name, at in (("a", 1), ("b", "soon")):
+            driver.feed("source", {"name": name, "at": at, "user": "u"}, message_id=name)
+        driver.run_until_idle()
+        assert len(driver.emitted("show")) == 1
+        write_checkpoint(driver._engine, tmp_path)
+    root, why, *_ = printed(capsys, "errors", str(tmp_path)).splitlines()
+    assert root.endswith("source[0] message 'b', attempt 1")
+    assert "expected a number, got 'soon'" in why
 
 
 def test_errors_lists_open_and_traced_trees_too(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
