@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.ids import U64, edges_of, run_lengths, run_starts, xor_by_root, xor_of_runs
+from sparkbolt.core.ids import U64, edges_of, edges_of_runs, run_lengths, run_starts, xor_by_root, xor_of_runs
 
 
 @dataclass
 class Births:
-    """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run."""
+    """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run.
+
+    >>> from sparkbolt.core.ids import edge_of
+    >>> ids = np.array([7, 8], dtype=np.uint64)
+    >>> births = Births(roots=ids, parents=ids, starts=np.array([0, 2]), count=3, ordinals=0, salt=99)
+    >>> births.edges().tolist() == [edge_of(7, 0, 99), edge_of(7, 1, 99), edge_of(8, 0, 99)]
+    True
+    """
 
     roots: U64
     """The tree of each run."""
@@ -27,25 +34,36 @@ class Births:
     """The edge of each run's parent."""
     starts: npt.NDArray[np.intp]
     """The first row of each run; the first of them is 0."""
-    ordinals: npt.NDArray[Any]
-    """Of each row, unsigned: ``edges_of(its parent, its ordinal, salt)`` is its edge."""
+    count: int
+    """How many rows there are."""
+    ordinals: npt.NDArray[Any] | int
+    """Of each row, unsigned: ``edges_of(its parent, its ordinal, salt)`` is its edge. Or that of the first row of each
+    run, from which the others count on."""
     salt: int
+    root_salt: int | None = None
+    """If the parents were made of nothing but their roots: ``edges_of(root, 0, root_salt)`` is the parent's edge."""
 
     @property
     def lengths(self) -> npt.NDArray[np.intp]:
         """How many rows each run has."""
-        return run_lengths(self.starts, len(self.ordinals))
+        return run_lengths(self.starts, self.count)
 
     def edges(self) -> U64:
         """The edge of each row."""
+        if isinstance(self.ordinals, int):
+            return edges_of_runs(self.parents, self.starts, self.count, self.ordinals, self.salt)
         return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Births:
         """The births of some rows, in any order."""
         of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
+        ordinals = self.ordinals
+        if isinstance(ordinals, int):
+            ordinals = np.arange(ordinals, ordinals + self.count) - np.repeat(self.starts, self.lengths)
         starts = run_starts(of)
         runs = of[starts]
-        return Births(self.roots[runs], self.parents[runs], starts, self.ordinals[rows], self.salt)
+        taken = ordinals[rows].astype(np.uint64)
+        return Births(self.roots[runs], self.parents[runs], starts, len(rows), taken, self.salt, self.root_salt)
 
 
 class Anchoring:
@@ -53,10 +71,11 @@ class Anchoring:
 
     ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
     ``births`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and roots
-    are spread over the rows only if somebody asks for them.
+    are spread over the rows only if somebody asks for them. ``root_salt`` is known where each row has one pair, whose
+    edge is ``edges_of(its root, 0, root_salt)``.
     """
 
-    __slots__ = ("_roots", "births", "edges", "offsets")
+    __slots__ = ("_roots", "births", "edges", "offsets", "root_salt")
 
     def __init__(
         self,
@@ -64,12 +83,14 @@ class Anchoring:
         edges: U64,
         offsets: npt.NDArray[np.int64] | None = None,
         births: Births | None = None,
+        root_salt: int | None = None,
     ) -> None:
         """``roots`` may be None where ``births`` are given."""
         self._roots = roots
         self.edges = edges
         self.offsets = offsets
         self.births = births
+        self.root_salt = root_salt
 
     @property
     def roots(self) -> U64:
@@ -90,7 +111,7 @@ class Anchoring:
         if self.births is not None:
             return Anchoring(None, self.edges[rows], None, self.births.take(rows))
         if self.offsets is None:
-            return Anchoring(self.roots[rows], self.edges[rows])
+            return Anchoring(self.roots[rows], self.edges[rows], root_salt=self.root_salt)
         pairs, offsets = pairs_of_rows(self.offsets, rows)
         return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
 

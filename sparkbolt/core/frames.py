@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring, Births
 from sparkbolt.core.bare import dress, strip_all
-from sparkbolt.core.ids import mix64_array, unmix64_array
+from sparkbolt.core.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
@@ -242,9 +242,9 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     rest = [(index, column) for index, column in enumerate(frame.columns) if index not in shapes]
     arrow = [column for _, column in rest if isinstance(column, pa.Array)]
     plain = {i: pickle.dumps(list(column), protocol=5) for i, column in rest if not isinstance(column, pa.Array)}
-    form, salt, arrays = _packed(frame.anchoring) if frame.anchoring is not None else (_UNTRACKED, 0, [])
+    form, arrays = _packed(frame.anchoring) if frame.anchoring is not None else ((_UNTRACKED, None, None, 0), [])
     ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows, frame.path
-    header = pickle.dumps((ident, plain, form, salt, frame.attempts, shapes), protocol=5)
+    header = pickle.dumps((ident, plain, form, frame.attempts, shapes), protocol=5)
     header += bytes(-len(header) % 8)
     head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
     pieces: list[Any] = [head, header, *pack(arrays), *buffers]
@@ -259,33 +259,51 @@ def encode(frame: Frame, moment: Moment) -> bytes:
 
 _UNTRACKED, _PAIRS, _BORN = 0, 1, 2
 """How trees stand in a frame: not at all, as roots and edges, or as what the edges were made of."""
+_Form: TypeAlias = tuple[int, int | None, int | None, int]
+"""One of them, and of ``Anchoring`` and ``Births`` what is no array: the salt of roots, the first ordinal, the salt."""
 
 
-def _packed(anchoring: Anchoring) -> tuple[int, int, list[npt.NDArray[Any]]]:
-    """The trees of a frame as (form, salt, arrays).
+def _packed(anchoring: Anchoring) -> tuple[_Form, list[npt.NDArray[Any]]]:
+    """The trees of a frame.
 
     The children of one tuple are neighbours: their root and their parent's edge stand once, with how many they are.
+    Edges that were made of nothing but their roots are left out, and so are ordinals that count on.
     Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
     """
     births = anchoring.births
-    if births is not None and 2 * len(births.starts) <= len(births.ordinals):
-        keys = keys_to_pack(unmix64_array(births.roots))
-        return _BORN, births.salt, [*keys, births.parents, narrow(births.lengths), narrow(births.ordinals)]
-    arrays = [*keys_to_pack(unmix64_array(anchoring.roots)), anchoring.edges]
-    return _PAIRS, 0, arrays if anchoring.offsets is None else [*arrays, narrow(anchoring.offsets)]
+    if births is not None and 2 * len(births.starts) <= births.count:
+        arrays = [*keys_to_pack(unmix64_array(births.roots)), narrow(births.lengths)]
+        if births.root_salt is None:
+            arrays.append(births.parents)
+        first = births.ordinals if isinstance(births.ordinals, int) else None
+        if not isinstance(births.ordinals, int):
+            arrays.append(narrow(births.ordinals))
+        return (_BORN, births.root_salt, first, births.salt), arrays
+    arrays = keys_to_pack(unmix64_array(anchoring.roots))
+    if anchoring.root_salt is None:
+        arrays.append(anchoring.edges)
+    if anchoring.offsets is not None:
+        arrays.append(narrow(anchoring.offsets))
+    return (_PAIRS, anchoring.root_salt, None, 0), arrays
 
 
-def _unpacked(form: int, salt: int, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | None:
+def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | None:
     """The inverse of ``_packed``."""
-    if form == _UNTRACKED:
+    kind, root_salt, first, salt = form
+    if kind == _UNTRACKED:
         return None
-    roots = mix64_array(packed_keys(arrays[0], arrays[1]))
-    if form == _BORN:
-        _, _, parents, lengths, ordinals = arrays
-        starts = np.cumsum(lengths, dtype=np.intp) - lengths
-        births = Births(roots, parents, starts, ordinals, salt)
+    packed = iter(arrays)
+    roots = mix64_array(packed_keys(next(packed), next(packed)))
+    if kind == _BORN:
+        lengths = next(packed).astype(np.intp)
+        starts = np.add.accumulate(lengths) - lengths
+        parents = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
+        ordinals = next(packed) if first is None else first
+        births = Births(roots, parents, starts, int(lengths.sum()), ordinals, salt, root_salt)
         return Anchoring(None, births.edges(), None, births)
-    return Anchoring(roots, arrays[2], arrays[3].astype(np.int64) if len(arrays) > 3 else None)
+    edges = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
+    offsets = next(packed, None)
+    return Anchoring(roots, edges, None if offsets is None else offsets.astype(np.int64), root_salt=root_salt)
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
@@ -305,10 +323,10 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     kind, header_bytes, _, _ = _HEAD.unpack_from(view)
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
-    ident, plain, form, salt, attempts, shapes = pickle.loads(view[place : place + header_bytes])
+    ident, plain, form, attempts, shapes = pickle.loads(view[place : place + header_bytes])
     source, stream, lane, sequence, rows, path = ident
     arrays, place = unpack(view, place + header_bytes)
-    anchoring = _unpacked(form, salt, arrays)
+    anchoring = _unpacked(form, arrays)
     apart: dict[int, Column] = {index: pickle.loads(pickled) for index, pickled in plain.items()}
     buffer = pa.py_buffer(view)
     for index, shape in shapes.items():

@@ -49,6 +49,7 @@ def constant(value: int) -> U64:
 
 
 _C27, _C30, _C31, _C54, _C60, _C62 = map(constant, (27, 30, 31, 54, 60, 62))
+_STEPS: U64 = np.arange(_PIECE, dtype=np.uint64) * np.uint64(_PHI)
 _CM1, _CM2, _CM1_INVERSE, _CM2_INVERSE, _CPHI = map(constant, (_M1, _M2, _M1_INVERSE, _M2_INVERSE, _PHI))
 
 
@@ -142,16 +143,46 @@ def edge_salt(micro_batch_id: int, anchor_slot: int, delivery_slot: int, destina
     return mix64(x + destination * _PHI)
 
 
-def edges_of(parent_edges: U64, ordinals: npt.NDArray[np.unsignedinteger], salt: int) -> U64:
+def edges_of(parent_edges: U64, ordinals: npt.NDArray[np.unsignedinteger] | int, salt: int) -> U64:
     """Edges of deliveries: ``mix64((parent ^ salt) + ordinal * phi)``, element by element.
 
     One mixing is enough because a parent's edge is itself a mixed number. Ordinals may be unsigned integers of any
-    width.
+    width, or one for all.
     """
     edges = parent_edges ^ np.uint64(salt)
     for start, piece in enumerate(_pieces(edges)):
         first = start * _PIECE
-        piece += np.multiply(ordinals[first : first + _PIECE], _CPHI, dtype=np.uint64)
+        if not isinstance(ordinals, int):
+            piece += np.multiply(ordinals[first : first + _PIECE], _CPHI, dtype=np.uint64)
+        elif ordinals:
+            piece += np.uint64(ordinals * _PHI & MASK64)
+        _mix(piece)
+    return edges
+
+
+def edges_of_runs(parent_edges: U64, starts: npt.NDArray[np.intp], count: int, first: int, salt: int) -> U64:
+    """``edges_of`` where neighbours have a parent in common and ordinals count from ``first`` within each run.
+
+    What differs between the runs is worked out once a run.
+
+    Args:
+        parent_edges: that of each run.
+        starts: the first element of each run; the first of them is 0, and no run is empty.
+        count: how many edges.
+        first: the ordinal of each run's first element.
+        salt: as of ``edge_salt``.
+
+    >>> edges = edges_of_runs(np.array([5, 6], dtype=np.uint64), np.array([0, 2]), count=3, first=4, salt=99)
+    >>> edges.tolist() == [edge_of(5, 4, 99), edge_of(5, 5, 99), edge_of(6, 4, 99)]
+    True
+    """
+    bases = parent_edges ^ np.uint64(salt)
+    bases += (np.int64(first) - starts.astype(np.int64)).view(np.uint64) * _CPHI
+    edges = bases.repeat(run_lengths(starts, count))
+    for start, piece in enumerate(_pieces(edges)):
+        piece += _STEPS[: len(piece)]
+        if start:
+            piece += np.uint64(start * _PIECE * _PHI & MASK64)
         _mix(piece)
     return edges
 

@@ -196,7 +196,7 @@ class OwnTrees:
         columns: list[Column] = [take(column, within) for column in self._pickling.loads(piece.columns)]
         keys = (rows + entry.base).astype(np.uint64) + np.uint64(tree_key(self._number, 0))
         roots = mix64_array(keys)
-        parents = Parents(roots, roots, np.zeros(len(rows), dtype=np.uint64))
+        parents = Parents(roots, roots, 0)
         attempts = np.full(len(rows), min(entry.attempt, 255), dtype=np.uint8)
         direct_to = piece.direct_to[within] if piece.direct_to is not None else None
         return Started(
@@ -251,9 +251,8 @@ def _without_tree(block: Block) -> npt.NDArray[np.intp]:
 
 def _with_roots(parents: Parents | None, starting: npt.NDArray[np.intp], roots: U64) -> Parents:
     """The parents of a block whose rows ``starting`` had none and now have these roots."""
-    zeros = np.zeros(len(roots), dtype=np.uint64)
     if parents is None or parents.offsets is None:
-        return Parents(roots, roots, zeros)
+        return Parents(roots, roots, 0)
     counts = np.diff(parents.offsets)
     counts[starting] = 1
     offsets = np.zeros(len(parents.offsets), dtype=np.int64)
@@ -266,4 +265,5 @@ def _with_roots(parents: Parents | None, starting: npt.NDArray[np.intp], roots: 
         column[new], column[~new] = of_new, before
         return column
 
-    return Parents(mixed(parents.roots, roots), mixed(parents.edges, roots), mixed(parents.ordinals, zeros), offsets)
+    ordinals = mixed(parents.row_ordinals, np.zeros(len(roots), dtype=np.uint64))
+    return Parents(mixed(parents.roots, roots), mixed(parents.edges, roots), ordinals, offsets)

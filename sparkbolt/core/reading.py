@@ -97,11 +97,13 @@ class EntryReader:
         shift = self._entry.base - range_.start
         last, ordinal = -1, 0
         for positions, columns in self._chunks(range_, shift):
-            ordinals = ordinals_within(positions)
+            ordinals: npt.NDArray[Any] | int = 0
             if int(positions[0]) == last:  # the message's tuples began in the chunk before
+                ordinals = ordinals_within(positions)
                 ordinals[positions == last] += np.uint32(ordinal)
+            ordinal = ordinal if int(positions[-1]) == last else 0
             last = int(positions[-1])
-            ordinal = int(ordinals[-1]) + 1
+            ordinal += len(positions) - int(positions.searchsorted(last))
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
@@ -111,7 +113,7 @@ class EntryReader:
         found = False
         for positions, columns in self._chunks(range_, shift):
             found = True
-            self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals_within(positions))
+            self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, 0)
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
         elif not found and not self._bad:
@@ -239,8 +241,7 @@ class EntryReader:
             columns = [list(column) for column in zip(*(record.values for record in chosen), strict=True)]
             sequences = np.array(places, dtype=np.int64) + self._entry.base
             direct_to = np.array([record.direct_to for record in chosen]) if stream.direct else None
-            ordinals = np.zeros(len(places), dtype=np.uint64)
-            self._start(stream, columns, sequences, ordinals, tracked=tracked, direct_to=direct_to)
+            self._start(stream, columns, sequences, 0, tracked=tracked, direct_to=direct_to)
 
     def _stream(self, name: str) -> StreamRoutes:
         if name not in self._streams:
@@ -252,7 +253,7 @@ class EntryReader:
         stream: StreamRoutes,
         columns: Sequence[Any],
         sequences: npt.NDArray[np.int64],
-        ordinals: npt.NDArray[Any],
+        ordinals: npt.NDArray[Any] | int,
         *,
         tracked: bool = True,
         direct_to: npt.NDArray[Any] | None = None,

@@ -32,7 +32,7 @@ from sparkbolt.core.groupings import (
 )
 from sparkbolt.core.ids import U64, edge_salt, edges_of, rise, run_lengths, run_starts, xor_of_runs
 from sparkbolt.core.topology import Topology
-from sparkbolt.errors import EmitError
+from sparkbolt.errors import EmitError, check
 
 SLOTS_PER_SUBSCRIPTION = 1 << 10
 
@@ -73,10 +73,14 @@ class Parents:
     pair_roots: U64
     pair_edges: U64
     """The anchors' own edges, already told apart by anchor slot."""
-    ordinals: npt.NDArray[Any]
-    """They count the emissions of one anchor; unsigned. One for each row, or each pair where there are ``offsets``."""
+    ordinals: npt.NDArray[Any] | int
+    """They count the emissions of one anchor; unsigned. One for each row, or each pair where there are ``offsets``.
+    Or that of the first row of each anchor: then they count on, among the anchor's rows that go to one task."""
     offsets: npt.NDArray[np.int64] | None = None
     of: npt.NDArray[np.int64] | None = None
+    """Equal ones are neighbours where ``ordinals`` count on."""
+    root_salt: int | None = None
+    """As of ``Anchoring``, of the pairs."""
 
     @property
     def roots(self) -> U64:
@@ -87,6 +91,15 @@ class Parents:
     def edges(self) -> U64:
         """The anchor's edge, likewise."""
         return self.pair_edges if self.of is None else self.pair_edges[self.of]
+
+    @property
+    def row_ordinals(self) -> npt.NDArray[Any]:
+        """The ordinal of each row, or pair of a row where there are ``offsets``, as an array."""
+        if not isinstance(self.ordinals, int):
+            return self.ordinals
+        if self.of is None:
+            return np.full(len(self.pair_roots), self.ordinals, dtype=np.uint64)
+        return ordinals_within(self.of) + np.uint64(self.ordinals)
 
 
 @dataclass
@@ -177,10 +190,10 @@ def without(block: Block, row: int) -> Block:
     parents = block.parents
     if parents is not None:
         if parents.offsets is None:
-            parents = Parents(parents.roots[rows], parents.edges[rows], parents.ordinals[rows])
+            parents = Parents(parents.roots[rows], parents.edges[rows], parents.row_ordinals[rows])
         else:
             pairs, offsets = pairs_of_rows(parents.offsets, rows)
-            parents = Parents(parents.roots[pairs], parents.edges[pairs], parents.ordinals[pairs], offsets)
+            parents = Parents(parents.roots[pairs], parents.edges[pairs], parents.row_ordinals[pairs], offsets)
     return Block(
         block.stream,
         [take(column, rows) for column in block.columns],
@@ -206,7 +219,10 @@ def _deliveries(route_: Route, emitted: Emitted, block: Block, sender: int) -> l
     if route_.fused:
         return [Delivery(0, sender % len(route_.targets), None)]
     if not isinstance(route_.grouping, DirectGrouping):
-        return route_.grouping.deliveries(emitted, route_.targets)
+        deliveries = route_.grouping.deliveries(emitted, route_.targets)
+        places = {(delivery.slot, delivery.target) for delivery in deliveries}
+        check(len(places) == len(deliveries), f"{route_.grouping!r} delivers twice to the same slot and target")
+        return deliveries
     if block.direct_to is None:
         raise EmitError(f"stream {block.stream.name!r} of {block.stream.component!r} is direct: use emit_direct")
     found = ((index, np.flatnonzero(block.direct_to == task)) for index, task in enumerate(route_.targets))
@@ -238,33 +254,39 @@ def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, acco
     """New edges for some rows, put on the account of their parents too."""
     if parents.of is not None:
         return _bear(parents, parents.of, rows, salt, account)
-    if rows is None:
-        edges = edges_of(parents.edges, parents.ordinals, salt)
+    roots, anchors, ordinals, offsets = parents.pair_roots, parents.pair_edges, parents.ordinals, parents.offsets
+    pairs = rows
+    if rows is not None:
+        if offsets is not None:
+            pairs, offsets = pairs_of_rows(offsets, rows)
+        roots, anchors = roots[pairs], anchors[pairs]
+        ordinals = ordinals if isinstance(ordinals, int) else ordinals[pairs]
+    edges = edges_of(anchors, ordinals, salt)
+    if pairs is None:
         account ^= edges
-        return merge_roots(Anchoring(parents.roots, edges, parents.offsets))
-    if parents.offsets is None:
-        edges = edges_of(parents.edges[rows], parents.ordinals[rows], salt)
-        account[rows] ^= edges
-        return Anchoring(parents.roots[rows], edges)
-    pairs, offsets = pairs_of_rows(parents.offsets, rows)
-    edges = edges_of(parents.edges[pairs], parents.ordinals[pairs], salt)
-    account[pairs] ^= edges
-    return merge_roots(Anchoring(parents.roots[pairs], edges, offsets))
+    else:
+        account[pairs] ^= edges
+    of_roots = parents.pair_edges is parents.pair_roots and isinstance(ordinals, int) and ordinals == 0
+    return merge_roots(Anchoring(roots, edges, offsets, root_salt=salt if of_roots else None))
 
 
 def _bear(
     parents: Parents, of: npt.NDArray[np.int64], rows: npt.NDArray[np.intp] | None, salt: int, account: U64
 ) -> Anchoring:
     """``_anchor`` where neighbours have their parent in common: most of it is done once a parent."""
-    ordinals = parents.ordinals
     if rows is not None:
-        of, ordinals = of.take(rows), ordinals.take(rows)
+        of = of.take(rows)
     starts = run_starts(of)
     runs = of[starts]
-    births = Births(parents.pair_roots[runs], parents.pair_edges[runs], starts, ordinals, salt)
+    rising = rise(runs)
+    ordinals = parents.ordinals if rising else parents.row_ordinals  # a parent of several runs is counted on only once
+    if rows is not None and not isinstance(ordinals, int):
+        ordinals = ordinals.take(rows)
+    roots, anchors = parents.pair_roots[runs], parents.pair_edges[runs]
+    births = Births(roots, anchors, starts, len(of), ordinals, salt, parents.root_salt)
     edges = births.edges()
     xors = xor_of_runs(edges, starts)
-    if rise(runs):
+    if rising:
         account[runs] ^= xors
     else:  # a grouping may put rows in any order
         np.bitwise_xor.at(account, runs, xors)

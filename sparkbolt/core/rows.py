@@ -149,10 +149,7 @@ def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal
     """The pairs that emissions are anchored to; None if none is anchored to a tracked tuple."""
     anchoring = rows.anchoring
     if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # they rise
-        ordinals = ordinals_within(parents)
-        if ordinal_base:
-            ordinals += np.uint32(ordinal_base)
-        return Parents(anchoring.roots, anchoring.edges, ordinals, None, parents)
+        return Parents(anchoring.roots, anchoring.edges, ordinal_base, None, parents, anchoring.root_salt)
     if anchoring is None and not out.extras:
         return None
     return _mixed_parents(out, rows, parents, ordinal_base)

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core import acker, feedback, groupings, ledger_files, ledger_log, routing
+from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, routing
 from sparkbolt.core.acker import Verdicts
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.frames import Inbox, python_values
 from sparkbolt.core.histories import Histories
 from sparkbolt.core.host import Host
-from sparkbolt.core.ids import AGAIN, MASK64, edge_salt
+from sparkbolt.core.ids import AGAIN, MASK64, U64, edge_salt, edges_of, run_lengths
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.letter_reading import LetterReader
 from sparkbolt.core.messages import Messages as KnownMessages
@@ -89,8 +89,12 @@ def edges_without_the_micro_batch(patch: Patch) -> None:
 
 
 def edges_without_the_ordinal(patch: Patch) -> None:
-    edges_of = routing.edges_of
-    patch.setattr(routing, "edges_of", lambda parents, ordinals, salt: edges_of(parents, ordinals * np.uint64(0), salt))
+    def of_runs(parents: U64, starts: Any, count: int, _first: int, salt: int) -> U64:
+        return edges_of(parents.repeat(run_lengths(starts, count)), 0, salt)
+
+    patch.setattr(routing, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
+    patch.setattr(anchoring, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
+    patch.setattr(anchoring, "edges_of_runs", of_runs)
 
 
 def staging_adds_instead_of_replacing(patch: Patch) -> None:

@@ -69,3 +69,31 @@ def test_children_of_one_parent_have_the_same_edges_as_if_each_had_its_own(of: l
             sorted({of[row] // 2 for row in chosen}) for chosen in (rows, range(len(of)))
         ]
     assert found[0] == found[1]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).map(sorted), st.sampled_from([0, 3]), st.data())
+def test_ordinals_that_count_on_within_a_task_give_each_delivery_an_edge_of_its_own(
+    of: list[int], first: int, data: st.DataObject
+) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(of) - 1), unique=True))
+    roots = mix64_array(np.arange(6, dtype=np.uint64) // np.uint64(2))
+    edges = mix64_array(np.arange(6, dtype=np.uint64) + np.uint64(100))
+    anchors = np.array(of)
+    stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
+    parcels: list[Parcel] = []
+    for base in (0, 20):  # a parent may emit in several blocks
+        parents = Parents(roots, edges, first + base, None, anchors)
+        account = route(Block(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, parcels.append)
+        assert account is not None
+        for parcel in parcels[-2:]:
+            assert parcel.anchoring is not None
+            for root, edge in zip(parcel.anchoring.roots.tolist(), parcel.anchoring.edges.tolist(), strict=True):
+                place = int(np.flatnonzero(roots == root)[0])
+                account[place] ^= np.uint64(edge)
+        trees = Anchoring(roots, account).by_tree()
+        assert not trees[1].any()
+    given_out = [edge for parcel in parcels for edge in parcel.anchoring.edges.tolist()]
+    assert len(set(given_out)) == len(given_out) == 2 * (len(rows) + len(of))
+    assert [p.anchoring.roots.tolist() for p in parcels[:2]] == [
+        roots[anchors[chosen]].tolist() for chosen in (rows, list(range(len(of))))
+    ]
