@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -159,9 +160,10 @@ def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDA
 def combine(parts: Sequence[Partials]) -> Partials:
     """One partial of many: by key, the XOR of the inits, the XOR of the acks, one fail and one holder.
 
-    Keys of the result are strictly rising in each pair of arrays. Acks that cancelled each other are left
-    out, an init never is. Which fail and which holder stay (the smallest) does not depend on the order of the
-    parts. Combining again what was combined changes nothing, so that it may be done at each level.
+    Keys of the result are strictly rising in each pair of arrays. Acks that cancelled each other are left out, an
+    init never is. Where there is one ack for each init, as behind a spout, it is added to it. Which fail and which
+    holder stay (the smallest) does not depend on the order of the parts. Combining again what was combined changes
+    nothing, so that it may be done at each level.
     """
     init_keys, init_xors = _xored([(p.init_keys, p.init_xors) for p in parts if len(p.init_keys)])
     ack_keys, ack_xors = _xored([(p.ack_keys, p.ack_xors) for p in parts if len(p.ack_keys)])
@@ -169,6 +171,8 @@ def combine(parts: Sequence[Partials]) -> Partials:
     if nonzero < len(ack_xors):
         kept = ack_xors != 0
         ack_keys, ack_xors = ack_keys[kept], ack_xors[kept]
+    if len(ack_keys) == len(init_keys) and np.array_equal(ack_keys, init_keys):
+        init_xors, ack_keys, ack_xors = init_xors ^ ack_xors, _NO_IDS, _NO_IDS
     holding = [p for p in parts if len(p.held_keys)]
     held_keys = _join([p.held_keys for p in holding])
     held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else _NO_TASKS
@@ -354,13 +358,13 @@ def decode_verdicts(data: Buffer) -> Verdicts:
 
 
 _PARTIALS_HEAD = struct.Struct("<4sBxxx")
-_PARTIALS_MAGIC = b"SBP3"
+_PARTIALS_MAGIC = b"SBP4"
 
 
 def encode_partials(partials: Partials) -> bytes:
     """Partials as bytes: which arrays follow, keys as steps, XOR values as they are, fails as JSON.
 
-    The XOR of an init is zero as a rule: such columns are narrowed.
+    The XOR of an init is zero where nothing was fused behind its spout: such columns are narrowed.
     """
     p = partials
     said, arrays = 0, []
@@ -384,18 +388,21 @@ def decode_partials(data: Buffer) -> Partials:
     check(bytes(view[:4]) == _PARTIALS_MAGIC and len(view) >= 8, "these bytes are not encoded partials")
     _, said = _PARTIALS_HEAD.unpack_from(view)
     arrays, end = packing.unpack(view, _PARTIALS_HEAD.size)
-    expected = 3 * (said & 7).bit_count() + 2 * (said >> 3 & 1)
+    expected = (said & 7).bit_count() + packing.KEY_ARRAYS * said.bit_count()
     check(len(arrays) == expected, f"encoded partials have {len(arrays)} arrays, expected {expected}")
-    partials, take = Partials(fails=_load_fails(bytes(view[end:]))), iter(arrays).__next__
+    partials, packed = Partials(fails=_load_fails(bytes(view[end:]))), iter(arrays)
+
+    def keys() -> U64:
+        return packing.packed_keys(*islice(packed, packing.KEY_ARRAYS))
+
     if said & 1:
-        partials.init_keys = packing.packed_keys(take(), take())
-        partials.init_xors = take().astype(np.uint64, copy=False)
+        partials.init_keys, partials.init_xors = keys(), next(packed).astype(np.uint64, copy=False)
     if said & 2:
-        partials.ack_keys, partials.ack_xors = packing.packed_keys(take(), take()), take()
+        partials.ack_keys, partials.ack_xors = keys(), next(packed)
     if said & 4:
-        partials.held_keys, partials.held_by = packing.packed_keys(take(), take()), take()
+        partials.held_keys, partials.held_by = keys(), next(packed)
     if said & 8:
-        partials.touched_keys = packing.packed_keys(take(), take())
+        partials.touched_keys = keys()
     return partials
 
 

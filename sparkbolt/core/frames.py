@@ -15,6 +15,7 @@ import pickle
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow as pa
 from sparkbolt.core.anchoring import Anchoring, Births
 from sparkbolt.core.bare import dress, strip_all
 from sparkbolt.core.ids import edges_of, mix64_array, unmix64_array
-from sparkbolt.core.packing import keys_to_pack, narrow, pack, packed_keys, unpack
+from sparkbolt.core.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.snapshots import pickling_errors
 from sparkbolt.errors import EmitError, check
@@ -293,7 +294,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
     if kind == _UNTRACKED:
         return None
     packed = iter(arrays)
-    roots = mix64_array(packed_keys(next(packed), next(packed)))
+    roots = mix64_array(packed_keys(*islice(packed, KEY_ARRAYS)))
     if kind == _BORN:
         lengths = next(packed).astype(np.intp)
         starts = np.add.accumulate(lengths) - lengths

@@ -25,6 +25,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _WIDTHS = ("<u1", "<u2", "<u4", "<u8", "<i4", "<i8")
 _DTYPES = tuple(map(np.dtype, _WIDTHS))
 _WIDTH_OF = {dtype: index for index, dtype in enumerate(_DTYPES)}
+_NARROW = (np.uint8, np.uint16, np.uint32)
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQ")
 
@@ -41,34 +42,46 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.min_scalar_type(most), copy=False)
 
 
-def steps_of(keys: U64) -> npt.NDArray[Any]:
-    """Keys as the first one and the steps between neighbours, narrowed where it pays: for keys that rise slowly.
-
-    Any keys come back from ``keys_from``; the first is taken apart, as it is as wide as a key.
-
-    >>> keys = np.array([1 << 60, (1 << 60) + 7, (1 << 60) + 9], dtype=np.uint64)
-    >>> steps_of(keys), keys_from(int(keys[0]), steps_of(keys)).tolist() == keys.tolist()
-    (array([7, 2], dtype=uint8), True)
-    """
-    return narrow(keys[1:] - keys[:-1])
-
-
-def keys_from(first: int, steps: npt.NDArray[Any]) -> U64:
-    """The inverse of ``steps_of``; one key more than there are steps."""
-    keys = np.empty(len(steps) + 1, dtype=np.uint64)
-    keys[0] = first
-    keys[1:] = steps
-    return np.add.accumulate(keys, out=keys)
+KEY_ARRAYS = 3
+"""How many arrays ``keys_to_pack`` makes."""
+_RARE = 32
+"""One step in so many may be wide and stand apart."""
 
 
 def keys_to_pack(keys: U64) -> list[npt.NDArray[Any]]:
-    """Keys as two arrays for ``pack``; the inverse is ``packed_keys``."""
-    return [keys[:1], steps_of(keys)]
+    """Keys as arrays for ``pack``: the first one, the steps between neighbours, and (place, step) of wide steps.
+
+    For keys that rise slowly, but for some leaps; any keys come back from ``packed_keys``.
+
+    >>> keys = np.array([1 << 60, (1 << 60) + 7, (1 << 60) + 9], dtype=np.uint64)
+    >>> keys_to_pack(keys)[1], packed_keys(*keys_to_pack(keys)).tolist() == keys.tolist()
+    (array([7, 2], dtype=uint8), True)
+    """
+    steps = keys[1:] - keys[:-1]
+    narrowed = narrow(steps)
+    if narrowed.itemsize == 1 or len(steps) < _RARE:
+        return [keys[:1], narrowed, keys[:0]]
+    for kind in _NARROW[: narrowed.itemsize.bit_length() - 1]:
+        wide = steps > np.iinfo(kind).max
+        if int(np.count_nonzero(wide)) * _RARE <= len(steps):
+            places = wide.nonzero()[0]
+            leaps = np.concatenate((places.astype(np.uint64), steps[places]))
+            steps[places] = 0
+            return [keys[:1], steps.astype(kind), leaps]
+    return [keys[:1], narrowed, keys[:0]]
 
 
-def packed_keys(first: U64, steps: npt.NDArray[Any]) -> U64:
+def packed_keys(first: U64, steps: npt.NDArray[Any], leaps: U64) -> U64:
     """The inverse of ``keys_to_pack``."""
-    return keys_from(int(first[0]), steps) if len(first) else np.empty(0, dtype=np.uint64)
+    if len(first) == 0:
+        return np.empty(0, dtype=np.uint64)
+    keys = np.empty(len(steps) + 1, dtype=np.uint64)
+    keys[0] = first[0]
+    keys[1:] = steps
+    if len(leaps):
+        places, wide = leaps.reshape(2, -1)
+        keys[places.astype(np.intp) + 1] = wide
+    return np.add.accumulate(keys, out=keys)
 
 
 def pack(arrays: Sequence[npt.NDArray[Any]]) -> list[bytes]:

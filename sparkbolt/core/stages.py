@@ -438,8 +438,8 @@ def run_level(
     by_dest: dict[int, list[Any]] = {}
     for dest, data in rows:
         by_dest.setdefault(dest, []).append(data)
-    if not by_dest:
-        return []
+    if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
+        return [(dest, data) for dest, frames in by_dest.items() for data in frames]
     run = StageRun(worker, moment_of(next(iter(by_dest.values()))[0]))
     passing: list[Row] = []
     for dest, frames in sorted(by_dest.items()):

@@ -21,7 +21,7 @@ from sparkbolt.core.acker import (
     shard_of,
 )
 from sparkbolt.core.ids import AGAIN, mix64_array, split_key, tree_key
-from sparkbolt.core.packing import pack_keys, unpack_keys
+from sparkbolt.core.packing import KEY_ARRAYS, keys_to_pack, pack, pack_keys, packed_keys, unpack, unpack_keys
 from sparkbolt.errors import InvariantError
 
 
@@ -154,6 +154,22 @@ def test_partials_and_verdicts_survive_their_bytes(parts):
 @given(values=st.lists(st.integers(0, 2**64 - 1)))
 def test_packed_keys_are_exact_for_any_values(values):
     assert unpack_keys(pack_keys(u64(values))).tolist() == values
+
+
+@given(st.lists(st.integers(0, 300), max_size=80), st.lists(st.integers(0, 2**64 - 1), max_size=3), st.data())
+def test_keys_come_out_as_they_went_in_with_leaps_or_without(steps, leaps, data):
+    for leap in leaps:
+        steps.insert(data.draw(st.integers(0, len(steps))), leap)
+    keys = np.add.accumulate(u64(steps)) if steps else u64([])
+    arrays = keys_to_pack(keys)
+    assert len(arrays) == KEY_ARRAYS
+    read, _ = unpack(memoryview(b"".join(pack(arrays))))
+    assert packed_keys(*read).tolist() == keys.tolist()
+
+
+def test_a_few_leaps_do_not_make_all_steps_wide():
+    keys = u64(range(0, 100_000, 10)) + np.where(np.arange(10_000) < 5_000, u64(0), u64(1 << 40))
+    assert sum(array.nbytes for array in keys_to_pack(keys)) < 10_100
 
 
 def test_an_init_with_all_its_acks_in_one_micro_batch_is_complete():
