@@ -1,5 +1,5 @@
 """The engine on Spark: the only package that imports pyspark. It decodes, calls the core, encodes.
 
 Read in this order: ``session``, ``bridge``, ``source``, ``workers``, ``shield``, ``lane_query``, ``checkpoint``,
-``spout_threads``, ``life``, ``announcer``, ``running``.
+``lineage``, ``spout_threads``, ``life``, ``announcer``, ``running``.
 """

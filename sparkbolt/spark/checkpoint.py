@@ -41,7 +41,13 @@ from sparkbolt.errors import CheckpointError
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
-_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
+
+
+def module_of(jvm: Any, name: str) -> Any:
+    """The one instance of a Scala object, whose class's name ends in ``$``."""
+    door = jvm.java.lang.Class.forName(name, True, jvm.Thread.currentThread().getContextClassLoader())
+    return door.getField("MODULE$").get(None)
 
 
 class LocalFiles:
@@ -98,9 +104,8 @@ class HadoopFiles:
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
-        door = jvm.java.lang.Class.forName(_FILE_MANAGER, True, jvm.Thread.currentThread().getContextClassLoader())
         configuration = spark._jsc.hadoopConfiguration()
-        self._manager = door.getField("MODULE$").get(None).create(self._path(directory), configuration)
+        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
         for folder in ("ledger", "plans") if make else ():
             self._manager.mkdirs(self._at(folder))

@@ -40,6 +40,7 @@ from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.lane_query import acker, lane_frame
+from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.session import cores_of, is_local
 from sparkbolt.spark.source import BEFORE_THE_FIRST, LanePartition, Piece
 from sparkbolt.spark.workers import SCHEMA, Shipment
@@ -75,6 +76,10 @@ class Life:
         self.topology = lane.topology
         self.run_id = uuid.uuid4().hex[:12]
         self.query: StreamingQuery | None = None
+        self.passing = False
+        """Whether it has done its work with its first promotion (``lineage``), and another life is to follow."""
+        self.promoted = False
+        """Whether it has promoted a micro-batch."""
         self.collected_bytes = 0
         """Bytes of the frames that came to the driver at the end of the lane."""
         self._spark = spark
@@ -104,6 +109,7 @@ class Life:
 
     def start(self) -> None:
         """Begin to process; returns at once."""
+        self.passing = choose_form(self._spark, self._checkpoint)
         frame = lane_frame(self._spark, self.lane, self.shipment, self._bridge.directory)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", self._checkpoint.spark_directory).queryName(self.run_id)
@@ -188,6 +194,7 @@ class Life:
 
     def _promote(self, micro_batch_id: int) -> None:
         promotion = self.host.promote(micro_batch_id, time.monotonic())
+        self.promoted = True
         self._tell(self.host, promotion)
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
             self._compact(micro_batch_id)

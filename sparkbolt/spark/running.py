@@ -55,6 +55,7 @@ JVM_IS_GONE = (
     "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
     "checkpoint, in a new process"
 )
+PASSING_POLL_SECS = 1
 log = logging.getLogger("sparkbolt")
 
 
@@ -132,22 +133,7 @@ class RunningTopology:
         """Wait for the query to end; start it again as long as there is sense in it."""
         said = self._await_end()
         while not self._stopping.is_set():
-            reason = self._why_to_give_up(said)
-            restart = self._restarts.next(time.monotonic()) if reason is None else None
-            if restart is None:
-                config = self.topology.config
-                if reason is None and config.restarts_max:
-                    reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
-                self._fail(explain(said) + (f" ({reason})" if reason else ""))
-                return
-            log.error(
-                "query failed: %s; it is started again in %g s (%d of %d)",
-                explain(said),
-                restart.wait_secs,
-                restart.number,
-                self.topology.config.restarts_max,
-            )
-            if self._stopping.wait(restart.wait_secs):
+            if said is not None and not self._wait_to_begin_again(said):
                 return
             try:
                 self._begin_again()
@@ -156,11 +142,35 @@ class RunningTopology:
                 continue
             said = self._await_end()
 
-    def _await_end(self) -> str:
-        """Wait for the end of the query; what it said, if it failed."""
-        assert self._life.query is not None
+    def _wait_to_begin_again(self, said: str) -> bool:
+        """The query has failed: whether it is to be started again, after the time that is due before it."""
+        reason = self._why_to_give_up(said)
+        restart = self._restarts.next(time.monotonic()) if reason is None else None
+        if restart is None:
+            config = self.topology.config
+            if reason is None and config.restarts_max:
+                reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
+            self._fail(explain(said) + (f" ({reason})" if reason else ""))
+            return False
+        log.error(
+            "query failed: %s; it is started again in %g s (%d of %d)",
+            explain(said),
+            restart.wait_secs,
+            restart.number,
+            self.topology.config.restarts_max,
+        )
+        return not self._stopping.wait(restart.wait_secs)
+
+    def _await_end(self) -> str | None:
+        """Wait for the end of the query; what it said, if it failed, or None if we have ended it for another life."""
+        life = self._life
+        assert life.query is not None
         try:
-            self._life.query.awaitTermination()
+            while life.passing and not self._stopping.is_set() and not life.query.awaitTermination(PASSING_POLL_SECS):
+                if life.promoted:
+                    life.stop_query()
+                    return None
+            life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
             return str(error)
         return "the query was stopped by somebody else: was the Spark session stopped?"

@@ -1,0 +1,90 @@
+"""Lineage: the chain of versions that Spark's state stands on.
+
+Which question it answers: does the next version of the state still have a name for all that came before it?
+
+Spark writes each version of a state store as the changes since the one before, and at the head of each such file the
+ids of all versions since the last snapshot. That head is a string of at most 65,535 bytes, room for 863 ids. Snapshots
+are made in the background, and only the process that made one begins a new head. So a topology that is started often,
+and each time ends soon (it is scheduled so, or it is killed), would come to a version that can never be written.
+
+Rule: a life whose state stands on more than ``LINEAGE_MAX`` versions writes its first micro-batch as a snapshot, which
+stands on nothing, and is followed by a life as always.
+
+Read before: ``checkpoint``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from sparkbolt.spark.checkpoint import FILE_MANAGER, Checkpoint, module_of
+
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+LINEAGE_MAX = 400
+"""Far from Spark's limit, and more than one life makes between two snapshots."""
+_CODEC = "spark.sql.streaming.stateStore.compression.codec"
+_CODECS = "org.apache.spark.io.CompressionCodec$"
+_READERS = "org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReaderFactory"
+log = logging.getLogger("sparkbolt")
+
+
+def choose_form(spark: SparkSession, checkpoint: Checkpoint) -> bool:
+    """Set in which form the next query of a session writes its state; True if as snapshots, so that it is to be short.
+
+    Args:
+        spark: the session of the topology's own.
+        checkpoint: that of the topology.
+    """
+    length = longest(spark, checkpoint)
+    as_snapshots = length > LINEAGE_MAX
+    if as_snapshots:
+        log.info(
+            "the state stands on %d versions since its last snapshot, since the topology was started often and ended "
+            "soon: the next micro-batch writes a snapshot, and the query is started anew behind it",
+            length,
+        )
+    spark.conf.set(CHANGELOG, str(not as_snapshots).lower())
+    return as_snapshots
+
+
+def longest(spark: SparkSession, checkpoint: Checkpoint) -> int:
+    """On how many versions the state of the last commit stands, in that partition of Spark's that has the most."""
+    last = checkpoint.last_commit()
+    if last < LINEAGE_MAX:
+        return last + 1
+    return max((_length(spark, checkpoint, *store, last + 1) for store in _stores(checkpoint, last)), default=0)
+
+
+def _stores(checkpoint: Checkpoint, micro_batch_id: int) -> Iterator[tuple[str, str]]:
+    """(folder, id of the version) of each state store, as of a micro-batch that is committed."""
+    commit = checkpoint.files.read(f"spark/commits/{micro_batch_id}") or b""
+    _, _, body = commit.partition(b"\n")
+    known = json.loads(body or b"{}").get("stateUniqueIds") or {}
+    for operator, partitions in known.items():
+        for number, ids in enumerate(partitions):
+            yield f"spark/state/{operator}/{number}", ids[0]
+
+
+def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id: str, version: int) -> int:
+    """On how many versions one state store stands."""
+    if f"{version}_{unique_id}.zip" in checkpoint.files.names(folder):
+        return 1
+    jvm: Any = spark._jvm  # pyspark has no public door to the files of a state store
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.directory}/{folder}/{version}_{unique_id}.changelog")
+        files = module_of(jvm, FILE_MANAGER).create(path.getParent(), spark._jsc.hadoopConfiguration())
+        codec = module_of(jvm, _CODECS).createCodec(spark._jsc.sc().conf(), spark.conf.get(_CODEC, "lz4"))
+        reader = getattr(jvm, _READERS)(files, path, codec).constructChangelogReader()
+        try:
+            return len(reader.lineage()) + 1
+        finally:
+            reader.closeIfNeeded()
+    except Py4JError as error:  # the query will say what is wrong with its state, if anything is
+        log.debug("the lineage of version %d in %s could not be read: %s", version, folder, error)
+        return 0

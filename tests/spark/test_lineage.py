@@ -1,0 +1,55 @@
+"""A topology that is started often, and each time ends soon, does not come to a state that cannot be written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt.spark import lineage
+from sparkbolt.spark.checkpoint import Checkpoint
+from tests.spark.test_supervisor import COUNT, assert_exact, build
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:
+    """(the last micro-batch that is committed, how many versions its state stands on)."""
+    held = Checkpoint(spark, str(checkpoint))
+    try:
+        return held.last_commit(), lineage.longest(spark, held)
+    finally:
+        held.close()
+
+
+def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_topology_goes_on(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lineage, "LINEAGE_MAX", 3)
+    checkpoint = tmp_path / "c"
+    running = build(tmp_path).start(spark=spark, checkpoint=str(checkpoint))
+    some = threading.Event()
+    running.on_micro_batch(lambda report: some.set() if report.promotion.micro_batch_id >= 4 else None)
+    assert some.wait(120)
+    running.stop(drain=False)
+    last, before = versions_below(spark, checkpoint)
+    assert before == last + 1, "nothing has made a snapshot yet but the first version"
+
+    runs = []
+    with caplog.at_level(logging.INFO, "sparkbolt"):
+        running = build(tmp_path).start(spark=spark, checkpoint=str(checkpoint))
+        try:
+            running.on_micro_batch(lambda report: runs.append(running.run_id))
+            assert running.await_finished(120)
+            assert running.metrics().of("numbers").acked == COUNT
+        finally:
+            assert running.stop()
+    assert_exact(tmp_path)
+    assert [f"stands on {before} versions" in record.getMessage() for record in caplog.records].count(True) == 1
+    assert len(set(runs)) == 2, "one life for the snapshot, one for the rest"
+    assert runs[0] != runs[-1]
+    ended, after = versions_below(spark, checkpoint)
+    assert after <= ended - last, "counted from the snapshot"
