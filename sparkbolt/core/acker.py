@@ -145,6 +145,8 @@ class Feedback:
     """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
     wakes: dict[int, Any] = field(default_factory=dict)
     """By the numbers of hosted tasks that ran: when each is to be told the time next (``hosted.Wake``, or None)."""
+    reads: list[tuple[str, Any, int]] = field(default_factory=list)
+    """(spout, what was read of one of its ranges (``Range``), bytes), sorted; of spouts that measure what they read."""
 
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

@@ -219,6 +219,13 @@ class PartitionedSpout(Component):
         ``committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
         """
 
+    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+        """Driver: what executors have read of the ranges of a micro-batch, with its bytes.
+
+        Called after each promotion (before ``committed``) where ``read_bytes`` said anything, with one item for each
+        range of which something was read, sorted; where reading broke off, the range ends there.
+        """
+
     def lag(self) -> Mapping[str, int]:
         """Driver: for each source how many of its positions are not finished, as far as that is known.
 
@@ -285,6 +292,14 @@ class PartitionedSpout(Component):
             raise
         if rows:
             yield positions, list(zip(*rows, strict=True))
+
+    def read_bytes(self) -> int | None:
+        """Executor: how many bytes of messages the range had that was read last; None where the driver need not know.
+
+        Called once after each new range, also where its reading broke off, so that ``measured`` tells the driver's copy
+        how large messages are, without which it cannot plan by bytes.
+        """
+        return None
 
     def raw(self, range_: Range) -> RawMessage | None:
         """Executor: the message at a range of one position as it came, for its dead letter; None where there is none.

@@ -23,6 +23,7 @@ from sparkbolt.core.acker import (
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
+    READS,
     VERDICTS,
     Moment,
     decode_control,
@@ -78,6 +79,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)
             feedback.hops.extend(hops)
+        elif kind == READS:
+            feedback.reads.append(decode_control(data, READS))
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
@@ -85,4 +88,5 @@ def gather(frames: Iterable[Any]) -> Feedback:
         verdicts.append(judge(partials))
     feedback.verdicts = merge(verdicts)
     feedback.hops = merged(feedback.hops)
+    feedback.reads.sort()
     return feedback

@@ -40,6 +40,7 @@ CLOCK = 2
 PARTIALS = 3
 FEEDBACK = 4
 VERDICTS = 5
+READS = 6
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
@@ -308,7 +309,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS`` or ``FEEDBACK``."""
+    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS`` or ``READS``."""
     return memoryview(data)[0]
 
 

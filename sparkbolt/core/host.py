@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from sparkbolt.core.acker import Feedback, empty_u64
-from sparkbolt.core.components import PartitionedSpout, Spout
+from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import split_key
@@ -86,6 +87,8 @@ class Host:
         """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
         self._emitted: dict[str, int] = {}
         self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
+        self._reads: list[tuple[str, Range, int]] = []
+        """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
         """Trees that come open, or get a new timeout, with the promotion of what is staged."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
@@ -289,7 +292,7 @@ class Host:
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
         feedback.message_ids = self._message_ids(plan, feedback)
-        self._wakes.heard = feedback.wakes
+        self._wakes.heard, self._reads = feedback.wakes, feedback.reads
         return self.ledger.stage(plan, feedback)
 
     def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
@@ -321,6 +324,7 @@ class Host:
         self._wakes.count(plan.clocks)
         self._settle_records(plan)
         self._tell_desks(promotion)
+        self._tell_sizes()
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
                 self.spouts[component].committed(moved)
@@ -363,6 +367,10 @@ class Host:
                 if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
                     desk.acks.extend(message_id for record, message_id in desk.planned if message_id is not None)
                 desk.planned = []
+
+    def _tell_sizes(self) -> None:
+        for component, items in groupby(self._reads, key=itemgetter(0)):
+            self.spouts[component].measured([(range_, size) for _, range_, size in items])
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)

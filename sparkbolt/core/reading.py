@@ -13,7 +13,7 @@ Read before: ``plan``, ``stages``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.frames import CLOCK, Clock, Moment, encode_control
+from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.core.ids import mix64, mix64_array, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
@@ -107,6 +107,20 @@ class EntryReader:
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
+        self._measure(range_)
+
+    def _measure(self, range_: Range) -> None:
+        """Tell the driver how large the range was, or what was read of it, if the spout says so."""
+        spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
+        try:
+            size = spout.read_bytes()
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            self._report(failure_of(error))
+            return
+        end = range_.end if self._broken is None else self._seen + 1
+        if size is not None and end > range_.start:
+            read = self._component, replace(range_, end=end), size
+            self._stage.rows.append((self._stage.lane.feedback_dest, encode_control(READS, read, self._stage.moment)))
 
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position

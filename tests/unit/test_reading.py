@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from sparkbolt.core.collectors import BasicCollector
-from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Range
+from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.ledger import FailedTree, Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
@@ -55,6 +55,34 @@ class Columns(Numbers):
                 self.tried[number] += 1
                 given = given or self.trouble(number, self.tried[number])
             yield (list(numbers), [list(numbers)]) if given is None else given
+
+
+class Weighed(Numbers):
+    """Says how large what it reads is: a number is as many bytes."""
+
+    heard: ClassVar[list[list[tuple[Range, int]]]] = []
+
+    def prepare(self, context: TopologyContext) -> None:
+        self.size: int | None = None
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        self.size = 0
+        for record in super().read(range_):
+            self.size += record.position if isinstance(record, BadRecord) else record[0]
+            yield record
+
+    def read_bytes(self) -> int | None:
+        return self.size
+
+    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+        self.heard.append(list(reads))
+
+
+class Unweighable(Weighed):
+    """Cannot say how large what it reads is."""
+
+    def read_bytes(self) -> int | None:
+        raise ValueError("no scales")
 
 
 class See(BasicBolt):
@@ -206,3 +234,33 @@ class BadFirst(Numbers):
 def test_records_that_come_behind_later_ones_are_not_lost() -> None:
     run(BadFirst(lambda number, times: None))
     assert sorted(SEEN) == [number for number in range(COUNT) if number != 30], "what is unreadable is not tried again"
+
+
+def test_a_spout_in_the_driver_is_told_how_large_what_executors_have_read_was_and_not_what_came_again() -> None:
+    Weighed.heard.clear()
+    run(Weighed(lambda number, times: None))
+    assert SEEN[20] == 2
+    assert Weighed.heard == [[(Range(0, "n", 0, 50), sum(range(50)))], [(Range(0, "n", 50, 100), sum(range(50, 100)))]]
+
+
+def test_of_a_range_that_breaks_off_what_was_read_is_told_and_then_the_rest() -> None:
+    Weighed.heard.clear()
+    run(Weighed(raising(30, times=1)))
+    told = [(range_.start, range_.end, size) for reads in Weighed.heard for range_, size in reads]
+    assert (0, 30, sum(range(30))) in told
+    assert (30, 50, sum(range(30, 50))) in told
+    assert len(told) == 3
+
+
+def test_nothing_is_told_of_a_range_of_which_nothing_was_read() -> None:
+    Weighed.heard.clear()
+    run(Weighed(raising(50, times=1)))
+    assert sorted(range_.start for reads in Weighed.heard for range_, _ in reads) == [0, 50]
+
+
+def test_a_spout_that_raises_when_it_is_asked_for_bytes_is_reported_and_reads_on() -> None:
+    Weighed.heard.clear()
+    engine, _ = run(Unweighable(lambda number, times: None))
+    assert Weighed.heard == []
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").errors == 2

@@ -3,13 +3,14 @@
 Which question it answers: given how far each kafka_partition was planned and what the brokers have of it, which
 offsets does the next micro-batch read, and what if those that come next are not there any more?
 
-Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have something.
+Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have something, and of that no
+more than fits into ``max_bytes``, as far as ``Sizes`` can tell.
 Rule 2: nothing is left out in silence: what is gone is a ``Gap`` with its size.
 Rule 3: positions of a source only rise. Where the brokers' offsets went back (a topic made again, an unclean
 leader), reading goes on as another source.
 
 Pure: what the brokers have, and the time, are arguments.
-Read before: ``sources``.
+Read before: ``sources``, ``sizing``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sparkbolt.core.components import Range
+from sparkbolt.spouts.kafka.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
 OutOfRange = Literal["earliest", "latest", "match", "fail"]
@@ -89,6 +91,8 @@ class Planner:
     parallelism: int
     out_of_range: OutOfRange = "earliest"
     max_poll_records: int | None = None
+    sizes: Sizes | None = None
+    """What a micro-batch may read in bytes; None: as much as the budget allows."""
     _resumes: dict[Source, int] = field(default_factory=dict)
     """Where reading goes on after a gap."""
     _behind_since: dict[Source, float] = field(default_factory=dict)
@@ -112,7 +116,6 @@ class Planner:
         *,
         budget: int,
         now_s: float,
-        full: Mapping[str, int] | None = None,
     ) -> tuple[list[Range], list[Gap]]:
         """The next ranges, and what was found missing.
 
@@ -123,7 +126,6 @@ class Planner:
             finished: offsets that need not be read, because an earlier run has finished them.
             budget: how many offsets all ranges may cover.
             now_s: a monotonic clock.
-            full: of sources that may not be read without limit, how many offsets they may be given.
         """
         gaps: list[Gap] = []
         places = sorted(logs)
@@ -145,10 +147,12 @@ class Planner:
                 self._resumes[source] = start
             start = past(start, finished.get(place, ()) if source.turn == 0 else ())
             most = min(log.end - start, self.max_poll_records or log.end)
-            most = min(most, (full or {}).get(str(source), most))
             if most > 0:
                 room[index] = (source, start, most)
         shares = self._shares({index: most for index, (_, _, most) in room.items()}, budget)
+        if self.sizes is not None:
+            fits = self.sizes.fit({str(room[index][0]): share for index, share in shares.items()})
+            shares = {index: fits[str(room[index][0])] for index in shares if str(room[index][0]) in fits}
         ranges: list[Range] = []
         for index in sorted(shares):
             source, start, _ = room[index]

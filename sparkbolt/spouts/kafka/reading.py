@@ -13,7 +13,7 @@ Read before: ``sources``, ``settings``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
@@ -44,8 +44,41 @@ fetched ahead is put off for a whole second by default, which costs nine tenths 
 bounded, since every worker has a consumer for each kafka_partition."""
 FETCHING_ALONE = {**FETCHING, "fetch.message.max.bytes": 262_144, "queued.min.messages": 1}
 """For single messages that are read again: little is fetched with them."""
+FETCHED_SHARE = 8
+"""Where a micro-batch has a limit in bytes, a consumer fetches this part of it ahead, at most."""
+FETCHED_BYTES_MIN = 65_536
+FETCHED_AT_ONCE = 1_048_576
+"""What the client fetches at once of a kafka_partition by its defaults, in bytes."""
 
 _ERROR = methodcaller("error")
+_KEY = methodcaller("key")
+
+
+def fetching(max_bytes: int | None, *, alone: bool) -> dict[str, int]:
+    """Properties of a consumer that say how much it fetches ahead.
+
+    >>> fetching(4_194_304, alone=False)["queued.max.messages.kbytes"]
+    512
+    """
+    properties = dict(FETCHING_ALONE if alone else FETCHING)
+    if max_bytes is not None:
+        most = fetched_ahead(max_bytes)
+        queued, fetched = "queued.max.messages.kbytes", "fetch.message.max.bytes"
+        properties[queued] = min(properties[queued], most // 1024)
+        # The queue may be overshot by one fetch. A consumer has one kafka_partition, so this limits the whole fetch.
+        properties[fetched] = min(properties.get(fetched, FETCHED_AT_ONCE), most)
+    return properties
+
+
+def fetched_ahead(max_bytes: int) -> int:
+    """How many bytes a consumer fetches ahead, at most, where a micro-batch reads about ``max_bytes``."""
+    return max(max_bytes // FETCHED_SHARE, FETCHED_BYTES_MIN)
+
+
+def size_of(messages: Sequence[Any]) -> int:
+    """How many bytes the keys and values of messages have."""
+    keys = map(_KEY, messages)
+    return sum(map(len, messages)) + sum(len(key) for key in keys if key is not None)
 
 
 @dataclass
@@ -54,6 +87,8 @@ class Chunk:
 
     messages: list[Any]
     offsets: list[int]
+    size: int = 0
+    """Bytes of keys and values, where a micro-batch has a limit in bytes."""
 
 
 @dataclass
@@ -67,6 +102,7 @@ class _Walk:
     """Where the consumer is; below ``begin`` while messages are dropped."""
     messages: list[Any] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
+    size: int = 0
 
     def reach(self, offset: int) -> None:
         """There is no message any more below this offset, which may lie beyond the range."""
@@ -76,8 +112,8 @@ class _Walk:
     def gathered(self) -> Iterator[Chunk]:
         """What was gathered, if anything, and begin anew."""
         if self.messages:
-            yield Chunk(self.messages, self.offsets)
-            self.messages, self.offsets = [], []
+            yield Chunk(self.messages, self.offsets, self.size)
+            self.messages, self.offsets, self.size = [], [], 0
 
 
 class PartitionReader:
@@ -91,6 +127,7 @@ class PartitionReader:
         *,
         read_committed: bool,
         alone: bool = False,
+        max_bytes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make the consumer; it connects when it is first read from.
@@ -101,6 +138,7 @@ class PartitionReader:
             place: what is read.
             read_committed: whether records of open and aborted transactions are left out.
             alone: whether single messages are read, far from one another.
+            max_bytes: of a micro-batch; what is fetched ahead, and what a chunk has, are a part of it.
             clock: seconds that never go back.
         """
         self._kafka = client_library()
@@ -108,7 +146,7 @@ class PartitionReader:
         self._place = place
         self._clock = clock
         self._said = ""
-        properties = settings.consumer(group, **(FETCHING_ALONE if alone else FETCHING))
+        properties = settings.consumer(group, **fetching(max_bytes, alone=alone))
         properties["isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
         self._consumer = made(settings, self._kafka.Consumer, {**properties, "error_cb": self._hear})
         self._at: int | None = None
@@ -119,6 +157,7 @@ class PartitionReader:
         """Where the log ended when the consumer came to its end; it says so once, and the range that comes next may
         lie between the last message and there."""
         self._assigned = False
+        self._chunk_bytes = fetched_ahead(max_bytes) if max_bytes is not None else None
         self._message_bytes = 0
         """How long the value of the message was that was read last."""
         self.seeks = 0
@@ -154,8 +193,12 @@ class PartitionReader:
                     raise self._away(walk.begin, end)
                 continue
             silent_since = self._clock()
+            before = len(walk.messages)
             trouble = self._take(came, walk)
-            if trouble is not None or len(walk.messages) >= CHUNK_MESSAGES:
+            if self._chunk_bytes is not None:
+                walk.size += size_of(walk.messages[before:])
+            full = len(walk.messages) >= CHUNK_MESSAGES or walk.size >= (self._chunk_bytes or walk.size + 1)
+            if trouble is not None or full:
                 yield from walk.gathered()
             if trouble is not None:
                 gone = self._on_error(trouble, walk)

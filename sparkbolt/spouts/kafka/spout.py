@@ -38,6 +38,7 @@ from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, Scope, Stored, 
 from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, beyond, past
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+from sparkbolt.spouts.kafka.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 from sparkbolt.spouts.kafka.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.watching import Watcher, Wish
@@ -76,10 +77,12 @@ class KafkaSpout(PartitionedSpout):
     (``match``), or ``fail``; what is skipped is an ERROR line, and counted.
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` or ``none``. ``max_poll_records`` limits how many offsets a
-    micro-batch reads of one kafka_partition, ``max_records_per_sec`` how many are read in all, ``max_uncommitted`` how
-    far reading may be ahead of the first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout
-    ends where the topics ended when it started. ``client`` takes further properties of the client, such as those of
-    SASL and TLS; they are never printed.
+    micro-batch reads of one kafka_partition, ``max_bytes`` about how many bytes of keys and values of all together (an
+    aim: sizes are learned from what was read, so messages that suddenly grow are too many once; a single larger one is
+    read by itself), ``max_records_per_sec`` how many offsets are read in all, ``max_uncommitted`` how far reading may
+    be ahead of the first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the
+    topics ended when it started. ``client`` takes further properties of the client, such as those of SASL and TLS; they
+    are never printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
@@ -109,6 +112,7 @@ class KafkaSpout(PartitionedSpout):
         other_topology: OtherTopology = "refuse",
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
         max_poll_records: int | None = None,
+        max_bytes: int | None = None,
         max_records_per_sec: float | None = None,
         max_uncommitted: int | None = MAX_UNCOMMITTED,
         request_secs: float = 10.0,
@@ -147,7 +151,8 @@ class KafkaSpout(PartitionedSpout):
         self.other_topology = _one_of("other_topology", other_topology, get_args(OtherTopology))
         level = _one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
         self.read_committed = level == "read_committed"
-        self.max_poll_records = _positive("max_poll_records", max_poll_records)
+        self.max_poll_records = _whole("max_poll_records", max_poll_records)
+        self.max_bytes = _whole("max_bytes", max_bytes)
         self.max_records_per_sec = _positive("max_records_per_sec", max_records_per_sec)
         self.max_uncommitted = _positive("max_uncommitted", max_uncommitted)
         self.request_secs = request_secs
@@ -160,10 +165,12 @@ class KafkaSpout(PartitionedSpout):
         self._shaper: Shaper | None = None
         self._single: tuple[Range, Any] | None = None
         """The last message that was read alone."""
+        self._read_bytes = 0
+        """Of the range that was read last."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process."""
-        own = ("_watcher", "_readers", "_shaper", "_single", "_planner")
+        own = ("_watcher", "_readers", "_shaper", "_single", "_planner", "_sizes")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -181,7 +188,8 @@ class KafkaSpout(PartitionedSpout):
             BrokersAwayError: nobody answers.
         """
         self._owner = Owner(f"{context.topology}/{context.component}", context.topology, context.version)
-        self._planner = Planner(context.parallelism, self.out_of_range, self.max_poll_records)
+        self._sizes = Sizes(self.max_bytes) if self.max_bytes is not None else None
+        self._planner = Planner(context.parallelism, self.out_of_range, self.max_poll_records, self._sizes)
         cluster = Cluster(self.settings, self.group, read_committed=self.read_committed, request_secs=self.request_secs)
         names = None if isinstance(self.topics, re.Pattern) else self.topics
         scope = Scope(cluster, self.group, names)
@@ -191,6 +199,7 @@ class KafkaSpout(PartitionedSpout):
         self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
         self._positions: dict[Source, int] = {}
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
+        self._asked: Sequence[Range] = ()
         self._skipped = 0
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
@@ -203,7 +212,7 @@ class KafkaSpout(PartitionedSpout):
         look = self._watcher.look
         if look.problem is not None:
             raise look.problem
-        budget = self._allowed(budget)
+        budget = self._allowed(progress, budget)
         if budget < 1:
             return []
         logs = look.logs
@@ -219,18 +228,28 @@ class KafkaSpout(PartitionedSpout):
                 raise ConfigError(str(gap))
         if not ranges:
             self._watcher.want()
-        self._tokens -= sum(range_.end - range_.start for range_ in ranges)
+        self._tokens -= _length(ranges)
+        self._asked = ranges
         return ranges
 
-    def _allowed(self, budget: int) -> int:
+    def _allowed(self, progress: Mapping[str, int], budget: int) -> int:
         """How much of the budget ``max_records_per_sec`` leaves."""
         rate = self.max_records_per_sec
         if rate is None:
             return budget
         now = time.monotonic()
-        self._tokens = min(float(rate), self._tokens + rate * (now - self._tokens_at))
-        self._tokens_at = now
+        refused = [range_ for range_ in self._asked if progress.get(range_.source, -1) < range_.end]
+        self._asked = ()
+        tokens = self._tokens + _length(refused) + rate * (now - self._tokens_at)
+        # A second's worth may be read at once, and one record even where that is less.
+        self._tokens, self._tokens_at = min(max(1.0, rate), tokens), now
         return min(budget, int(self._tokens))
+
+    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+        """Learn how large messages are."""
+        for range_, size in reads:
+            if self._sizes is not None:
+                self._sizes.learn(range_.source, range_.end - range_.start, size)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
         """With ``stop_at_end``, whether all was planned that was there when the topology started."""
@@ -307,10 +326,12 @@ class KafkaSpout(PartitionedSpout):
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """The messages of the range in columns."""
         assert self._shaper is not None
+        self._read_bytes = 0
         for chunk in self._reader(range_).chunks(range_.start, range_.end):
             if isinstance(chunk, BadRecord):
                 yield chunk
                 continue
+            self._read_bytes += chunk.size
             if range_.end - range_.start == 1:
                 self._single = range_, chunk.messages[0]
             for shaped in self._shaper.shape(chunk.messages, chunk.offsets):
@@ -318,6 +339,10 @@ class KafkaSpout(PartitionedSpout):
                     yield shaped
                 else:
                     yield np.array(shaped[0], dtype=np.int64), shaped[1]
+
+    def read_bytes(self) -> int | None:
+        """Keys and values of the range that was read last; None where there is no ``max_bytes``."""
+        return self._read_bytes if self.max_bytes is not None else None
 
     def _reader(self, range_: Range) -> PartitionReader:
         """The consumer for a range; single messages from elsewhere have one of their own, so that no other seeks."""
@@ -327,7 +352,12 @@ class KafkaSpout(PartitionedSpout):
         reader = self._readers.get((place, alone))
         if reader is None:
             reader = self._readers[place, alone] = PartitionReader(
-                self.settings, self.group, place, read_committed=self.read_committed, alone=alone
+                self.settings,
+                self.group,
+                place,
+                read_committed=self.read_committed,
+                alone=alone,
+                max_bytes=self.max_bytes,
             )
         return reader
 
@@ -347,6 +377,10 @@ class KafkaSpout(PartitionedSpout):
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+
+
+def _length(ranges: Iterable[Range]) -> int:
+    return sum(range_.end - range_.start for range_ in ranges)
 
 
 def is_topic(name: str) -> bool:
@@ -386,6 +420,12 @@ def _fields(outputs: Any, translate: Translator | None) -> list[str]:
 def _one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
     if value not in choices:
         raise ConfigError(f"{what}={value!r}: expected {' or '.join(map(repr, choices))}")
+    return value
+
+
+def _whole(what: str, value: Any) -> Any:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value <= 0):
+        raise ConfigError(f"{what}={value!r}: expected a whole number above 0, or None")
     return value
 
 
