@@ -52,6 +52,24 @@ class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as
     """
 
 
+class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``
+    """Raised in ``read`` of a ``PartitionedSpout``: the range turned out too large to be read at once.
+
+    What was given is whole. The rest, from ``position`` on, is asked for again as a range with the next micro-batch,
+    and nothing new of its source before; it does not count as an attempt, and nothing is given up for it. Where nothing
+    is tracked (``acker_tasks=0``) nobody asks again, so it must not be raised there.
+    """
+
+    def __init__(self, position: int, reason: str) -> None:
+        """Say where the rest begins, within the range and behind its start, and why it was not read."""
+        super().__init__(position, reason)
+        self.position, self.reason = position, reason
+
+    def __str__(self) -> str:
+        """The reason."""
+        return self.reason
+
+
 class KilledWorkerError(SparkboltError):
     """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
 

@@ -67,7 +67,8 @@ class Fail:
     """``exception``, ``fail`` (said by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (its
     range broke off here, and the tree stands for all positions behind its own, too), ``cut`` (it broke off behind
     this record, which may not be whole), ``away`` and ``interrupted`` (as ``read`` and ``cut``, since its source is
-    away) or ``misplaced`` (the record came behind later ones)."""
+    away), ``postponed`` (as ``read``, since the range was too large to be read at once) or ``misplaced`` (the record
+    came behind later ones)."""
     reason: str
     """One line: the exception's type and text, or what the bolt said."""
     micro_batch_id: int

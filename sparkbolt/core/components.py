@@ -255,7 +255,7 @@ class PartitionedSpout(Component):
         again as a range, as often as the policy allows without any progress, and are then set aside as one. So give a
         ``BadRecord`` for what will never be readable, and raise ``SourceUnavailable`` where the source is away: what
         was not read is asked for again, with the policy's backoff, until it is there, and nothing new of that source
-        meanwhile.
+        meanwhile. A range that turns out too large to be read at once ends with ``EnoughRead``.
         """
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:

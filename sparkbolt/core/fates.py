@@ -2,7 +2,8 @@
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
-Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it.
+Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it; nor
+does a range that is too large to be read at once, the rest of which is due at once.
 Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
 a message is, since nobody is left to take it.
 Rule 4: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
@@ -21,10 +22,12 @@ from sparkbolt.core.partition_manager import Live
 from sparkbolt.core.retry import Policies, RetryPolicy
 from sparkbolt.core.story import Hop, Story, Told, message_text, on_the_way, root_text
 
-NOT_READ = frozenset({"read", "away"})
+POSTPONED = "postponed"
+"""The cause of a tree that stands for the rest of a range that was too large to be read at once."""
+NOT_READ = frozenset({"read", "away", POSTPONED})
 """The causes of trees that stand for a whole range, from their position on."""
-AWAY = frozenset({"away", "interrupted"})
-"""The causes of trees that failed since their source was away."""
+AWAY = frozenset({"away", "interrupted", POSTPONED})
+"""The causes of trees that failed though nothing was tried: their source was away, or enough was read of it."""
 GIVEN_UP = frozenset({"set_aside", "dead_letter"})
 """The fates of messages that are not given again."""
 LETTER = "dead letter"
@@ -181,7 +184,8 @@ def decide(
         if lettered:
             due_ms = now_ms
         if again:
-            due_ms = now_ms + policy.delay_ms(whose.away + 1 if away else attempt, fail.key)
+            waits = policy.delay_ms(whose.away + 1 if away else attempt, fail.key)
+            due_ms = now_ms + (waits if fail.cause != POSTPONED else 0)
     return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
-from sparkbolt.core.fates import GIVEN_UP, FailedTree, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.fates import GIVEN_UP, POSTPONED, FailedTree, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.histories import Histories, History, Place
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
 from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
@@ -348,7 +348,7 @@ class Messages:
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 retry = Retry(number, source, position, attempt, tree.end, tree.due_ms, letter)
-                manager.wait(retry, away=fail.cause == "away")
+                manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
         if tree.fate in GIVEN_UP and not tree.letter:
             self.set_aside.append(tree)
         return tree

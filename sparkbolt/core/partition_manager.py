@@ -24,7 +24,8 @@ Rule 3: a retry waits until a plan that names its position and its attempt is pr
 dropped loses nothing.
 Rule 4: nothing is kept per position that succeeds. What was read is kept as intervals, the entries of plans, while
 something of them is open; which positions are open is asked of the map of open trees.
-Rule 5: a source that is away is asked for what waits of it, and for nothing new until it has answered.
+Rule 5: a source that is away is asked for what waits of it, and for nothing new until it has answered; so is one of
+which a range was too large to be read at once, until the rest of it is read.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
 Read before: ``plan``, ``rotating_map``.
@@ -140,6 +141,9 @@ class PartitionManager:
         self._waiting: dict[int, Retry] = {}
         self._by_due: list[Retry] | None = None
         """What waits, by when it is due; None where that has to be found out again."""
+        self._postponed: set[int] = set()
+        """Where the rests begin, of what waits, of ranges that were too large to be read at once. A life that begins
+        anew has forgotten them: then it may read something new beside them, once."""
         self._asked = self._gone = False
         """Whether the promotion that is going on has read the source, and whether it found it away."""
 
@@ -170,9 +174,11 @@ class PartitionManager:
     def takes_more(self, max_uncommitted: int | None) -> bool:
         """Whether a new range may be planned.
 
-        Not where the source is away, nor where what was planned ends ``max_uncommitted`` positions beyond ``finished``.
+        Not where the source is away, nor before the rest of a range is read that was too large to be read at once, nor
+        where what was planned ends ``max_uncommitted`` positions beyond ``finished``.
         """
-        return self.away == 0 and (max_uncommitted is None or self.planned - self.finished < max_uncommitted)
+        ready = self.away == 0 and not self._postponed
+        return ready and (max_uncommitted is None or self.planned - self.finished < max_uncommitted)
 
     # The steps of a promotion.
 
@@ -188,13 +194,22 @@ class PartitionManager:
             same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
             if queued is not None and same_kind and queued.attempt == entry.attempt:
                 del self._waiting[position]
+                self._postponed.discard(position)
                 self._by_due = None
         if live is not None:
             self._entries.append(live)
 
-    def wait(self, retry: Retry, *, away: bool = False) -> None:
-        """A tree failed, and its record, or range, is to be given again; ``away``: since the source was away."""
+    def wait(self, retry: Retry, *, away: bool = False, postponed: bool = False) -> None:
+        """A tree failed, and its record, or range, is to be given again.
+
+        Args:
+            retry: what, and when.
+            away: whether it failed since the source was away.
+            postponed: whether it is the rest of a range that was too large to be read at once.
+        """
         self._waiting[retry.position] = retry
+        if postponed:
+            self._postponed.add(retry.position)
         self._by_due = None
         self._gone = self._gone or away
 

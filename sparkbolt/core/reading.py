@@ -4,7 +4,8 @@ Which question it answers: how does an entry of a plan become rows with roots an
 Rule 1: ``sequence = base + (position - start)``; one root a message, with as many init edges as it has deliveries.
 Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed. So is a range whose
 reading breaks off: a tree fails with cause ``read``, or ``away`` where its source is, which stands for all positions of
-the range from its own on. That holds for a spout that is not tracked, too: what was not read is not lost.
+the range from its own on; ``postponed`` where the spout has read enough. That holds for a spout that is not tracked,
+too: what was not read is not lost.
 Rule 3: the same entry gives the same rows with the same ids.
 
 Read before: ``plan``, ``stages``.
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
+from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.core.ids import mix64, mix64_array, run_lengths, run_starts, tree_key, xor_by_key
@@ -33,7 +35,7 @@ from sparkbolt.core.tasks import Failure, failure_of
 from sparkbolt.core.tracing import Chooser
 from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.worker import Worker
-from sparkbolt.errors import EmitError, SourceUnavailable
+from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 
 ASKED_FOR_MAX = 100
 """About how many of the trees that time out with a micro-batch their holders are asked."""
@@ -149,6 +151,9 @@ class EntryReader:
                     chunks = iter(spout.read_columns(range_)) if chunks is None else chunks
                     chunk = next(chunks, None)
                 checked = None if chunk is None else self._checked(chunk, range_)
+            except EnoughRead as error:
+                self._broken = self._checked_rest(error, range_)
+                return
             except Exception as error:  # noqa: BLE001  user code may raise anything
                 self._broken = error
                 return
@@ -181,6 +186,17 @@ class EntryReader:
             raise EmitError(f"spout {self._component!r} read positions and columns of lengths {sorted(lengths)}")
         return positions, columns
 
+    def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
+        """Where a spout has read enough of a range: what was given is whole, and the rest begins where it says."""
+        least = max(self._seen, range_.start) + 1
+        if not least <= error.position < range_.end:
+            return EmitError(
+                f"spout {self._component!r} has read enough of {range_.source!r} up to {error.position}: expected the "
+                f"rest to begin at {least} or later, and before {range_.end}"
+            )
+        self._seen, self._cut = error.position - 1, None
+        return error
+
     def _check_positions(self, positions: npt.NDArray[np.int64], range_: Range) -> None:
         if len(positions) == 0:
             return
@@ -211,7 +227,10 @@ class EntryReader:
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            if away:
+            if isinstance(error, EnoughRead):
+                text = f"{range_.source} from {rest} up to {range_.end} is read later: {error}"
+                failure = Failure(POSTPONED, text, reported=not self._stage.lane.tracked)
+            elif away:
                 text = f"{range_.source} is away, from {rest} on: {failure.reason}"
                 told = self._stage.lane.tracked  # who hears of the verdict says so, once an interval
                 failure = Failure("away", text, reported=not told)

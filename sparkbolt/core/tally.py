@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from sparkbolt.core.acker import I64
-from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.ids import SEQUENCE_BITS, U64, constant, run_lengths, run_starts
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
@@ -79,9 +79,11 @@ class Tally:
             metrics.set_aside += count
 
     def failed(self, trees: Iterable[FailedTree]) -> None:
-        """These trees failed; that of a dead letter is no further failure of its message."""
+        """These trees failed; that of a dead letter is no further failure of its message, nor is what comes later."""
         for tree in trees:
             metrics = self._metrics.of(tree.component)
+            if tree.fail.cause == POSTPONED:
+                continue  # nothing was tried, and nothing is missing: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
             metrics.set_aside += tree.fate == "set_aside"
             metrics.retried += tree.fate == "retry"

@@ -15,7 +15,7 @@ import time
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.config import Config
-from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.throttle import Throttle
 
@@ -48,6 +48,11 @@ class Announcer:
                 self._log_some(logging.WARNING, f"given up by {tree.component}", text)
             if tree.fail.cause == "away":
                 self._away(tree)
+            if tree.fail.cause == POSTPONED:
+                text = (
+                    f"{tree.component}: {tree.fail.reason}; that is with the next micro-batch, and nothing new before"
+                )
+                self._log_some(logging.WARNING, f"postponed by {tree.component}", text)
         for tree in promotion.letters_failed:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
             self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)

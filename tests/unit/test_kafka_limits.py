@@ -16,7 +16,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka, reading
 from sparkbolt.spouts.kafka import spout as spout_module
-from tests.kafka import SEEN, finished, run, see, spout, topology
+from tests.kafka import SEEN, committed, finished, run, see, spout, topology
 
 KIB = 1024
 MAX_BYTES = 64 * KIB
@@ -61,8 +61,8 @@ class Weigh(BasicBolt):
         see(self.name, {"number": number, "length": length, "place": (tup["partition"], tup["offset"])})
 
 
-def weighed(name: str, own: KafkaSpout) -> LocalEngine:
-    builder = TopologyBuilder(name, Config())
+def weighed(name: str, own: KafkaSpout, **config: Any) -> LocalEngine:
+    builder = TopologyBuilder(name, Config(**config))
     builder.set_spout("messages", own, parallelism=2)
     builder.set_bolt("weigh", Weigh(name), fuse=False).shuffle_grouping("messages")
     return LocalEngine(builder.build())
@@ -94,20 +94,40 @@ def test_a_micro_batch_reads_about_max_bytes_of_all_kafka_partitions_together(ka
     assert min(found[-8:-1]) > 0.9 * MAX_BYTES, "once sizes are known, it reads as much as it may"
 
 
-def test_messages_that_grow_a_hundredfold_cost_one_large_micro_batch_and_are_then_within_the_bound(kafka, name):
-    kafka.produce(name, ["x" * SMALL] * 2000, kafka_partition=0)
-    kafka.produce(name, ["x" * LARGE] * 200, kafka_partition=0)
-    kafka.produce(name, ["x" * SMALL] * 2000, kafka_partition=0)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES))
+def growing(kafka: MockKafka, name: str) -> None:
+    """Messages that are a hundredfold in the middle, in one kafka_partition."""
+    for size, count in ((SMALL, 2000), (LARGE, 200), (SMALL, 2000)):
+        kafka.produce(name, ["x" * size] * count, kafka_partition=0)
+
+
+def test_messages_that_grow_a_hundredfold_are_read_up_to_twice_max_bytes_and_the_rest_comes_later(kafka, name):
+    growing(kafka, name)
+    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES), max_attempts=1)
     run(engine, finished(engine))
     close(engine)
     found = sizes(name)
-    assert [row["place"] for row in SEEN[name]] == [(0, offset) for offset in range(4200)]
+    assert [row["place"] for row in SEEN[name]] == [(0, offset) for offset in range(4200)], "once, and in their order"
     beyond = [number for number, size in enumerate(found) if size > MAX_BYTES]
-    assert len(beyond) == 1, "only the micro-batch that met the large messages had more"
-    after = found[beyond[0] + 1 :]
-    assert MAX_BYTES - LARGE < max(after) <= MAX_BYTES
-    assert after[-1] > 100 * SMALL, "small messages are read by the hundreds again"
+    assert max(found) < 2 * MAX_BYTES + LARGE
+    assert beyond == list(range(beyond[0], beyond[0] + len(beyond))), (
+        "only while a range goes on that was planned before"
+    )
+    after = found[beyond[-1] + 1 :]
+    assert after[0] <= 7 * SMALL, "what comes next counts with the large ones"
+    assert after[-2] > 0.9 * MAX_BYTES, "small messages are read by the hundreds again"
+    assert committed(kafka.brokers, name)[0][0] == 4200
+    messages = engine.ledger.metrics.of("messages")
+    assert (messages.errors, messages.set_aside, messages.failed) == (0, 0, 0)
+
+
+def test_without_ackers_nothing_is_left_for_later_since_nobody_would_ask_for_it(kafka, name):
+    growing(kafka, name)
+    own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
+    engine = weighed(name, own, acker_tasks=0)
+    run(engine, finished(engine))
+    close(engine)
+    assert [row["place"] for row in SEEN[name]] == [(0, offset) for offset in range(4200)]
+    assert max(sizes(name)) > 3 * MAX_BYTES
 
 
 def test_without_max_bytes_a_micro_batch_is_as_large_as_its_offsets_make_it(kafka, name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -13,9 +14,12 @@ from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Ra
 from sparkbolt.core.config import Config
 from sparkbolt.core.ledger import FailedTree, Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
+from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import Topology, TopologyBuilder
 from sparkbolt.core.tuples import Tuple
+from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.announcer import Announcer
 
 SEEN: Counter[int] = Counter()
 COUNT = 100
@@ -264,3 +268,73 @@ def test_a_spout_that_raises_when_it_is_asked_for_bytes_is_reported_and_reads_on
     assert Weighed.heard == []
     assert set(SEEN) == set(range(COUNT))
     assert engine.ledger.metrics.of("numbers").errors == 2
+
+
+def enough_at(*numbers: int, times: int = 1) -> Callable[[int, int], None]:
+    def trouble(number: int, tried: int) -> None:
+        if number in numbers and tried <= times:
+            raise EnoughRead(number, "that is enough")
+
+    return trouble
+
+
+@pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
+def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_new(members: dict[str, Any]) -> None:
+    spout = Numbers(enough_at(10, 30))
+    vars(spout).update(members)
+    engine, failed = run(spout, retry=RetryPolicy(max_retries=0, min_backoff=timedelta(seconds=5), jitter=0))
+    seen = [number for number in SEEN if number != 20]
+    assert seen == [number for number in range(COUNT) if number != 20], "in their order"
+    assert {number: count for number, count in SEEN.items() if count > 1} == {}, "what was given is whole"
+    rests = [tree for tree in failed if tree.fail.cause == "postponed"]
+    assert [(tree.position, tree.end, tree.fate, tree.attempt) for tree in rests] == [
+        (10, 50, "retry", 1),
+        (30, 50, "retry", 1),
+    ]
+    assert [tree.due_ms for tree in rests] == [tree.ended_ms for tree in rests], "at once"
+    assert rests[0].fail.reason == "n from 10 up to 50 is read later: that is enough"
+    numbers = engine.ledger.metrics.of("numbers")
+    assert (numbers.errors, numbers.failed, numbers.retried) == (0, len(failed) - 2, 0)
+
+
+def test_the_rest_of_a_range_that_is_too_large_outlives_a_restart() -> None:
+    SEEN.clear()
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(*range(7, COUNT, 7)))))
+    while not engine.host.finished:
+        engine.step()
+        engine.restart()
+    assert set(SEEN) == set(range(COUNT))
+
+
+@pytest.mark.parametrize("position", [0, 12, 49, 50, 1000])
+def test_a_rest_that_cannot_begin_where_the_spout_says_breaks_the_range_off(position: int) -> None:
+    def trouble(number: int, tried: int) -> None:
+        if number == 13 + 37 * (position == 49) and tried == 1:
+            raise EnoughRead(position, "that is enough")
+
+    engine, failed = run(Numbers(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    (tree,) = [tree for tree in failed if tree.fail.cause == "read"]
+    assert f"has read enough of 'n' up to {position}: expected the rest to begin at" in tree.fail.reason
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_without_ackers_a_rest_that_nobody_asks_for_again_is_reported() -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30)), acker_tasks=0))
+    promotion = engine.step()
+    assert promotion is not None
+    assert [report.text for report in promotion.reports] == ["n from 30 up to 50 is read later: that is enough"]
+
+
+def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30))))
+    promotion = engine.step()
+    assert promotion is not None
+    Announcer(engine.topology.config).promotion(promotion)
+    assert [record.getMessage() for record in caplog.records] == [
+        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
+        "before"
+    ]

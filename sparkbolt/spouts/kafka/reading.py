@@ -6,12 +6,14 @@ Rule 2: a range has ended when the log says so, not when its last offset was see
 markers of transactions leave offsets without a message. A message behind the range's end, or the end of the log
 beyond it, proves that nothing more comes.
 Rule 3: what is gone is a ``BadRecord``, loud and counted; brokers that are away are ``SourceUnavailable``.
+Rule 4: where a range ends that is too large to be read at once depends on its messages alone, not on how they came.
 
 Read before: ``sources``, ``settings``.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from operator import methodcaller
 from typing import Any
 
 from sparkbolt.core.components import BadRecord
-from sparkbolt.errors import SourceUnavailable
+from sparkbolt.errors import EnoughRead, SourceUnavailable
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition
@@ -103,6 +105,9 @@ class _Walk:
     messages: list[Any] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     size: int = 0
+    """Bytes of what was gathered."""
+    total: int = 0
+    """And of all that was read of the range."""
 
     def reach(self, offset: int) -> None:
         """There is no message any more below this offset, which may lie beyond the range."""
@@ -170,11 +175,12 @@ class PartitionReader:
     def _hear(self, error: Any) -> None:
         self._said = self._settings.scrub(error.str())
 
-    def chunks(self, start: int, end: int) -> Iterator[Chunk | BadRecord]:
+    def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[Chunk | BadRecord]:
         """The messages of [start, end), in chunks.
 
         Raises:
             SourceUnavailable: the brokers are away.
+            EnoughRead: ``enough`` bytes were read, and there are more messages.
         """
         at, self._at = self._at, None  # until the range is read whole
         if at is None or not self._reads_on(at, start):
@@ -195,8 +201,13 @@ class PartitionReader:
             silent_since = self._clock()
             before = len(walk.messages)
             trouble = self._take(came, walk)
-            if self._chunk_bytes is not None:
-                walk.size += size_of(walk.messages[before:])
+            left = self._weigh(walk, before, enough) if self._chunk_bytes is not None else None
+            if left is not None:
+                yield from walk.gathered()
+                # As if what comes from there on had not come yet: messages, the end of the log, an error.
+                self._held = came[next(place for place, one in enumerate(came) if one is left) :]
+                self._at = left.offset()
+                raise EnoughRead(left.offset(), f"{walk.total:,} bytes of it are read, more than were expected")
             full = len(walk.messages) >= CHUNK_MESSAGES or walk.size >= (self._chunk_bytes or walk.size + 1)
             if trouble is not None or full:
                 yield from walk.gathered()
@@ -238,6 +249,24 @@ class PartitionReader:
             else:
                 return error
         return None
+
+    def _weigh(self, walk: _Walk, before: int, enough: int | None) -> Any:
+        """Count the bytes of the messages that came last, those from ``before`` on.
+
+        Returns:
+            The first of them that is too many, if one is; it and those behind it are not gathered any more.
+        """
+        came = walk.messages[before:]
+        size, left = size_of(came), None
+        if enough is not None and walk.total + size >= enough:
+            before_each = itertools.accumulate((size_of([message]) for message in came), initial=walk.total)
+            kept = next((place for place, total in enumerate(before_each) if total >= enough), len(came))
+            left = came[kept] if kept < len(came) else None
+            size = size_of(came[:kept])
+            del walk.messages[before + kept :], walk.offsets[before + kept :]
+        walk.size += size
+        walk.total += size
+        return left
 
     def _seek(self, start: int) -> None:
         self.seeks += 1

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 Guarantee = Literal["at-least-once", "at-most-once", "none"]
 MAX_UNCOMMITTED = 10_000_000
+ENOUGH = 2
+"""A range is read up to so many times ``max_bytes``: what is larger is so unexpectedly, and the rest comes later."""
 INTERVALS_MAX = 1000
 """How many finished intervals beyond the committed offset are told, at most."""
 
@@ -78,11 +80,11 @@ class KafkaSpout(PartitionedSpout):
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` or ``none``. ``max_poll_records`` limits how many offsets a
     micro-batch reads of one kafka_partition, ``max_bytes`` about how many bytes of keys and values of all together (an
-    aim: sizes are learned from what was read, so messages that suddenly grow are too many once; a single larger one is
-    read by itself), ``max_records_per_sec`` how many offsets are read in all, ``max_uncommitted`` how far reading may
-    be ahead of the first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the
-    topics ended when it started. ``client`` takes further properties of the client, such as those of SASL and TLS; they
-    are never printed.
+    aim: sizes are learned from what was read, and where messages suddenly grow, twice as much may be read of each
+    kafka_partition; a single larger one is read whole), ``max_records_per_sec`` how many offsets are read in all,
+    ``max_uncommitted`` how far reading may be ahead of the first unfinished message. ``isolation`` is Kafka's. With
+    ``stop_at_end`` the spout ends where the topics ended when it started. ``client`` takes further properties of the
+    client, such as those of SASL and TLS; they are never printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
@@ -165,6 +167,8 @@ class KafkaSpout(PartitionedSpout):
         self._shaper: Shaper | None = None
         self._single: tuple[Range, Any] | None = None
         """The last message that was read alone."""
+        self._enough: int | None = None
+        """At how many bytes the rest of a range is left for later."""
         self._read_bytes = 0
         """Of the range that was read last."""
 
@@ -304,6 +308,8 @@ class KafkaSpout(PartitionedSpout):
 
     def prepare(self, context: TopologyContext) -> None:
         """Make the decoders; consumers are made when they are first read from."""
+        if self.max_bytes is not None and context.config.acker_tasks != 0:  # else nobody would ask for the rest
+            self._enough = ENOUGH * self.max_bytes
         self._shaper = Shaper(
             self._fields,
             key=self.key,
@@ -327,7 +333,7 @@ class KafkaSpout(PartitionedSpout):
         """The messages of the range in columns."""
         assert self._shaper is not None
         self._read_bytes = 0
-        for chunk in self._reader(range_).chunks(range_.start, range_.end):
+        for chunk in self._reader(range_).chunks(range_.start, range_.end, self._enough):
             if isinstance(chunk, BadRecord):
                 yield chunk
                 continue
