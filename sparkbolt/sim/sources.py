@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.errors import EnoughRead
 
 SURVEY_ROUNDS_MAX = 1000
 Survey = dict[str, tuple[int, int, tuple[int, ...]]]
@@ -86,7 +88,7 @@ def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int)
 def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int], int]:
     """The positions of up to ``share`` messages, and where the next one would begin."""
     positions: list[int] = []
-    for chunk in spout.read_columns(range_):
+    for chunk in _chunks(spout, range_):
         for position in [chunk.position] if isinstance(chunk, BadRecord) else list(chunk[0]):
             if positions and position == positions[-1]:
                 continue
@@ -94,6 +96,16 @@ def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int]
                 return positions, int(position)
             positions.append(int(position))
     return positions, range_.end
+
+
+def _chunks(spout: PartitionedSpout, range_: Range) -> Iterator[Any]:
+    """What the spout reads of the whole range, in as many readings as it takes."""
+    while True:
+        try:
+            yield from spout.read_columns(range_)
+            return
+        except EnoughRead as enough:
+            range_ = replace(range_, start=enough.position)
 
 
 class BoundedSpout(PartitionedSpout):
@@ -149,6 +161,14 @@ class BoundedSpout(PartitionedSpout):
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """As the user's."""
         return self.inner.read_columns(range_)
+
+    def read_bytes(self) -> int | None:
+        """As the user's."""
+        return self.inner.read_bytes()
+
+    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+        """As the user's."""
+        self.inner.measured(reads)
 
     def cleanup(self) -> None:
         """As the user's."""

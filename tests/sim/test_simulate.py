@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
+from sparkbolt import BadRecord, BasicBolt, Bolt, Config, Range, Spout, TopologyBuilder, bolt
 from sparkbolt.core import routing
 from sparkbolt.core.ids import edge_salt
+from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.faults import KINDS, Fault, history_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
@@ -189,6 +190,24 @@ def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
     subject = subject_of(behind(Count(), spout=spout), messages_max=40)
     assert {len(positions) for found in subject.surveys.values() for _, _, positions in found.values()} == {40}
     assert all(not run_seed(subject, seed).violations for seed in range(10))
+
+
+class Spoonfuls(GeneratorSpout):
+    """Has enough of each range after three records."""
+
+    def read(self, range_: Range) -> Any:
+        for record in super().read(range_):
+            if not isinstance(record, BadRecord) and record[0] == range_.start + 3:
+                raise EnoughRead(record[0], "three records are read")
+            yield record
+
+
+def test_ranges_of_which_the_rest_comes_later_keep_all_promises() -> None:
+    spout = Spoonfuls(lambda: [[number % 5] for number in range(40)], outputs=["n"])
+    subject = subject_of(behind(Count(), spout=spout))
+    assert sum(len(positions) for found in subject.surveys.values() for _, _, positions in found.values()) == 40
+    reports = [run_seed(subject, seed) for seed in range(60)]
+    assert [report.violations for report in reports if report.violations] == []
 
 
 class Numbers(Spout):
