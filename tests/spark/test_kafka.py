@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import RetryPolicy, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
@@ -65,3 +65,47 @@ def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(spark: Any, tmp_p
     written = [row["line"] for row in SEEN["kafka-read-back"]]
     assert set(written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
     assert len(written) == MESSAGES
+
+
+class Weigh(BasicBolt):
+    """Writes the length of each line to a file of its micro-batch."""
+
+    stateless = True
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        with (self.directory / str(self.context.micro_batch_id)).open("a") as file:
+            file.write(f"{len(tup['line'])}\n")
+
+
+def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_large_is_cut(
+    spark: Any, tmp_path: Path
+) -> None:
+    max_bytes, small, large = 256 * 1024, 100, 10_000
+    (tmp_path / "sizes").mkdir()
+    with MockKafka() as kafka:
+        kafka.produce("growing", ["x" * small] * 4000 + ["x" * large] * 60, kafka_partition=0)
+        lines = KafkaSpout(
+            kafka.brokers, "growing", group="g", value="text", outputs=["line"], stop_at_end=True, max_bytes=max_bytes
+        )
+        builder = TopologyBuilder("max-bytes-on-spark")
+        builder.set_spout("lines", lines)
+        builder.set_bolt("weigh", Weigh(tmp_path / "sizes")).shuffle_grouping("lines")
+        running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
+        try:
+            assert running.await_finished(60), running.metrics()
+            metrics = running.metrics().components["lines"]
+        finally:
+            running.stop()
+    assert (metrics.acked, metrics.failed, metrics.errors) == (4060, 0, 0)
+    files = sorted((tmp_path / "sizes").iterdir(), key=lambda file: int(file.name))
+    sizes = [sum(map(int, file.read_text().split())) for file in files]
+    assert sizes[:5] == [1 * small, 2 * small, 16 * small, 128 * small, 1024 * small], "it starts small"
+    assert [size for size in sizes if size > max_bytes] == [sizes[6]], "only the range with the large ones in it"
+    assert 2 * max_bytes <= sizes[6] < 2 * max_bytes + large
+    assert sum(sizes) == 4000 * small + 60 * large
