@@ -110,6 +110,18 @@ def test_transactions_leave_gaps_and_what_was_aborted_is_not_read(kafka, name):
     assert committed(kafka, name)[0][0] == 36
 
 
+def test_ranges_are_cut_at_their_bytes_over_gaps_and_messages_that_are_larger_than_a_fetch(kafka, name):
+    create(kafka, name)
+    kept = ["small"] * 2000, ["x" * 20_000] * 10, ["y" * 300_000, "last"]
+    transactions(kafka, name, *((values, False) for values in kept[:2]), (["aborted"] * 5, True), (kept[2], False))
+    engine = run_to_end(topology(name, spout(kafka, name, stop_at_end=True, max_bytes=16 * 1024)))
+    assert lines(name) == [line for values in kept for line in values], "once, and in their order"
+    metrics = engine.ledger.metrics.of("messages")
+    assert (metrics.acked, metrics.failed, metrics.errors) == (2012, 0, 0)
+    assert {tree.fail.cause for tree in engine.ledger.failed} == {"postponed"}
+    assert committed(kafka, name)[0][0] == 2000 + 10 + 5 + 2 + len(kept) + 1
+
+
 def test_read_uncommitted_reads_what_was_aborted(kafka, name):
     create(kafka, name)
     transactions(kafka, name, (["aborted"], True))
