@@ -345,7 +345,8 @@ class Host:
         for component, pacer in self.pacers.items():
             numbers = self.topology.tasks(component)
             read = [entry for entry in plan.entries if entry.task in numbers and entry.positions is None]
-            positions = sum(entry.reserved for entry in read)
+            measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
+            positions = measured or sum(entry.reserved for entry in read)
             pacer.observe(elapsed_ms, positions, self._emitted_since(component))
 
     def _emitted_since(self, component: str) -> int:

@@ -256,6 +256,13 @@ def test_of_a_range_that_breaks_off_what_was_read_is_told_and_then_the_rest() ->
     assert len(told) == 3
 
 
+def test_the_pacer_goes_by_what_was_read_of_a_range_where_the_spout_measures_it() -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Weighed(enough_at(10))))
+    engine.step()
+    assert engine.host.pacers["numbers"].records_per_position == 1.0, "ten trees of ten positions, and not of fifty"
+
+
 def test_nothing_is_told_of_a_range_of_which_nothing_was_read() -> None:
     Weighed.heard.clear()
     run(Weighed(raising(50, times=1)))
