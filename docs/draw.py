@@ -22,8 +22,9 @@ from sparkbolt import BasicBolt, Topology, TopologyBuilder
 from sparkbolt.core.components import FunctionBolt
 from sparkbolt.core.frames import DATA, Frame, Moment, collect, kind_of
 from sparkbolt.core.lane import lay_out
+from sparkbolt.core.levels import run_level
 from sparkbolt.core.reading import run_entry
-from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.stages import Row
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.draw import KINDS

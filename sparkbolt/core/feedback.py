@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sparkbolt.core.acker import (
-    Feedback,
-    Partials,
-    decode_partials,
-    decode_verdicts,
-    encode_verdicts,
-    judge,
-    merge,
-)
+from sparkbolt.core.acker import Feedback, Partials, judge, merge
+from sparkbolt.core.acker_bytes import decode_partials, decode_verdicts, encode_verdicts
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,

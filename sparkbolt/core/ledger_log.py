@@ -20,14 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import (
-    I32,
-    Fail,
-    Feedback,
-    decode_verdicts,
-    empty_u64,
-    encode_verdicts,
-)
+from sparkbolt.core.acker import I32, Fail, Feedback, empty_u64
+from sparkbolt.core.acker_bytes import decode_verdicts, encode_verdicts
 from sparkbolt.core.fates import FailedTree, Terms
 from sparkbolt.core.histories import History
 from sparkbolt.core.ids import U64

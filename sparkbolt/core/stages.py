@@ -9,7 +9,7 @@ Read before: ``tasks``, ``worker``, ``tracing``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.accounts import Accounts
-from sparkbolt.core.acker import Fail, Partials, Report, combine, decode_partials, encode_partials
+from sparkbolt.core.acker import Fail, Partials, Report, combine
+from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.forgetting import forget
@@ -30,12 +31,10 @@ from sparkbolt.core.frames import (
     Inbox,
     Moment,
     Path,
-    collect,
     decode_control,
     encode,
     encode_control,
     kind_of,
-    moment_of,
     part,
     python_values,
     unpicklable,
@@ -418,33 +417,3 @@ def _size(column: Column, count: int, *, whole: bool = False) -> int:
     if isinstance(column, pa.Array):
         return int(column.get_total_buffer_size() if whole else column.nbytes)
     return COLUMN_BYTES_GUESS * count
-
-
-def run_level(
-    worker: Worker,
-    level: int,
-    rows: Iterable[tuple[int, Any]],
-    store_of: Callable[[int], SegmentStore | None],
-) -> list[Row]:
-    """One process's part of a level: rows in, rows out; rows for later levels pass through.
-
-    Args:
-        worker: what the process keeps.
-        level: the number of the level, from 1.
-        rows: (dest, frame) in any order.
-        store_of: the durable segments of a task, by its dest; None where the level keeps none.
-    """
-    own = worker.lane.dests_of_level(level)
-    by_dest: dict[int, list[Any]] = {}
-    for dest, data in rows:
-        by_dest.setdefault(dest, []).append(data)
-    if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
-        return [(dest, data) for dest, frames in by_dest.items() for data in frames]
-    run = StageRun(worker, moment_of(next(iter(by_dest.values()))[0]))
-    passing: list[Row] = []
-    for dest, frames in sorted(by_dest.items()):
-        if dest in own:
-            run.run_level(worker.lane.task_at[dest], collect(frames), store_of(dest))
-        else:
-            passing.extend((dest, data) for data in frames if not run.absorb(data))
-    return passing + run.close()

@@ -20,10 +20,11 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
+from sparkbolt.core.levels import run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.shipping import materials_of
-from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import Capture, Worker

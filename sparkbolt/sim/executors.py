@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.lane import Lane, spark_hash
+from sparkbolt.core.levels import run_level
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import Record, clock_rows, run_entry
-from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials, Worker
 from sparkbolt.sim.eyes import Eyes, Sightings, WorkerDied

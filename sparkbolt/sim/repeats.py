@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkbolt.core.acker import combine, decode_partials
+from sparkbolt.core.acker import combine
+from sparkbolt.core.acker_bytes import decode_partials
 from sparkbolt.core.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.stages import Row

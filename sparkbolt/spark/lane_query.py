@@ -20,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.stages import run_level
+from sparkbolt.core.levels import run_level
 from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.source import data_source
 from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off, rows_of

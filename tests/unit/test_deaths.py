@@ -16,9 +16,10 @@ from sparkbolt.core.deaths import Deaths, Deed, Place, Watch
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.ledger import FailedTree
+from sparkbolt.core.levels import run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.stages import Row
 from sparkbolt.core.topology import TopologyBuilder
 from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EngineError

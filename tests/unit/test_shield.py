@@ -18,9 +18,10 @@ from sparkbolt.core.config import Config
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.ledger import FailedTree
+from sparkbolt.core.levels import run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.stages import Row, run_level
+from sparkbolt.core.stages import Row
 from sparkbolt.core.topology import TopologyBuilder
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine

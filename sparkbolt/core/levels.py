@@ -1,0 +1,46 @@
+"""Levels: what one process does for one level of a micro-batch.
+
+Which question it answers: rows of all kinds come in; which go to which task, which pass on?
+
+Read before: ``stages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sparkbolt.core.frames import collect, moment_of
+from sparkbolt.core.segments import SegmentStore
+from sparkbolt.core.stages import Row, StageRun
+from sparkbolt.core.worker import Worker
+
+
+def run_level(
+    worker: Worker,
+    level: int,
+    rows: Iterable[tuple[int, Any]],
+    store_of: Callable[[int], SegmentStore | None],
+) -> list[Row]:
+    """One process's part of a level: rows in, rows out; rows for later levels pass through.
+
+    Args:
+        worker: what the process keeps.
+        level: the number of the level, from 1.
+        rows: (dest, frame) in any order.
+        store_of: the durable segments of a task, by its dest; None where the level keeps none.
+    """
+    own = worker.lane.dests_of_level(level)
+    by_dest: dict[int, list[Any]] = {}
+    for dest, data in rows:
+        by_dest.setdefault(dest, []).append(data)
+    if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
+        return [(dest, data) for dest, frames in by_dest.items() for data in frames]
+    run = StageRun(worker, moment_of(next(iter(by_dest.values()))[0]))
+    passing: list[Row] = []
+    for dest, frames in sorted(by_dest.items()):
+        if dest in own:
+            run.run_level(worker.lane.task_at[dest], collect(frames), store_of(dest))
+        else:
+            passing.extend((dest, data) for data in frames if not run.absorb(data))
+    return passing + run.close()
