@@ -63,16 +63,17 @@ class Publisher:
 
         Raises:
             RefusedError: the broker refuses it, or there is no queue for it.
+            AMQPError: the protocol has no form for it, as for a header that is a float.
         """
         while True:
             await self._connected()
-            self._tag += 1
-            tag = self._tag
+            tag = self._tag + 1
             confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._unconfirmed[tag] = confirmed
             self._tags[properties.message_id] = tag
             try:
                 self._channel.basic_publish(exchange, routing_key, body, properties, mandatory=True)
+                self._tag = tag  # the broker counts what it got: a message that could not be encoded is none
                 return await confirmed
             except LostError:
                 continue

@@ -1,0 +1,64 @@
+"""The publisher against a channel of the test's own: no broker, no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pika
+import pytest
+from pika import frame, spec
+from pika.exceptions import UnsupportedAMQPFieldException
+
+from sparkbolt.bolts.rabbitmq_publisher import Publisher
+
+
+class Channel:
+    """Takes what pika can encode, and numbers it as the broker does: by what it got."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    def basic_publish(self, exchange: str, key: str, body: bytes, properties: Any, *, mandatory: bool) -> None:
+        frame.Method(1, spec.Basic.Publish(exchange=exchange, routing_key=key, mandatory=mandatory)).marshal()
+        frame.Header(1, len(body), properties).marshal()
+        self.bodies.append(body)
+
+
+def connected() -> tuple[Publisher, Channel]:
+    publisher, channel = Publisher("amqp://localhost/"), Channel()
+    publisher._use(channel)
+    return publisher, channel
+
+
+def confirm(publisher: Publisher, tag: int, *, taken: bool = True) -> None:
+    method = (spec.Basic.Ack if taken else spec.Basic.Nack)(delivery_tag=tag)
+    publisher._confirmed(SimpleNamespace(method=method))
+
+
+def publish(publisher: Publisher, message_id: str, key: str = "q", **headers: Any) -> asyncio.Task[None]:
+    properties = pika.BasicProperties(message_id=message_id, headers=headers)
+    return asyncio.ensure_future(publisher.publish("", key, message_id.encode(), properties))
+
+
+@pytest.mark.parametrize("bad", [{"price": 1.5}, {"key": "k" * 300}])
+def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
+    async def story() -> None:
+        publisher, channel = connected()
+        with pytest.raises((UnsupportedAMQPFieldException, pika.exceptions.ShortStringTooLong)):
+            await publish(publisher, "bad", **bad)
+        first, second = publish(publisher, "first"), publish(publisher, "second")
+        await asyncio.sleep(0)
+        assert channel.bodies == [b"first", b"second"]
+        confirm(publisher, 2)  # the broker has the second message, and not yet the first
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (first.done(), second.done()) == (False, True)
+        confirm(publisher, 1, taken=False)
+        with pytest.raises(Exception, match="refused"):
+            await first
+
+    asyncio.run(story())
