@@ -11,7 +11,9 @@ Read before: ``core.components``, ``spouts.kafka.settings``.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +23,8 @@ from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import BoltCollector
@@ -84,7 +88,6 @@ class KafkaBolt(Bolt):
         Raises:
             ConfigError: the client refuses a property.
         """
-        self._producer: Any = None
         self._under_way = 0
         self._executed = 0
         self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
@@ -94,7 +97,7 @@ class KafkaBolt(Bolt):
         kafka = client_library()
         properties = self.settings.producer(**{"linger.ms": 5})
         properties["message.timeout.ms"] = int(self.deliver_secs * 1000)
-        self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+        self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
         """Hand the tuple's message to the producer."""
@@ -107,17 +110,20 @@ class KafkaBolt(Bolt):
             "headers": header_pairs(self._headers(tup)) if self._headers else None,
             "on_delivery": partial(self._delivered, tup, collector),
         }
-        producer = self._producer
         while True:
             try:
-                producer.produce(topic, **message)
+                self._producer.produce(topic, **message)
                 break
             except BufferError:  # as many are under way as may be
-                producer.poll(FULL_SECS)
+                self._hear(self._producer.poll, FULL_SECS)
+            except client_library().KafkaException as error:
+                if error.args[0].code() != client_library().KafkaError._FATAL:
+                    raise
+                self._renew(error)
         self._under_way += 1
         self._executed += 1
         if self._executed % POLL_EVERY == 0:
-            producer.poll(0)
+            self._hear(self._producer.poll, 0)
 
     def _delivered(self, tup: Tuple, collector: BoltCollector, error: Any, _: Any) -> None:
         self._under_way -= 1
@@ -125,16 +131,35 @@ class KafkaBolt(Bolt):
             collector.ack(tup)
         else:
             collector.fail(tup, f"Kafka did not take its message: {self.settings.scrub(error_text(error))}")
-            if error.fatal():
-                self._producer = None
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""
-        producer = self._producer
-        while self._under_way and producer is not None:
-            producer.flush(self.deliver_secs)
-        if self._producer is None:  # it will not take anything any more
-            self._connect()
+        while self._under_way:
+            if self._hear(self._producer.flush, self.deliver_secs) == 0:
+                break  # nothing is left of which anything could be heard
+        self._under_way = 0
+
+    def _hear(self, call: Callable[[float], int], wait_secs: float) -> int | None:
+        """Hear of messages by a call of the producer; what it says, or None if the producer had to be replaced."""
+        try:
+            return call(wait_secs)
+        except SystemError as error:  # what the library makes of a fatal error that ``flush`` hears of
+            self._renew(error)
+        except client_library().KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self._renew(error)
+        return None
+
+    def _renew(self, error: Exception) -> None:
+        """After a fatal error a producer takes nothing any more, and gives up what it had: another one takes over."""
+        why = self.settings.scrub(error_text(error))
+        log.warning("Kafka's producer cannot go on (%s): what it had under way fails, and a new one is made", why)
+        old, left = self._producer, 1
+        while self._under_way and left:
+            with contextlib.suppress(client_library().KafkaException, SystemError):  # it may say the same again
+                left = old.flush(self.deliver_secs)
+        self._connect()
 
     def cleanup(self) -> None:
         """Let the producer go; nothing is under way."""

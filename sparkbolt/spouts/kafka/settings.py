@@ -32,6 +32,7 @@ _OURS: Mapping[str, str] = {
     "enable.partition.eof": "the spout needs to know where a log ends",
     "isolation.level": "it is `isolation`",
     "enable.idempotence": "the bolt's producer is always idempotent",
+    "delivery.report.only.error": "a tuple is acked when its message is",
 }
 _OF_CONSUMERS = re.compile(
     r"^(fetch\.|queued\.|max\.(poll|partition)|session\.|heartbeat\.|group\.|check\.crcs|topic\.)"
