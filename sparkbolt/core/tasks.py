@@ -37,6 +37,8 @@ from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
 
 TRACEBACK_CHARACTERS_MAX = 4000
+REASON_CHARACTERS_MAX = 2000
+"""An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
 
 
 class Sink(Protocol):
@@ -69,6 +71,11 @@ class Failure:
     reason: str
     traceback: str | None = None
     reported: bool = True
+
+    def __post_init__(self) -> None:
+        """Shorten the reason, whoever has given it."""
+        if len(self.reason) > REASON_CHARACTERS_MAX:
+            self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
 
 
 @dataclass
