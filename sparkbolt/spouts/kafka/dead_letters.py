@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from sparkbolt.core.components import TopologyContext
@@ -28,8 +29,14 @@ from sparkbolt.spouts.kafka.sources import Source
 STREAMS = "__streams.errors."
 LETTER = "sparkbolt.letter"
 REPLAYED = "sparkbolt.replayed"
+GONE = "sparkbolt.gone"
+"""A header of letters whose message is not there: what stands in its place is none, and is never replayed."""
 LETTER_BYTES_MAX = 262_144
 """A letter that is longer as JSON is written without its tuples: the message has them."""
+LONG = {"message.max.bytes": 1_000_000_000}
+"""How long a message may be is for its topic to say, not for the client."""
+CUTS = 3
+"""How many forms a letter's message has: whole, and shorter ones for topics that do not take that."""
 DELIVER_SECS = 30.0
 READ_SECS = 10.0
 """How long the brokers may say nothing."""
@@ -54,7 +61,7 @@ class KafkaDeadLetters:
 
     def open(self, context: TopologyContext) -> None:
         """Make the producer."""
-        properties = self.settings.producer(**{"linger.ms": 5})
+        properties = self.settings.producer(**{"linger.ms": 5, **LONG})
         properties["message.timeout.ms"] = int(DELIVER_SECS * 1000)
         kafka = client_library()
         self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
@@ -65,8 +72,17 @@ class KafkaDeadLetters:
         Raises:
             LettersNotTakenError: they may have been written or not; writing them again is no harm.
         """
-        messages = [(self.topic, message_of(letter), None) for letter in letters]
-        send(self.settings, self._producer, messages)
+        for number in send(
+            self.settings, self._producer, [(self.topic, message_of(letter), None) for letter in letters]
+        ):
+            self._write_alone(letters[number])
+
+    def _write_alone(self, letter: DeadLetter) -> None:
+        """Write a letter that the topic did not take with others: whole if it can be, else what is most worth."""
+        for cut in range(CUTS):
+            if not send(self.settings, self._producer, [(self.topic, message_of(letter, cut), None)]):
+                return
+        raise LettersNotTakenError(f"topic {self.topic!r} is for shorter messages than the story of {letter.where}")
 
     def close(self) -> None:
         """Let the producer go."""
@@ -77,43 +93,72 @@ Sent = tuple[str, RawMessage, int | None]
 """A topic, a message for it, and its kafka_partition, if that is told."""
 
 
-def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> None:
-    """Write messages, and wait until the brokers have acknowledged all of them.
+def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> list[int]:
+    """Write messages, and wait until the brokers have acknowledged them.
+
+    Returns:
+        The indexes of those that are longer than their topic takes, or that came with others that are.
 
     Raises:
-        LettersNotTakenError: they have not.
+        LettersNotTakenError: others of them were not acknowledged.
     """
+    kafka = client_library()
+    too_long: list[int] = []
     refused: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
-        if error is not None:
+    def hear(number: int, error: Any, _: Any = None) -> None:
+        if error is not None and error.code() == kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+            too_long.append(number)
+        elif error is not None:
             refused.append(settings.scrub(error_text(error)))
 
-    for topic, message, number in messages:
-        options = {} if number is None else {"partition": number}
-        headers = list(message.headers)
-        producer.produce(topic, message.value, message.key, headers=headers, on_delivery=delivered, **options)
+    for number, (topic, message, place) in enumerate(messages):
+        options: dict[str, Any] = {} if place is None else {"partition": place}
+        options |= {"headers": list(message.headers), "on_delivery": partial(hear, number)}
+        while True:
+            try:
+                producer.produce(topic, message.value, message.key, **options)
+                break
+            except BufferError:  # as many are under way as may be
+                producer.poll(WAIT_SECS)
+            except kafka.KafkaException as error:
+                hear(number, error.args[0])
+                break
         producer.poll(0)
     left = producer.flush(DELIVER_SECS + 1)
     if left or refused:
         why = refused[0] if refused else "no answer"
         raise LettersNotTakenError(f"Kafka did not take {left + len(refused)} message(s) of dead letters: {why}")
+    return too_long
 
 
-def message_of(letter: DeadLetter) -> RawMessage:
-    """The message that stands for a letter."""
-    raw = letter.raw or RawMessage(None)
+def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
+    """The message that stands for a letter.
+
+    Args:
+        letter: what is told.
+        cut: for topics that do not take all of it, 1: without tuples and tracebacks, 2: without the message, too.
+    """
+    raw = letter.raw
+    if cut:
+        attempts = tuple(replace(attempt, traceback=None) for attempt in letter.attempts)
+        letter = replace(letter, attempts=attempts, tuples=())
+    if cut > 1 and raw is not None:
+        note = f"the message of {len(raw.value or b'')} bytes is not here: with its story the topic does not take it"
+        letter, raw = replace(letter, note="; ".join(filter(None, (letter.note, note)))), None
     last = letter.last
     told = {"exception": last.reason.split(":", 1)[0] if last.cause == "exception" else last.cause}
     told |= {"message": last.reason, "stacktrace": last.traceback or ""}
     if letter.source is not None and letter.position is not None:
         source = Source.parse(letter.source)
         told |= {"topic": source.topic, "partition": str(source.number), "offset": str(letter.position)}
-    streams = tuple((STREAMS + name, text.encode()) for name, text in told.items())
+    # A reason may hold what poisoned the message, such as half a character.
+    streams = [(STREAMS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
     line = replace(letter, raw=None).to_line().encode()
     if len(line) > LETTER_BYTES_MAX:
         line = replace(letter, raw=None, tuples=(), note="its tuples are in the message alone").to_line().encode()
-    return replace(raw, headers=(*raw.headers, *streams, (LETTER, line)))
+    own, gone = (raw.headers, []) if raw is not None else ((), [(GONE, b"")])
+    return replace(raw or RawMessage(None), headers=(*own, *streams, *gone, (LETTER, line)))
 
 
 def letter_of(message: RawMessage) -> DeadLetter:
@@ -126,6 +171,8 @@ def letter_of(message: RawMessage) -> DeadLetter:
     if headers.get(LETTER) is None:
         raise ValueError("the message has no letter in its headers")
     letter = DeadLetter.from_json(json.loads(headers[LETTER] or b""))
+    if GONE in headers:
+        return letter
     own = tuple(pair for pair in message.headers if pair[0] != LETTER and not pair[0].startswith(STREAMS))
     return replace(letter, raw=replace(message, headers=own))
 
@@ -203,13 +250,16 @@ def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], 
         LettersNotTakenError: not all were taken; those that were not noted may be there twice after the next try.
     """
     kafka = client_library()
-    producer = made(settings, kafka.Producer, settings.producer())
+    producer = made(settings, kafka.Producer, settings.producer(**LONG))
     again: list[Sent] = []
     for letter in letters:
         source = Source.parse(letter.source or "")
         number = None if into is not None else source.number
         again.append((into or source.topic, letter.raw or RawMessage(None), number))
-    send(settings, producer, again)
+    too_long = send(settings, producer, again)
+    if too_long:
+        sizes = ", ".join(str(len(again[number][1].value or b"")) for number in too_long[:5])
+        raise LettersNotTakenError(f"{len(too_long)} message(s) are longer than their topic takes: {sizes} bytes ...")
     notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
     send(settings, producer, [(topic, note, None) for note in notes])
 
