@@ -6,7 +6,9 @@ fails?
 Rule 1: a dead letter is a tree of its own, of the sequence that the plan has reserved for it. It is complete when the
 sink has the letter, or when all bolts have acked it that get it as a tuple; nothing else finishes the message.
 Rule 2: a sink that raises fails the trees of all letters that it was given, with cause ``dead letter``: they come again
-with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other.
+with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other. A
+sink that has raised ``REFUSALS_MAX`` times in a row is not asked again in a micro-batch: if it is away, each try takes
+its time, and everything waits.
 Rule 3: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
 note that says what is missing. A source that raises is asked a few times first.
 
@@ -35,6 +37,8 @@ from sparkbolt.errors import SourceUnavailable
 
 READS_MAX = 3
 """How often a record whose reading raises is asked for before its letter is written without it."""
+REFUSALS_MAX = 3
+"""After so many tries that failed, one behind the other, the rest of a task's letters waits for a later plan."""
 
 
 @dataclass
@@ -140,18 +144,27 @@ class LetterReader(EntryReader):
 
     def _write(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         worker, number = self._stage.worker, self._entry.task
-        self._reads += 1
         sequences = [sequence for sequence, _ in letters]
+        when, refusals = worker.refusals.get(number, (-1, 0))
+        if when != self._stage.moment.micro_batch_id:
+            refusals = 0
+        if refusals >= REFUSALS_MAX:
+            text = f"not tried: {refusals} tries to write dead letters had failed before it in the same micro-batch"
+            self._fail_letters(sequences, text, Failure(LETTER, text))
+            return
+        self._reads += 1
         try:
             with worker.doing(Deed.WRITE, number, self._reads):
                 worker.letter_sink(number).write([letter for _, letter in letters])
         except Exception as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
             worker.drop_letter_sink(number)
+            worker.refusals[number] = self._stage.moment.micro_batch_id, refusals + 1
             failure = failure_of(error)
             whose = letters[0][1].where + (f" and {len(letters) - 1} more" if len(letters) > 1 else "")
             text = f"dead letters could not be written ({whose}): {failure.reason}; they are tried again"
             self._fail_letters(sequences, text, failure)
             return
+        worker.refusals.pop(number, None)
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
 
     def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
@@ -175,8 +188,9 @@ class LetterReader(EntryReader):
 
     def _fail_letters(self, sequences: Sequence[int], text: str, failure: Failure) -> None:
         """The letters' trees begin and fail: their messages wait for another try."""
-        self._stage.counts(self._component).errors += 1
-        self._stage.report(Report(self._component, self._index, text, failure.traceback))
+        if failure.cause != LETTER:  # what was not tried is no error of its own
+            self._stage.counts(self._component).errors += 1
+            self._stage.report(Report(self._component, self._index, text, failure.traceback))
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():

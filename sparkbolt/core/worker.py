@@ -97,6 +97,8 @@ class Worker:
         self._spouts: dict[int, Any] = {}
         self._sinks: dict[int, DeadLetterSink] = {}
         """Of dead letters, open, by the numbers of spout tasks."""
+        self.refusals: dict[int, tuple[int, int]] = {}
+        """By spout task: the micro-batch in which the last writes of dead letters failed, and how many did in a row."""
         self._busy: set[int] = set()
         """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}

@@ -26,7 +26,7 @@ from sparkbolt import (
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.letter_reading import READS_MAX
+from sparkbolt.core.letter_reading import READS_MAX, REFUSALS_MAX
 from sparkbolt.core.partition_manager import Retry
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
@@ -89,11 +89,13 @@ class Grave:
         self.letters: list[DeadLetter] = []
         self.away = False
         self.opened = 0
+        self.asked = 0
 
     def open(self, context: Any) -> None:
         self.opened += 1
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
+        self.asked += 1
         if self.away:
             raise OSError("the grave is away")
         self.letters += letters
@@ -165,6 +167,27 @@ def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
     assert run.finished == 10
     assert (run.counts.set_aside, run.counts.dead_letters, run.counts.waiting) == (1, 1, 0)
     assert run.counts.failed == 3, "a letter that failed is no failure of a message"
+    assert run.engine.host.finished
+
+
+def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
+    class Grim(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            raise ValueError("no")
+
+    run = Run(Numbers(40), Grim())
+    run.grave.away = True
+    asked = []
+    for _ in range(60):
+        before = run.grave.asked
+        if run.engine.step() is None:
+            run.engine.now_ms += 500
+        asked.append(run.grave.asked - before)
+    assert max(asked) == REFUSALS_MAX
+    assert (run.finished, run.counts.waiting) == (0, 40)
+    run.grave.away = False
+    run.steps(secs=70)
+    assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
     assert run.engine.host.finished
 
 
