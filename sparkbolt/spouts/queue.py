@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import SpoutCollector
@@ -37,7 +38,10 @@ OPEN_MAX = 10_000
 
 
 class BadMessage(NamedTuple):
-    """A message that ``receive`` cannot make values of: it is given up at once, for ``reason``."""
+    """A message that ``receive`` cannot make values of: it is given up at once, for ``reason``.
+
+    So is one whose values do not fit the declared fields.
+    """
 
     message_id: Hashable
     reason: str
@@ -136,12 +140,19 @@ class QueueSpout(Spout):
             return
         for message in self.receive(room):
             if isinstance(message, BadMessage):
-                collector.report_error(f"{self}: message {message.message_id!r} is given up: {message.reason}")
-                self.release(message.message_id, again=False)
-            else:
-                message_id, values = message
-                self._open.add(message_id)
+                self._give_up(message, collector)
+                continue
+            message_id, values = message
+            try:
                 collector.emit(values, message_id=message_id)
+            except EmitError as error:  # the messages behind it are taken already: nobody would hear of them again
+                self._give_up(BadMessage(message_id, str(error)), collector)
+            else:
+                self._open.add(message_id)
+
+    def _give_up(self, message: BadMessage, collector: SpoutCollector) -> None:
+        collector.report_error(f"{self}: message {message.message_id!r} is given up: {message.reason}")
+        self.release(message.message_id, again=False)
 
     def ack(self, message_id: Any) -> None:
         """Let the queue forget the message, unless its connection is gone."""

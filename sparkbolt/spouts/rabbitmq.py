@@ -81,7 +81,7 @@ class RabbitMQSpout(QueueSpout):
         """The values of stream ``default``: the decoded body. Override it for what else a delivery has.
 
         Raises:
-            ValueError: it cannot be decoded.
+            Exception: any; the delivery is given up, as one that cannot be decoded.
         """
         return self.decoder(delivery.body)
 
@@ -96,6 +96,8 @@ class RabbitMQSpout(QueueSpout):
                 values = self.values_of(delivery)
             except ValueError as error:
                 yield BadMessage(delivery.id, str(error))
+            except Exception as error:  # noqa: BLE001  what stands behind it in this call must not be forgotten
+                yield BadMessage(delivery.id, f"{type(error).__name__}: {error}")
             else:
                 yield delivery.id, values
 

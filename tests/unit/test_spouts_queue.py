@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pika import BasicProperties
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.core.components import TopologyContext
@@ -17,7 +18,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
 from sparkbolt.spouts.decoding import Decoder
-from sparkbolt.spouts.rabbitmq_link import Link
+from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict
 
 
 class Tray(QueueSpout):
@@ -120,6 +121,48 @@ def test_a_bad_message_is_given_up_at_once_and_holds_up_nobody() -> None:
     assert collector.emitted == [2]
     assert tray._heard == [("given up", 1)]
     assert collector.reported == ["Tray: message 1 is given up: not json"]
+
+
+def test_a_message_that_does_not_fit_the_fields_is_given_up_and_those_behind_it_are_not_forgotten() -> None:
+    @bolt(outputs=[])
+    def hold(tup: Any) -> None: ...
+
+    builder = TopologyBuilder("tray")
+    builder.set_spout("tray", Tray())
+    builder.set_bolt("hold", hold).shuffle_grouping("tray")
+    engine = LocalEngine(builder.build())
+    engine.step()
+    [task] = engine.spouts.values()
+    task.spout._waiting.extend([(1, ["a"]), (2, ["too", "many"]), (3, ["c"])])
+    for _ in range(5):
+        engine.step()
+        engine.now_ms += 100
+    assert task.spout._heard == [("given up", 2), ("confirm", 1), ("confirm", 3)]
+    assert task.spout.open_messages == 0
+    engine.close()
+
+
+def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Keyed(RabbitMQSpout):
+        outputs = ["value", "tenant"]
+
+        def values_of(self, delivery: Delivery) -> Sequence[Any]:
+            return [delivery.body, delivery.properties.headers["tenant"]]
+
+    settled: list[tuple[Delivered, Verdict]] = []
+    deliveries = [
+        Delivery(Delivered(0, tag), b"x", "", "jobs", False, BasicProperties(headers=headers))
+        for tag, headers in enumerate([{"tenant": "a"}, {}, {"tenant": "c"}], 1)
+    ]
+    monkeypatch.setattr(Link, "start", lambda link: None)
+    monkeypatch.setattr(Link, "take", lambda link, limit: (0, deliveries))
+    monkeypatch.setattr(Link, "settle", lambda link, delivered, verdict: settled.append((delivered, verdict)))
+    spout, collector = Keyed("amqp://localhost/", "jobs"), Collector()
+    spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
+    spout.next_tuple(collector)
+    assert [delivered.tag for delivered in collector.emitted] == [1, 3]
+    assert settled == [(Delivered(0, 2), Verdict.REJECT)]
+    assert "KeyError: 'tenant'" in collector.reported[0]
 
 
 def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
