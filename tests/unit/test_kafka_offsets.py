@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -104,6 +105,34 @@ def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):
     again.open(None)
     assert again.load([PLACE, KafkaPartition("orders", 7)]) == {PLACE: Stored(40, OURS, [(45, 50)])}
     assert [file.name for file in path.parent.iterdir()] == ["offsets.json"]
+
+
+def test_spouts_that_share_a_file_leave_each_others_offsets_alone(tmp_path):
+    path = tmp_path / "offsets.json"
+    others = KafkaPartition("returns", 0)
+    stores = FileOffsets(path), FileOffsets(path)
+    for store in stores:
+        store.open(None)
+
+    def tell(store: FileOffsets, place: KafkaPartition) -> None:
+        for offset in range(50):
+            store.save({place: Stored(offset, OURS)})
+
+    threads = [threading.Thread(target=tell, args=told) for told in zip(stores, (PLACE, others), strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = FileOffsets(path).load([PLACE, others])
+    assert {place: stored.offset for place, stored in found.items()} == {PLACE: 49, others: 49}
+
+
+@pytest.mark.parametrize("entry", [{}, {"id": "a", "topology": "b", "version": "", "offset": 1, "finished": 3}])
+def test_a_file_with_half_an_entry_is_refused(tmp_path, entry):
+    path = tmp_path / "offsets.json"
+    path.write_text(json.dumps({"sparkbolt": 1, "offsets": {"orders/0": entry}}))
+    with pytest.raises(ConfigError, match="no file of offsets"):
+        FileOffsets(path).open(None)
 
 
 def test_a_file_that_holds_something_else_is_refused_and_kept(tmp_path):

@@ -10,6 +10,7 @@ Read before: ``sources``, ``cluster``.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -151,49 +152,61 @@ class GroupOffsets:
 
 
 class FileOffsets:
-    """Offsets in a file of JSON, replaced as a whole each time."""
+    """Offsets in a file of JSON, replaced as a whole each time; several spouts may share it."""
 
     def __init__(self, path: str | Path) -> None:
         """Keep the path."""
         self.path = os.path.abspath(os.path.expanduser(path))
 
     def open(self, scope: Scope) -> None:
-        """Read what is there.
+        """Look at what is there.
 
         Raises:
             ConfigError: the file is there and holds something else.
         """
-        self._offsets: dict[KafkaPartition, Stored] = {}
-        try:
-            body = json.loads(Path(self.path).read_text(encoding="utf-8"))
-            check_file(body)
-        except FileNotFoundError:
-            return
-        except (ValueError, TypeError) as error:
-            raise ConfigError(
-                f"{self.path} is no file of offsets ({error}): expected one that a KafkaSpout has written"
-            ) from None
-        for place, entry in body["offsets"].items():
-            topic, _, number = place.rpartition("/")
-            owner = Owner(entry["id"], entry["topology"], entry["version"])
-            spans = [(start, end) for start, end in entry["finished"]]
-            self._offsets[KafkaPartition(topic, int(number))] = Stored(entry["offset"], owner, spans)
+        self._read()
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
         """What the file says."""
-        return {place: self._offsets[place] for place in places if place in self._offsets}
+        known = self._read()
+        return {place: known[place] for place in places if place in known}
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Replace the file."""
-        self._offsets |= offsets
-        body = {"sparkbolt": FILE_FORMAT, "offsets": {str(p): _entry(s) for p, s in sorted(self._offsets.items())}}
-        unfinished = f"{self.path}.{os.getpid()}.tmp"
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        with open(unfinished, "w", encoding="utf-8") as file:
-            json.dump(body, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, self.path)
+        """Replace the file, with what others have written into it meanwhile."""
+        directory = os.path.dirname(self.path)
+        os.makedirs(directory, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            known = self._read() | dict(offsets)
+            body = {"sparkbolt": FILE_FORMAT, "offsets": {str(p): _entry(s) for p, s in sorted(known.items())}}
+            unfinished = f"{self.path}.tmp"
+            with open(unfinished, "w", encoding="utf-8") as file:
+                json.dump(body, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, self.path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> dict[KafkaPartition, Stored]:
+        known: dict[KafkaPartition, Stored] = {}
+        try:
+            body = json.loads(Path(self.path).read_text(encoding="utf-8"))
+            check_file(body)
+            for place, entry in body["offsets"].items():
+                topic, _, number = place.rpartition("/")
+                owner = Owner(entry["id"], entry["topology"], entry["version"])
+                spans = [(start, end) for start, end in entry["finished"]]
+                known[KafkaPartition(topic, int(number))] = Stored(entry["offset"], owner, spans)
+        except FileNotFoundError:
+            pass
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(
+                f"{self.path} is no file of offsets ({error}): expected one that a KafkaSpout has written"
+            ) from None
+        return known
 
     def close(self) -> None:
         """Nothing is open."""
