@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
+from kazoo.handlers.threading import KazooTimeoutError
 
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.offsets import (
@@ -21,7 +23,7 @@ from sparkbolt.spouts.kafka.offsets import (
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from sparkbolt.spouts.kafka.starting import Start
-from sparkbolt.spouts.kafka.zookeeper import node_of, record_of
+from sparkbolt.spouts.kafka.zookeeper import ZooKeeperAwayError, ZooKeeperOffsets, node_of, record_of
 
 PLACE = KafkaPartition("orders", 0)
 OURS = Owner("billing/orders", "billing", "ab12")
@@ -183,3 +185,30 @@ def test_secrets_are_never_printed():
 def test_properties_that_the_spout_decides_are_refused_by_name(key):
     with pytest.raises(ConfigError, match=f"'{key}' cannot be given"):
         ClientSettings("localhost:9092", {key: "x"})
+
+
+class Asked:
+    """A question to ZooKeeper that nobody answers."""
+
+    def get(self, timeout: float | None = None) -> None:
+        assert timeout is not None, "who waits without a limit waits for ever"
+        raise KazooTimeoutError
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_zookeeper_that_is_away_is_an_error_and_holds_up_nobody(connected):
+    client = SimpleNamespace(
+        connected=connected,
+        handler=SimpleNamespace(timeout_exception=KazooTimeoutError),
+        get_async=lambda path: Asked(),
+        ensure_path_async=lambda path: Asked(),
+        transaction=lambda: None,
+        get=lambda path: pytest.fail("it waits for ever"),
+        ensure_path=lambda path: pytest.fail("it waits for ever"),
+    )
+    store = ZooKeeperOffsets("127.0.0.1:1")
+    store._client, store._path = client, "/kafkastorm/words"
+    with pytest.raises(ZooKeeperAwayError, match=r"127\.0\.0\.1:1"):
+        store.save({PLACE: Stored(1, OURS)})
+    with pytest.raises(ZooKeeperAwayError):
+        store.load([PLACE])

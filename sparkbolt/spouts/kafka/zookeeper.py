@@ -15,11 +15,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.offsets import Owner, Scope, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 CONNECT_SECS = 15.0
+ANSWER_SECS = 10.0
+
+
+class ZooKeeperAwayError(SparkboltError):
+    """ZooKeeper does not answer; it may pass."""
 
 
 class ZooKeeperOffsets:
@@ -60,6 +65,7 @@ class ZooKeeperOffsets:
                 "ZooKeeperOffsets: the layout of Storm's spout has no topic in its paths; expected one topic by name "
                 "in each spout"
             )
+        self.close()  # of an attempt before this one
         self._scope = scope
         self._path = f"{self.root}/{self.id or scope.group}"
         self._client = importlib.import_module("kazoo.client").KazooClient(hosts=self.hosts, timeout=CONNECT_SECS)
@@ -71,7 +77,7 @@ class ZooKeeperOffsets:
         found: dict[KafkaPartition, Stored] = {}
         for place in places:
             try:
-                data, _ = self._client.get(f"{self._path}/partition_{place.number}")
+                data, _ = self._answer("get_async", f"{self._path}/partition_{place.number}")
                 found[place] = record_of(json.loads(data))
             except errors.NoNodeError:
                 continue
@@ -87,15 +93,29 @@ class ZooKeeperOffsets:
         transaction = self._client.transaction()
         for place, stored in offsets.items():
             path = f"{self._path}/partition_{place.number}"
-            self._client.ensure_path(path)
+            self._answer("ensure_path_async", path)
             transaction.set_data(path, node_of(place, stored, self._scope.cluster.leaders.get(place, ("", 0))))
-        for result in transaction.commit():
+        for result in self._answer("commit_async", of=transaction):
             if isinstance(result, Exception):
                 raise result
 
+    def _answer(self, question: str, *arguments: Any, of: Any = None) -> Any:
+        """What the servers say; kazoo itself would wait for ever while none of them is there.
+
+        Raises:
+            ZooKeeperAwayError: they say nothing.
+        """
+        client = self._client
+        try:
+            if client.connected:
+                return getattr(client if of is None else of, question)(*arguments).get(timeout=ANSWER_SECS)
+        except client.handler.timeout_exception:
+            pass
+        raise ZooKeeperAwayError(f"no answer from ZooKeeper at {self.hosts}, where finished offsets are kept")
+
     def close(self) -> None:
         """Let the servers go."""
-        client = getattr(self, "_client", None)
+        client, self._client = getattr(self, "_client", None), None
         if client is not None:
             client.stop()
             client.close()
