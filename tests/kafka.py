@@ -15,7 +15,9 @@ from sparkbolt import BasicBolt, Config, PartitionedSpout, Topology, TopologyBui
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.cluster import Cluster
+from sparkbolt.spouts.kafka.offsets import Stored, packed
 from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 SEEN: dict[str, list[dict[str, Any]]] = {}
 WAIT_SECS = 60.0
@@ -84,5 +86,14 @@ def committed(brokers: str, topic: str, group: str | None = None) -> dict[int, t
     cluster = Cluster(ClientSettings(brokers), group or topic, read_committed=True, request_secs=10)
     try:
         return {place.number: at for place, at in cluster.committed(cluster.kafka_partitions((topic,))).items()}
+    finally:
+        cluster.close()
+
+
+def store_all(brokers: str, topic: str, offsets: dict[int, Stored]) -> None:
+    """Write offsets of a topic, by kafka_partition, into the group that is called as the topic is."""
+    cluster = Cluster(ClientSettings(brokers), topic, read_committed=True, request_secs=10)
+    try:
+        cluster.commit({KafkaPartition(topic, part): (at.offset, packed(at)) for part, at in offsets.items()})
     finally:
         cluster.close()

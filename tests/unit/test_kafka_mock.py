@@ -20,10 +20,10 @@ from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topic
-from sparkbolt.spouts.kafka.offsets import unpacked
+from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from tests.kafka import SEEN, Keep, committed, run, run_to_end, see, spout, topology
+from tests.kafka import SEEN, Keep, committed, run, run_to_end, see, spout, store_all, topology
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +132,15 @@ def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, 
         LocalEngine(topology(other, spout(kafka.brokers, name, stop_at_end=True)))
     run_to_end(topology(other, spout(kafka.brokers, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
+
+
+def test_who_starts_over_where_another_topology_was_takes_nothing_as_finished_from_it(kafka, name):
+    kafka.produce(name, ["a", "b", "c", "d"], kafka_partition=0)
+    theirs = Owner("audit/orders", "audit")
+    store_all(kafka.brokers, name, {0: Stored(0, theirs, [(1, 3)])})
+    own = spout(kafka.brokers, name, stop_at_end=True, start={f"{name}/0": 0}, other_topology="start_over")
+    run_to_end(topology(name, own))
+    assert [row["line"] for row in SEEN[name]] == ["a", "b", "c", "d"]
 
 
 def test_latest_passes_over_what_was_there_and_a_later_start_does_not_take_it_anew(kafka, name):

@@ -36,7 +36,7 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
 StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
 """A name, a time with a zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
-Where: TypeAlias = int | Literal["first", "end", "time"]
+Where: TypeAlias = int | Literal["stored", "first", "end", "time"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Start:
                 )
             ours = stored.owner is not None and not mismatch
             if (mismatch and other == "take_over") or ours or (stored.owner is None and not mismatch and uncommitted):
-                return stored.offset
+                return "stored"
         if new and stored is None:
             return "first"
         if self.offsets is not None:

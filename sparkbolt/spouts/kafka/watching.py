@@ -198,8 +198,8 @@ class Watcher:
             new = self._opened or (place.topic in known and place not in stored)
             found = stored.get(place)
             wheres[place] = wish.start.where(place, found, wish.owner, other=wish.other_topology, new=new)
-            if found is not None and wheres[place] == found.offset:
-                finished[place] = found.finished
+            if found is not None and wheres[place] == "stored":
+                wheres[place], finished[place] = found.offset, found.finished
         times = [place for place, where in wheres.items() if where == "time"]
         since = self._cluster.since(times, wish.start.timestamp_ms or 0) if times else {}
         begun: dict[KafkaPartition, int] = {}
