@@ -18,7 +18,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
-from sparkbolt.spouts.kafka.cluster import BrokersAwayError
+from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
@@ -132,6 +132,24 @@ def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, 
         LocalEngine(topology(other, spout(kafka.brokers, name, stop_at_end=True)))
     run_to_end(topology(other, spout(kafka.brokers, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
+
+
+def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):
+    kafka.produce(name, ["a"], kafka_partition=0)
+    kafka.produce(name, ["b"], kafka_partition=1)
+    ends, waiting = Cluster.ends, iter(range(3))
+
+    def without_a_leader(cluster, places):
+        found = ends(cluster, places)
+        if next(waiting, None) is not None:
+            found.pop(KafkaPartition(name, 1), None)
+        return found
+
+    monkeypatch.setattr(Cluster, "ends", without_a_leader)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.LOOK_SECS", 0.05)
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    assert sorted(row["line"] for row in SEEN[name]) == ["a", "b"]
+    assert f"nobody answers for {name}/1" in caplog.text
 
 
 def test_who_starts_over_where_another_topology_was_takes_nothing_as_finished_from_it(kafka, name):

@@ -201,6 +201,8 @@ class KafkaSpout(PartitionedSpout):
         self._watcher = Watcher(cluster, store_of(self.offsets), wish, scope)
         self._watcher.open(3 * self.request_secs)
         self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
+        self._stop_later = set(self._watcher.look.silent)
+        """What was there and could not say where it ended: it is read up to where it ends when it answers."""
         self._positions: dict[Source, int] = {}
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
         self._asked: Sequence[Range] = ()
@@ -221,6 +223,9 @@ class KafkaSpout(PartitionedSpout):
             return []
         logs = look.logs
         if self.stop_at_end:
+            for place in self._stop_later & logs.keys():
+                self._stop_at[place] = logs[place].end
+            self._stop_later &= look.silent
             logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
         ranges, gaps = self._planner.plan(
             progress, logs, look.firsts, look.finished, budget=budget, now_s=time.monotonic()
@@ -257,7 +262,7 @@ class KafkaSpout(PartitionedSpout):
 
     def finished(self, progress: Mapping[str, int]) -> bool:
         """With ``stop_at_end``, whether all was planned that was there when the topology started."""
-        if not self.stop_at_end or self._watcher is None:
+        if not self.stop_at_end or self._watcher is None or self._stop_later:
             return False
         look = self._watcher.look
         for place, end in self._stop_at.items():

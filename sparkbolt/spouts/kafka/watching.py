@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster, Topics
@@ -47,6 +47,8 @@ class Look:
     """What an earlier run has finished beyond where we begin."""
     problem: ConfigError | None = None
     """Why nothing can be read, ever."""
+    silent: frozenset[KafkaPartition] = frozenset()
+    """What is there, and of which nobody could say yet how far it reaches: it has no leader, for one."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Watcher:
         self._next_look = self._next_tell = 0.0
         self._first: dict[KafkaPartition, int] = {}
         self._missing: frozenset[str] = frozenset()
+        self._silent_at_first: frozenset[KafkaPartition] = frozenset()
+        """Not new, though it is heard of later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
 
     # What the driver calls.
@@ -140,7 +144,7 @@ class Watcher:
         try:
             self._step()
         except ConfigError as problem:
-            self._publish(Look(self.look.logs, self.look.firsts, self.look.finished, problem))
+            self._publish(replace(self.look, problem=problem))
             return AWAY_SECS
         except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk: all may come back
             if self._error is None:
@@ -178,11 +182,17 @@ class Watcher:
             for place in places
             if (place in firsts and place in ends) or place in before
         }
+        silent = frozenset(places) - logs.keys()
+        if silent - self.look.silent:
+            names = ", ".join(map(str, sorted(silent)))
+            log.warning("nobody answers for %s, which may have no leader: it is read as soon as somebody does", names)
+        if not self._opened:
+            self._silent_at_first = silent
         fresh = [place for place in logs if place not in self._first]
         finished = dict(self.look.finished)
         if fresh:
             self._begin_with(fresh, logs, finished)
-        self._publish(Look(logs, dict(self._first), finished))
+        self._publish(Look(logs, dict(self._first), finished, silent=silent))
 
     def _begin_with(
         self,
@@ -195,7 +205,8 @@ class Watcher:
         known = {place.topic for place, found in stored.items() if found.owner and found.owner.id == wish.owner.id}
         wheres: dict[KafkaPartition, Where] = {}
         for place in fresh:
-            new = self._opened or (place.topic in known and place not in stored)
+            new = self._opened and place not in self._silent_at_first
+            new = new or (place.topic in known and place not in stored)
             found = stored.get(place)
             wheres[place] = wish.start.where(place, found, wish.owner, other=wish.other_topology, new=new)
             if found is not None and wheres[place] == "stored":
@@ -224,8 +235,7 @@ class Watcher:
         self._missing = missing
 
     def _publish_logs(self, logs: Mapping[KafkaPartition, Log]) -> None:
-        look = self.look
-        self._publish(Look(logs, look.firsts, look.finished))
+        self._publish(replace(self.look, logs=logs, problem=None))
 
     def _publish(self, look: Look) -> None:
         with self._changed:
