@@ -98,6 +98,8 @@ class Ledger:
         self._tally.show(self.messages.waiting())
         self._expiring: U64 = empty_u64()
         self._staged: tuple[MicroBatchPlan, Feedback] | None = None
+        self.replayed: Promotion | None = None
+        """The newest that was replayed: the driver may have died before it told anybody."""
 
     # What is known.
 
@@ -267,7 +269,8 @@ class Ledger:
         self._note(plan, feedback)
         own, self.messages.terms = self.messages.terms, terms  # what was decided then stays decided
         try:
-            return self.promote(plan.micro_batch_id)
+            self.replayed = self.promote(plan.micro_batch_id)
+            return self.replayed
         finally:
             self.messages.terms = own
 

@@ -80,6 +80,8 @@ class RunningTopology:
         self._ended = False
         self._failure: str | None = None
         self._life = self._new_life()
+        if self._host.ledger.replayed is not None:  # told again rather than never
+            self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
 
