@@ -27,11 +27,11 @@ from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.dead_letters import DeadLetter, GivenUp, RawMessage, row_of_letter, stream_of
 from sparkbolt.core.deaths import Deed
+from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import LETTER
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import tree_key
 from sparkbolt.core.reading import EntryReader, Record
-from sparkbolt.core.tasks import Failure, failure_of
 from sparkbolt.core.tuples import DEFAULT_STREAM
 from sparkbolt.errors import SourceUnavailable
 

@@ -6,14 +6,13 @@ Rule 2: a kept tuple stays whole: one object shows row after row as long as its 
 kept it.
 Rule 3: whatever neither acked nor failed a tuple of a tracked tree holds it, and is named for it.
 
-Read before: ``collectors``, ``rows``.
+Read before: ``collectors``, ``rows``, ``failures``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -28,17 +27,14 @@ from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import TaskWatch
+from sparkbolt.core.failures import Failure, failure_of, line_of, text_of
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
-from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
-
-TRACEBACK_CHARACTERS_MAX = 4000
-REASON_CHARACTERS_MAX = 2000
-"""An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
+from sparkbolt.errors import KilledWorkerError
 
 
 class Sink(Protocol):
@@ -64,21 +60,6 @@ class Sink(Protocol):
 
 
 @dataclass
-class Failure:
-    """Why the tuple of one row failed."""
-
-    cause: str
-    reason: str
-    traceback: str | None = None
-    reported: bool = True
-
-    def __post_init__(self) -> None:
-        """Shorten the reason, whoever has given it."""
-        if len(self.reason) > REASON_CHARACTERS_MAX:
-            self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
-
-
-@dataclass
 class Counts:
     """What one task did in one micro-batch."""
 
@@ -94,29 +75,6 @@ class Counts:
     """Tuples from earlier that it had kept and now settled."""
     of_windows: ComponentMetrics | None = None
     """What a hosted bolt counts besides."""
-
-
-def failure_of(error: BaseException) -> Failure:
-    """What an exception that left user code means for the tuple."""
-    if isinstance(error, ReportedFailedException):
-        return Failure("fail", _line(error), _text(error))
-    if isinstance(error, FailedException):
-        return Failure("fail", _line(error), reported=False)
-    if isinstance(error, KilledWorkerError):
-        return Failure("killed", str(error))
-    return Failure("emit" if isinstance(error, EmitError) else "exception", _line(error), _text(error))
-
-
-def _line(error: BaseException) -> str:
-    if isinstance(error, SparkboltError):
-        return str(error)
-    text = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return "".join(lines)[-TRACEBACK_CHARACTERS_MAX:]
 
 
 class BoltTask:
@@ -295,8 +253,8 @@ class BoltTask:
                 sink.report(Report(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
-            text = error if isinstance(error, str) else _line(error)
-            sink.report(Report(*who, text, None if isinstance(error, str) else _text(error)))
+            text = error if isinstance(error, str) else line_of(error)
+            sink.report(Report(*who, text, None if isinstance(error, str) else text_of(error)))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:

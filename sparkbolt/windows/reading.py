@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.core.failures import failure_of
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.rows import Rows
-from sparkbolt.core.tasks import Counts, failure_of
+from sparkbolt.core.tasks import Counts
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
