@@ -46,9 +46,13 @@ def failure_of(error: BaseException) -> Failure:
 
 def line_of(error: BaseException) -> str:
     """The exception in a line: its type, unless it is one of ours, and the first line of its text."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  user code may raise anything, here too
+        text = "<its text raises>"
     if isinstance(error, SparkboltError):
-        return str(error)
-    text = str(error).strip().split("\n", 1)[0]
+        return text
+    text = text.strip().split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

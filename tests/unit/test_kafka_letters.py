@@ -10,7 +10,6 @@ import pytest
 
 from sparkbolt.cli.letter_topic import LetterTopic
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, RawMessage
-from sparkbolt.core.failures import REASON_CHARACTERS_MAX, failure_of
 from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.settings import ClientSettings
@@ -62,10 +61,3 @@ def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     done = topic.replay(topic.letters().letters, None)
     assert done.ids == []
     assert "is gone" in done.left_out[0]
-
-
-def test_a_reason_is_as_long_as_a_reason_may_be():
-    reason = failure_of(ValueError("x" * 1_000_000)).reason
-    assert len(reason) == REASON_CHARACTERS_MAX
-    assert reason.startswith("ValueError: xxx")
-    assert reason.endswith("...")
