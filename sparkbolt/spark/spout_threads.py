@@ -118,6 +118,7 @@ class SpoutThread:
                 acked = bool(desk.acks)
             self._call("ack" if acked else "fail", call, message_id)
             with self._lock:  # taken away only now, so that the topology is not idle before the spout has heard
+                desk = self._desk  # that of a new life, if one has begun meanwhile, has taken over what was being told
                 (desk.acks if acked else desk.fails).popleft()
 
     def _next(self) -> bool:
