@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
+from sparkbolt.core.dead_letters import GivenUp
 from sparkbolt.core.fates import GIVEN_UP, POSTPONED, FailedTree, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.histories import Histories, History, Place
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
@@ -347,7 +348,8 @@ class Messages:
             letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
-                retry = Retry(number, source, position, attempt, tree.end, tree.due_ms, letter)
+                end = GivenUp.loads(letter).end if tree.letter and letter is not None else tree.end
+                retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
                 manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
         if tree.fate in GIVEN_UP and not tree.letter:
             self.set_aside.append(tree)

@@ -239,6 +239,20 @@ def test_a_range_that_cannot_be_read_is_one_letter(reading: Any) -> None:
     assert run.finished == 10
 
 
+def test_nothing_of_a_range_is_finished_before_its_letter_is_written_however_often_that_is_tried(reading: Any) -> None:
+    def broken(position: int) -> None:
+        if position >= 7:
+            raise RuntimeError("the disk is broken")
+
+    reading(broken)
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps(secs=20)
+    assert run.counts.waiting == 2
+    view = run.engine.ledger.views("numbers")["numbers"]
+    assert (view.finished, view.done(9)) == (3, [(4, 7)])
+
+
 def test_a_record_that_is_gone_has_a_letter_all_the_same(reading: Any) -> None:
     run = Run(Numbers())
     run.grave.away = True
