@@ -198,8 +198,7 @@ class PartitionReader:
                     yield from walk.gathered()
                     raise self._away(walk.begin, end)
                 continue
-            silent_since = self._clock()
-            before = len(walk.messages)
+            before, where = len(walk.messages), walk.begin + walk.at
             trouble = self._take(came, walk)
             left = self._weigh(walk, before, enough) if self._chunk_bytes is not None else None
             if left is not None:
@@ -215,6 +214,10 @@ class PartitionReader:
                 gone = self._on_error(trouble, walk)
                 if gone is not None:
                     yield gone
+            if walk.begin + walk.at > where:  # whoever took the chunk may have taken his time
+                silent_since = self._clock()
+            elif trouble is not None and self._clock() - silent_since > AWAY_SECS:  # the same again and again
+                raise self._away(walk.begin, end)
         yield from walk.gathered()
         self._at = end if self._assigned else None
 
