@@ -23,7 +23,7 @@ from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topi
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from tests.kafka import SEEN, Keep, committed, run, run_to_end, see, spout, store_all, topology
+from tests.kafka import SEEN, Keep, committed, finished, run, run_to_end, see, spout, store_all, topology
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +132,18 @@ def test_offsets_of_another_topology_are_refused_or_started_over_as_told(kafka, 
         LocalEngine(topology(other, spout(kafka.brokers, name, stop_at_end=True)))
     run_to_end(topology(other, spout(kafka.brokers, name, stop_at_end=True, other_topology="start_over"), Keep(other)))
     assert [row["line"] for row in SEEN[other]] == [*map(str, range(5))]
+
+
+def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished_it(kafka, name):
+    kafka.produce(name, map(str, range(3)), kafka_partition=0)
+    engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    kafka.produce(name, map(str, range(3, 10)), kafka_partition=0)
+    store_all(kafka.brokers, name, {0: Stored(5, Owner(f"{name}/messages", name), [(6, 8)])})
+    engine.restart()
+    run(engine, finished(engine))
+    engine.host.spouts["messages"].close()
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))]
+    assert committed(kafka.brokers, name)[0][0] == 10
 
 
 def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):

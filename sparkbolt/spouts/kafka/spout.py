@@ -35,13 +35,13 @@ from sparkbolt.spouts.kafka.decoding import (
     check_decoding,
 )
 from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, Scope, Stored, store_of
-from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, beyond, past
+from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, past
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 from sparkbolt.spouts.kafka.starting import Start, StartSpec
-from sparkbolt.spouts.kafka.watching import Watcher, Wish
+from sparkbolt.spouts.kafka.watching import Look, Watcher, Wish
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +204,8 @@ class KafkaSpout(PartitionedSpout):
         self._stop_later = set(self._watcher.look.silent)
         """What was there and could not say where it ended: it is read up to where it ends when it answers."""
         self._positions: dict[Source, int] = {}
+        self._elsewhere: set[KafkaPartition] = set()
+        """Of which the store knows what another checkpoint has finished, and ours has not."""
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
         self._asked: Sequence[Range] = ()
         self._skipped = 0
@@ -228,7 +230,7 @@ class KafkaSpout(PartitionedSpout):
             self._stop_later &= look.silent
             logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
         ranges, gaps = self._planner.plan(
-            progress, logs, look.firsts, look.finished, budget=budget, now_s=time.monotonic()
+            progress, logs, look.firsts, self._earlier(look), budget=budget, now_s=time.monotonic()
         )
         for gap in gaps:
             log.error("%s", gap)
@@ -240,6 +242,10 @@ class KafkaSpout(PartitionedSpout):
         self._tokens -= _length(ranges)
         self._asked = ranges
         return ranges
+
+    def _earlier(self, look: Look) -> Mapping[KafkaPartition, Spans]:
+        """What need not be read since an earlier run has finished it, unless this checkpoint knows better."""
+        return {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
 
     def _allowed(self, progress: Mapping[str, int], budget: int) -> int:
         """How much of the budget ``max_records_per_sec`` leaves."""
@@ -264,10 +270,10 @@ class KafkaSpout(PartitionedSpout):
         """With ``stop_at_end``, whether all was planned that was there when the topology started."""
         if not self.stop_at_end or self._watcher is None or self._stop_later:
             return False
-        look = self._watcher.look
+        look, earlier = self._watcher.look, self._earlier(self._watcher.look)
         for place, end in self._stop_at.items():
             planned = progress.get(str(self._planner.current(place, progress)), look.firsts.get(place, 0))
-            if past(planned, look.finished.get(place, ())) < end:
+            if past(planned, earlier.get(place, ())) < end:
                 return False
         return True
 
@@ -278,7 +284,10 @@ class KafkaSpout(PartitionedSpout):
         news: dict[KafkaPartition, Stored] = {}
         for name, view in sources.items():
             source = Source.parse(name)
-            earlier = look.finished.get(source.place, ()) if source.turn == 0 else ()
+            if source not in self._positions and look.firsts.get(source.place, 0) > view.finished:
+                self._elsewhere.add(source.place)
+            counts = source.turn == 0 and source.place not in self._elsewhere
+            earlier = look.finished.get(source.place, ()) if counts else ()
             position = self._positions[source] = past(view.finished, earlier)
             if any(other.place == source.place and other.turn > source.turn for other in self._positions):
                 continue
