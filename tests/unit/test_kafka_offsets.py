@@ -56,6 +56,11 @@ def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters
     assert len(kept) > 900
 
 
+def test_names_that_no_broker_would_keep_are_refused_at_once_and_not_for_ever_by_the_broker():
+    with pytest.raises(ConfigError, match="characters too long for what brokers"):
+        packed(Stored(7, Owner("ü" * 300 + "/orders", "ü" * 400)))
+
+
 @pytest.mark.parametrize("metadata", ["", "consumer-1", "{}", '{"sparkbolt":2}', '{"sparkbolt":1,"id":"a"}', "[1]"])
 def test_metadata_of_others_names_no_owner(metadata):
     assert unpacked(7, metadata) == Stored(7)

@@ -86,12 +86,20 @@ def packed(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> str
 
     Each interval is two numbers: how far it begins behind the end of the one before (or the offset), and its length.
 
+    Raises:
+        ConfigError: not even the names have room.
+
     >>> packed(Stored(40, Owner("word-count/lines", "word-count", "ab12"), [(45, 50), (52, 53)]))
     '{"sparkbolt":1,"id":"word-count/lines","topology":"word-count","version":"ab12","finished":[5,5,2,1]}'
     """
     owner = stored.owner or Owner("", "")
     head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version}
     room = characters_max - len(json.dumps({**head, "finished": []}, separators=(",", ":")))
+    if room < 0:
+        raise ConfigError(
+            f"the names of topology and spout, {owner.id[:40]!r}..., are {-room} characters too long for what brokers "
+            "keep with an offset: use shorter ones, or other offsets="
+        )
     steps: list[int] = []
     at = stored.offset
     for start, end in stored.finished:
