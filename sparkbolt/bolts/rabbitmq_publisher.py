@@ -83,10 +83,11 @@ class Publisher:
                     del self._unconfirmed[tag]
 
     def drop(self) -> None:
-        """Give the connection up: it does not answer."""
+        """Give the connection up: it does not answer. What else was under way goes over the next one."""
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
         self._channel = None
+        self._fail_all(LostError())
 
     def close(self) -> None:
         """Close the connection; called while the loop stands still."""

@@ -62,3 +62,20 @@ def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
             await first
 
     asyncio.run(story())
+
+
+def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_one_at_once():
+    async def story() -> None:
+        publisher, _ = connected()
+        waiting = publish(publisher, "one")
+        await asyncio.sleep(0)
+        publisher.drop()
+        following = Channel()
+        publisher._use(following)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert following.bodies == [b"one"]
+        confirm(publisher, 1)
+        await waiting
+
+    asyncio.run(story())
