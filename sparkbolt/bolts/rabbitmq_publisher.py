@@ -4,7 +4,8 @@ Which question it answers: has the broker taken this message?
 Rule 1: a message counts as published when the broker has confirmed it, and not when it found no queue for it.
 Rule 2: what was not confirmed when a connection was lost is published again over the next one, so that a message may
 come twice, under the same ``message_id``.
-Rule 3: the loop stands still between frames, so there are no heartbeats: a connection that died meanwhile is noticed
+Rule 3: what comes over a connection that was given up is not heard: its tags are those of other messages by now.
+Rule 4: the loop stands still between frames, so there are no heartbeats: a connection that died meanwhile is noticed
 when it is used.
 
 Read before: ``spouts.rabbitmq_link``.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from sparkbolt.errors import FailedException
@@ -122,7 +124,7 @@ class Publisher:
     def _opened(self, channel: Any) -> None:
         channel.add_on_close_callback(self._channel_closed)
         channel.add_on_return_callback(self._returned)
-        channel.confirm_delivery(self._confirmed, callback=lambda _: self._use(channel))
+        channel.confirm_delivery(partial(self._confirmed, channel), callback=lambda _: self._use(channel))
 
     def _use(self, channel: Any) -> None:
         self._channel, self._tag = channel, 0
@@ -130,7 +132,9 @@ class Publisher:
         if ready is not None and not ready.done():
             ready.set_result(None)
 
-    def _confirmed(self, frame: Any) -> None:
+    def _confirmed(self, channel: Any, frame: Any) -> None:
+        if channel.connection is not self._connection:
+            return  # its tags are other messages' by now
         method = frame.method
         tags = [method.delivery_tag]
         if method.multiple:
@@ -146,6 +150,8 @@ class Publisher:
 
     def _returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         """The broker has no queue for a message; that it confirms it next means nothing."""
+        if channel.connection is not self._connection:
+            return
         waiting = self._unconfirmed.pop(self._tags.get(properties.message_id, -1), None)
         if waiting is not None and not waiting.done():
             why = f"no queue for exchange {method.exchange!r}, routing key {method.routing_key!r}"
@@ -153,7 +159,7 @@ class Publisher:
 
     def _channel_closed(self, channel: Any, error: Exception) -> None:
         """The broker does so when the exchange does not exist, for one; what was under way is told why."""
-        if self._connection is not None and self._connection.is_open:
+        if channel.connection is self._connection and self._connection.is_open:
             self._fail_all(RefusedError(f"RabbitMQ closed the channel: {reason_of(error)}"))
             self._channel = None
             self._connection.close()

@@ -21,6 +21,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.connection = SimpleNamespace(is_open=True, close=lambda: None)
 
     def basic_publish(self, exchange: str, key: str, body: bytes, properties: Any, *, mandatory: bool) -> None:
         frame.Method(1, spec.Basic.Publish(exchange=exchange, routing_key=key, mandatory=mandatory)).marshal()
@@ -29,14 +30,20 @@ class Channel:
 
 
 def connected() -> tuple[Publisher, Channel]:
-    publisher, channel = Publisher("amqp://localhost/"), Channel()
+    publisher = Publisher("amqp://localhost/")
+    return publisher, connect(publisher)
+
+
+def connect(publisher: Publisher) -> Channel:
+    channel = Channel()
+    publisher._connection = channel.connection
     publisher._use(channel)
-    return publisher, channel
+    return channel
 
 
-def confirm(publisher: Publisher, tag: int, *, taken: bool = True) -> None:
+def confirm(publisher: Publisher, channel: Channel, tag: int, *, taken: bool = True) -> None:
     method = (spec.Basic.Ack if taken else spec.Basic.Nack)(delivery_tag=tag)
-    publisher._confirmed(SimpleNamespace(method=method))
+    publisher._confirmed(channel, SimpleNamespace(method=method))
 
 
 def publish(publisher: Publisher, message_id: str, key: str = "q", **headers: Any) -> asyncio.Task[None]:
@@ -53,11 +60,11 @@ def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
         first, second = publish(publisher, "first"), publish(publisher, "second")
         await asyncio.sleep(0)
         assert channel.bodies == [b"first", b"second"]
-        confirm(publisher, 2)  # the broker has the second message, and not yet the first
+        confirm(publisher, channel, 2)  # the broker has the second message, and not yet the first
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert (first.done(), second.done()) == (False, True)
-        confirm(publisher, 1, taken=False)
+        confirm(publisher, channel, 1, taken=False)
         with pytest.raises(Exception, match="refused"):
             await first
 
@@ -66,16 +73,21 @@ def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
 
 def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_one_at_once():
     async def story() -> None:
-        publisher, _ = connected()
+        publisher, given_up = connected()
         waiting = publish(publisher, "one")
         await asyncio.sleep(0)
         publisher.drop()
-        following = Channel()
-        publisher._use(following)
+        following = connect(publisher)
         for _ in range(5):
             await asyncio.sleep(0)
         assert following.bodies == [b"one"]
-        confirm(publisher, 1)
+        confirm(publisher, given_up, 1)  # it answers at last: of what went over it nobody waits any more
+        publisher._returned(given_up, spec.Basic.Return(), pika.BasicProperties(message_id="one"), b"one")
+        publisher._channel_closed(given_up, ConnectionError("closed"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        confirm(publisher, following, 1)
         await waiting
 
     asyncio.run(story())
