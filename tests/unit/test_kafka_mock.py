@@ -146,6 +146,16 @@ def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished
     assert committed(kafka.brokers, name)[0][0] == 10
 
 
+def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, monkeypatch):
+    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.TELL_AGAIN_SECS", 0.2)
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    run(engine, lambda: committed(kafka.brokers, name).get(0, (0, ""))[0] == 2)
+    store_all(kafka.brokers, name, {0: Stored(0), 1: Stored(7)})
+    run(engine, lambda: [committed(kafka.brokers, name)[number][0] for number in (0, 1)] == [2, 0])
+    engine.host.spouts["messages"].close()
+
+
 def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):
     kafka.produce(name, ["a"], kafka_partition=0)
     kafka.produce(name, ["b"], kafka_partition=1)

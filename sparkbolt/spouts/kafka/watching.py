@@ -32,6 +32,8 @@ ENDS_SECS = 0.5
 ENDS_SECS_MIN = 0.05
 """And where the driver waits for them."""
 TELL_SECS = 1.0
+TELL_AGAIN_SECS = 3600.0
+"""How often what has not moved is told again: brokers forget a group's offsets after some days without a commit."""
 AWAY_SECS = 1.0
 CLOSE_SECS = 15.0
 
@@ -74,8 +76,9 @@ class Watcher:
         self._changed = threading.Condition()
         self._wanted = self._stopped = self._opened = False
         self._to_tell: dict[KafkaPartition, Stored] = {}
+        self._was_told: dict[KafkaPartition, Stored] = {}
         self._error: Exception | None = None
-        self._next_look = self._next_tell = 0.0
+        self._next_look = self._next_tell = self._next_tell_again = 0.0
         self._first: dict[KafkaPartition, int] = {}
         self._missing: frozenset[str] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
@@ -165,6 +168,10 @@ class Watcher:
             logs = self.look.logs
             ends = self._cluster.ends(list(logs))
             self._publish_logs({place: Log(log.first, ends.get(place, log.end)) for place, log in logs.items()})
+        if now >= self._next_tell_again:
+            with self._changed:
+                self._to_tell = {**self._was_told, **self._to_tell}
+            self._next_tell_again = now + TELL_AGAIN_SECS
         if self._to_tell and now >= self._next_tell:
             self._tell()
             self._next_tell = now + TELL_SECS
@@ -222,7 +229,9 @@ class Watcher:
             elif place in since:
                 begun[place] = since[place]
         # Told at once: what is latest now must not be taken anew by the next start.
-        self._store.save({p: Stored(offset, wish.owner, finished.get(p, ()), p.topic) for p, offset in begun.items()})
+        told = {p: Stored(offset, wish.owner, finished.get(p, ()), p.topic) for p, offset in begun.items()}
+        self._store.save(told)
+        self._was_told |= told
         self._first |= begun
 
     def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
@@ -252,3 +261,4 @@ class Watcher:
             with self._changed:
                 self._to_tell = {**told, **self._to_tell}
             raise
+        self._was_told |= told
