@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
 import time
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -154,6 +156,14 @@ def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, 
     store_all(kafka.brokers, name, {0: Stored(0), 1: Stored(7)})
     run(engine, lambda: [committed(kafka.brokers, name)[number][0] for number in (0, 1)] == [2, 0])
     engine.host.spouts["messages"].close()
+
+
+def test_less_than_a_record_a_second_is_not_none_at_all(kafka, name, monkeypatch):
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    seconds = itertools.count(step=1.0)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.spout.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True, max_records_per_sec=0.5)))
+    assert [row["line"] for row in SEEN[name]] == ["a", "b"]
 
 
 def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):
