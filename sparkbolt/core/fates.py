@@ -2,8 +2,8 @@
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
-Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it; nor
-does a range that is too large to be read at once, the rest of which is due at once.
+Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it; it
+is never asked again at once. Nor does a range that is too large to be read at once, the rest of which is due at once.
 Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
 a message is, since nobody is left to take it.
 Rule 4: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
@@ -28,6 +28,9 @@ NOT_READ = frozenset({"read", "away", POSTPONED})
 """The causes of trees that stand for a whole range, from their position on."""
 AWAY = frozenset({"away", "interrupted", POSTPONED})
 """The causes of trees that failed though nothing was tried: their source was away, or enough was read of it."""
+AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
+"""How a source that is away is asked again where messages are given again at once: each time may take its time, and
+everything else waits meanwhile."""
 GIVEN_UP = frozenset({"set_aside", "dead_letter"})
 """The fates of messages that are not given again."""
 LETTER = "dead letter"
@@ -184,8 +187,9 @@ def decide(
         if lettered:
             due_ms = now_ms
         if again:
-            waits = policy.delay_ms(whose.away + 1 if away else attempt, fail.key)
-            due_ms = now_ms + (waits if fail.cause != POSTPONED else 0)
+            waits = policy if policy.max_backoff or not away else AWAY_WAITS
+            wait_ms = waits.delay_ms(whose.away + 1 if away else attempt, fail.key)
+            due_ms = now_ms + (wait_ms if fail.cause != POSTPONED else 0)
     return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms)
 
 

@@ -337,6 +337,17 @@ def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dic
     assert max(WORLD.reads[number] for number in range(20, 40)) == 1, "nothing new was asked for meanwhile"
 
 
+def test_a_source_that_is_away_is_let_alone_for_a_while_where_messages_are_given_again_at_once() -> None:
+    WORLD.away = lambda position, reads: position == 14 and reads <= 6
+    run = Run(topology(Log(40), max_attempts=3))
+    run.to_the_end()
+    assert set(WORLD.seen) == set(range(40))
+    dues = [(tree.due_ms or 0) - (tree.ended_ms or 0) for tree in run.failed if tree.fail.cause == "away"]
+    assert len(dues) == 6
+    assert min(dues) >= 900
+    assert dues[-1] > 8 * dues[0]
+
+
 def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.LogCaptureFixture) -> None:
     WORLD.away = lambda position, reads: position == 14 and reads <= 6
     built = topology(Log(20), retry=PATIENT)
