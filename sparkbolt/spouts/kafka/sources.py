@@ -15,6 +15,15 @@ from typing import NamedTuple
 _NAME = re.compile(r"(?P<topic>[^/~]+)/(?P<number>\d+)(?:~(?P<turn>\d+))?")
 
 
+def is_topic(name: str) -> bool:
+    """Whether a topic may be called so.
+
+    >>> is_topic("orders.dlq"), is_topic("orders dlq")
+    (True, False)
+    """
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None
+
+
 class KafkaPartition(NamedTuple):
     """One kafka_partition of one topic, as the brokers name it."""
 

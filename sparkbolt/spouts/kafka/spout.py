@@ -20,12 +20,11 @@ from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Topolo
 from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.cluster import Cluster, Topics
+from sparkbolt.spouts.kafka.arguments import fields_of, one_of, positive, topics_of, whole
+from sparkbolt.spouts.kafka.cluster import Cluster
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.decoding import (
-    DEFAULT_FIELDS,
     PARTS,
     PLAIN,
     Decoding,
@@ -39,7 +38,7 @@ from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, 
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sizing import Sizes
-from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_topic
 from sparkbolt.spouts.kafka.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.watching import Look, Watcher, Wish
 
@@ -126,7 +125,7 @@ class KafkaSpout(PartitionedSpout):
             ConfigError: an argument cannot be what it is, or the client library is not installed.
         """
         self.settings = ClientSettings(brokers, dict(client or {}))
-        self.topics = _topics(topics)
+        self.topics = topics_of(topics)
         if not str(group or ""):
             raise ConfigError(f"group={group!r}: expected the name of a consumer group")
         self.group = group
@@ -134,7 +133,7 @@ class KafkaSpout(PartitionedSpout):
         check_decoding("key", key, self.schemas)
         check_decoding("value", value, self.schemas)
         self.key, self.value, self.translate = key, value, translate
-        self.outputs = self._fields = _fields(outputs, translate)
+        self.outputs = self._fields = fields_of(outputs, translate)
         self._whole = set(self._fields) <= PARTS or (isinstance(value, str) and value in PLAIN)
         if self._whole and translate is None and len(set(self._fields) - PARTS) + ("value" in self._fields) > 1:
             raise ConfigError(
@@ -143,20 +142,20 @@ class KafkaSpout(PartitionedSpout):
             )
         self.start = Start.parse(start)
         self.stop_at_end = stop_at_end
-        self.out_of_range = _one_of("out_of_range", out_of_range, get_args(OutOfRange))
-        guarantee = _one_of("guarantee", guarantee, get_args(Guarantee))
+        self.out_of_range = one_of("out_of_range", out_of_range, get_args(OutOfRange))
+        guarantee = one_of("guarantee", guarantee, get_args(Guarantee))
         self.tracked = guarantee == "at-least-once"
         self.once = guarantee == "at-most-once"
         self.retry, self.dead_letters = retry, dead_letters
         self.offsets = offsets
         store_of(offsets)
-        self.other_topology = _one_of("other_topology", other_topology, get_args(OtherTopology))
-        level = _one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self.other_topology = one_of("other_topology", other_topology, get_args(OtherTopology))
+        level = one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
         self.read_committed = level == "read_committed"
-        self.max_poll_records = _whole("max_poll_records", max_poll_records)
-        self.max_bytes = _whole("max_bytes", max_bytes)
-        self.max_records_per_sec = _positive("max_records_per_sec", max_records_per_sec)
-        self.max_uncommitted = _positive("max_uncommitted", max_uncommitted)
+        self.max_poll_records = whole("max_poll_records", max_poll_records)
+        self.max_bytes = whole("max_bytes", max_bytes)
+        self.max_records_per_sec = positive("max_records_per_sec", max_records_per_sec)
+        self.max_uncommitted = positive("max_uncommitted", max_uncommitted)
         self.request_secs = request_secs
         client_library()
         self._forget()
@@ -401,55 +400,3 @@ class KafkaSpout(PartitionedSpout):
 
 def _length(ranges: Iterable[Range]) -> int:
     return sum(range_.end - range_.start for range_ in ranges)
-
-
-def is_topic(name: str) -> bool:
-    """Whether a topic may be called so.
-
-    >>> is_topic("orders.dlq"), is_topic("orders dlq")
-    (True, False)
-    """
-    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None
-
-
-def _topics(topics: Any) -> Topics:
-    if isinstance(topics, re.Pattern):
-        return topics
-    names = (topics,) if isinstance(topics, str) else tuple(topics)
-    if not names or not all(isinstance(name, str) and is_topic(name) for name in names):
-        raise ConfigError(
-            f"topics={topics!r}: expected the name of a topic, a list of names, or a compiled pattern for whole names"
-        )
-    return tuple(dict.fromkeys(names))
-
-
-def _fields(outputs: Any, translate: Translator | None) -> list[str]:
-    if outputs is None:
-        if translate is not None:
-            raise ConfigError("translate= needs outputs=, the fields of the tuples that it makes")
-        return list(DEFAULT_FIELDS)
-    try:
-        streams = parse_outputs(outputs)
-    except ValueError as error:
-        raise ConfigError(f"outputs={outputs!r}: {error}") from None
-    if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
-        raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
-    return list(streams[0].fields)
-
-
-def _one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
-    if value not in choices:
-        raise ConfigError(f"{what}={value!r}: expected {' or '.join(map(repr, choices))}")
-    return value
-
-
-def _whole(what: str, value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value <= 0):
-        raise ConfigError(f"{what}={value!r}: expected a whole number above 0, or None")
-    return value
-
-
-def _positive(what: str, value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0):
-        raise ConfigError(f"{what}={value!r}: expected a number above 0, or None")
-    return value
