@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import re
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ import pytest
 from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
+from sparkbolt.core.lane import lay_out
+from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
@@ -25,7 +29,7 @@ from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topi
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from tests.kafka import SEEN, Keep, committed, finished, run, run_to_end, see, spout, store_all, topology
+from tests.kafka import SEEN, WAIT_SECS, Keep, committed, finished, run, run_to_end, see, spout, store_all, topology
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +168,45 @@ def test_less_than_a_record_a_second_is_not_none_at_all(kafka, name, monkeypatch
     monkeypatch.setattr("sparkbolt.spouts.kafka.spout.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True, max_records_per_sec=0.5)))
     assert [row["line"] for row in SEEN[name]] == ["a", "b"]
+
+
+def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
+    class Store:
+        told: list[int] = []
+
+        def open(self, scope): ...
+
+        def load(self, places):
+            return {}
+
+        def save(self, offsets):
+            self.told.append(max(stored.offset for stored in offsets.values()))
+
+        def close(self): ...
+
+    asked, waiting, answered = threading.Event(), threading.Event(), threading.Event()
+    ends = Cluster.ends
+
+    def slow(cluster, places):
+        if asked.is_set():
+            waiting.set()
+            assert answered.wait(WAIT_SECS)
+        return ends(cluster, places)
+
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    own = spout(kafka.brokers, name, offsets=Store())
+    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.CLOSE_SECS", 0.05)
+    monkeypatch.setattr(Cluster, "ends", slow)
+    own.open(context_of(lay_out(topology(name, own), 1), 1))
+    asked.set()
+    assert waiting.wait(WAIT_SECS)
+    view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
+    own.told({f"{name}/0": view})
+    thread = own._watcher._thread
+    own.close()
+    answered.set()
+    thread.join(WAIT_SECS)
+    assert Store.told == [0]
 
 
 def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):

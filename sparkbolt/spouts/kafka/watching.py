@@ -78,7 +78,8 @@ class Watcher:
         self._to_tell: dict[KafkaPartition, Stored] = {}
         self._was_told: dict[KafkaPartition, Stored] = {}
         self._error: Exception | None = None
-        self._next_look = self._next_tell = self._next_tell_again = 0.0
+        self._next_look = self._next_tell = 0.0
+        self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
         self._first: dict[KafkaPartition, int] = {}
         self._missing: frozenset[str] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
@@ -122,6 +123,8 @@ class Watcher:
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECS)
         if self._thread.is_alive():
+            with self._changed:
+                self._to_tell = {}  # told later they might replace what another life has told by then
             log.error("the Kafka brokers do not answer: the last finished offsets may not have been told to them")
 
     # The thread.
