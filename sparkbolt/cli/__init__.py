@@ -142,7 +142,9 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     dlq = commands.add_parser("dlq", help="list, show and replay dead letters")
     what = dlq.add_subparsers(dest="what", metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("where", metavar="WHERE", help="where dead letters go: PATH or file:PATH of their file")
+    common.add_argument("where", metavar="WHERE", help="where dead letters go: file:PATH, or kafka:HOST:PORT/TOPIC")
+    secure = "properties of Kafka's client, such as SASL's and TLS's: a file of lines key=value, never printed"
+    common.add_argument("--client-config", metavar="FILE", help=secure)
 
     listing = what.add_parser("list", parents=[debug, common], help="list what was given up, the newest last")
     listing.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
@@ -157,7 +159,9 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
 
     replay = what.add_parser("replay", parents=[debug, common], help="give dead letters to a topology again")
     replay.add_argument("ids", nargs="*", metavar="ID", help="these only (default: all that were not replayed)")
-    replay.add_argument("--into", metavar="FILE", help="append the tuples there, one JSON object a line")
+    replay.add_argument(
+        "--into", metavar="FILE", help="of a file: append the tuples there, as JSON; of a topic: another topic"
+    )
     replay.add_argument("--spout", metavar="ID", help="letters of one spout")
     replay.add_argument("--again", action="store_true", help="also letters that were replayed before")
     replay.set_defaults(act=_dlq_replay)
@@ -294,23 +298,26 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import list_letters
+    from sparkbolt.cli.dead_letters import Place, list_letters
 
-    print("\n".join(list_letters(options.where, options.last, options.spout, as_json=options.json)))
+    place = Place(options.where, options.client_config)
+    print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_show(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import show_letters
+    from sparkbolt.cli.dead_letters import Place, show_letters
 
-    print("\n".join(show_letters(options.where, options.ids, as_json=options.json)))
+    place = Place(options.where, options.client_config)
+    print("\n".join(show_letters(place, options.ids, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_replay(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import Order, replay
+    from sparkbolt.cli.dead_letters import Order, Place, replay
 
-    order = Order(options.where, options.ids, options.spout, options.into, options.again)
+    place = Place(options.where, options.client_config)
+    order = Order(place, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
     return EXIT_FINISHED
 

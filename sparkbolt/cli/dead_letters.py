@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkbolt.bolts.letter_files import LettersRead, append_lines, read_letters
-from sparkbolt.cli.letter_topic import LetterTopic
+from sparkbolt.cli.letter_topic import LetterTopic, client_properties
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
@@ -52,12 +52,14 @@ class Shelf(Protocol):
 class LetterFile:
     """A file of letters, as ``dead_letters="file:PATH"`` writes it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, client: Mapping[str, str]) -> None:
         """Look whether it is there.
 
         Raises:
-            WrongUseError: it is not.
+            WrongUseError: it is not, or properties of a client were given, which a file has no use for.
         """
+        if client:
+            raise WrongUseError(f"--client-config is for letters in a topic (kafka:HOST:PORT/TOPIC), {path} is a file")
         self._path = os.path.expanduser(path)
         if not os.path.isfile(self._path):
             raise WrongUseError(
@@ -115,25 +117,35 @@ def _not_for_json(letter: DeadLetter) -> str | None:
     return None
 
 
-SHELVES: Mapping[str, Callable[[str], Shelf]] = {FILE: LetterFile, "kafka:": LetterTopic}
+SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: LetterFile, "kafka:": LetterTopic}
 """By how a place begins: what makes a shelf of the rest. A place that begins with none of them is a file."""
 
 
-def open_shelf(where: str) -> Shelf:
+@dataclass(frozen=True)
+class Place:
+    """Where letters are."""
+
+    where: str
+    client_config: str | None = None
+    """A file of properties of Kafka's client; they are read when the place is opened, and never printed."""
+
+
+def open_shelf(place: Place) -> Shelf:
     """The letters at a place.
 
     Raises:
         WrongUseError: there are none.
     """
+    client = client_properties(place.client_config) if place.client_config is not None else {}
     for start, make in SHELVES.items():
-        if where.startswith(start):
-            return make(where[len(start) :])
-    return LetterFile(where)
+        if place.where.startswith(start):
+            return make(place.where[len(start) :], client)
+    return LetterFile(place.where, client)
 
 
-def list_letters(where: str, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
+def list_letters(place: Place, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
     """The newest letters, the newest last, as lines."""
-    shelf = open_shelf(where)
+    shelf = open_shelf(place)
     read = shelf.letters()
     replayed = shelf.replayed()
     letters = _of(read.letters, spout)
@@ -175,13 +187,13 @@ def _closing(read: LettersRead, letters: Sequence[DeadLetter], shown: int, repla
     return lines
 
 
-def show_letters(where: str, names: Sequence[str], *, as_json: bool) -> list[str]:
+def show_letters(place: Place, names: Sequence[str], *, as_json: bool) -> list[str]:
     """All that some letters say, as lines.
 
     Raises:
         WrongUseError: a name is that of no letter, or of several.
     """
-    letters = _named(open_shelf(where).letters().letters, names)
+    letters = _named(open_shelf(place).letters().letters, names)
     if as_json:
         return [json.dumps(letter.to_json()) for letter in letters]
     lines: list[str] = []
@@ -232,7 +244,7 @@ def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLett
 class Order:
     """What ``sparkbolt dlq replay`` is asked for."""
 
-    where: str
+    place: Place
     names: Sequence[str] = ()
     """Beginnings of ids; none: all that were not replayed."""
     spout: str | None = None
@@ -252,7 +264,7 @@ def replay(order: Order) -> list[str]:
         WrongUseError: the order cannot be meant.
         NotAllReplayedError: some letters were left out; the others are replayed.
     """
-    shelf = open_shelf(order.where)
+    shelf = open_shelf(order.place)
     every = _of(shelf.letters().letters, order.spout)
     letters = _named(every, order.names) if order.names else every
     before = shelf.replayed() if not order.again else set()

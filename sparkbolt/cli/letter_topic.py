@@ -2,14 +2,16 @@
 
 Which question it answers: which letters are in the topic, and how does a message get back to where it came from?
 Rule: a message is written again as it came, key, headers and all, to its own kafka_partition, or to the topic that
-``--into`` names. What was replayed is noted in the topic of the letters.
+``--into`` names. What was replayed is noted in the topic of the letters. Properties of the client, such as those of
+SASL and TLS, come from a file and are never printed.
 
 Read before: ``dead_letters``, ``spouts.kafka.dead_letters``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from sparkbolt.bolts.letter_files import LettersRead
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
@@ -17,21 +19,44 @@ from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import DeadLetter
 
 
+def client_properties(path: str) -> dict[str, str]:
+    """The properties in a file: a line ``key=value`` each, as Kafka's own tools take them; ``#`` begins a remark.
+
+    Raises:
+        WrongUseError: it cannot be read, or a line is none. The line is not shown, since it may hold a secret.
+    """
+    found: dict[str, str] = {}
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise WrongUseError(f"--client-config {path} cannot be read: {why}") from None
+    for number, line in enumerate(lines, 1):
+        key, equals, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not equals or not key.strip():
+                raise WrongUseError(f"--client-config {path}: line {number} is no property, expected key=value")
+            found[key.strip()] = value.strip()
+    return found
+
+
 class LetterTopic:
     """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
 
-    def __init__(self, where: str) -> None:
-        """Take the brokers and the topic apart.
+    def __init__(self, where: str, client: Mapping[str, str]) -> None:
+        """Take the brokers and the topic apart; ``client`` has further properties of the client.
 
         Raises:
             WrongUseError: there are not both.
+            ConfigError: a property cannot be given.
         """
         from sparkbolt.spouts.kafka.settings import ClientSettings
 
         brokers, _, topic = where.rpartition("/")
         if not brokers or not topic:
             raise WrongUseError(f"kafka:{where} names no topic of dead letters: expected kafka:HOST:PORT/TOPIC")
-        self._settings = ClientSettings(brokers)
+        self._settings = ClientSettings(brokers, client)
         self._topic = topic
 
     def letters(self) -> LettersRead:

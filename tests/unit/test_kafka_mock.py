@@ -17,6 +17,7 @@ import pytest
 from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
+from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.worker import context_of
@@ -411,3 +412,45 @@ def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):
 
 def test_places_are_named_as_topic_and_number():
     assert str(KafkaPartition("orders", 3)) == "orders/3"
+
+
+def test_properties_for_the_letters_of_a_topic_come_from_a_file_and_are_never_printed(kafka, name, tmp_path, capsys):
+    kafka.create(name)
+    file, where = tmp_path / "client.properties", f"kafka:{kafka.brokers}/{name}"
+    file.write_text("# of the billing team\n\nclient.id = letters\nsasl.password=x=4!y\n")
+    assert client_properties(str(file)) == {"client.id": "letters", "sasl.password": "x=4!y"}
+    assert main(["dlq", "list", where, "--client-config", str(file)]) == 0
+    assert "0 dead letter(s)" in capsys.readouterr().out
+    file.write_text("sasl.password=x4!y\nsecurity.protocol=x4!y\n")
+    for command in (["list", where], ["show", where, "ab"], ["replay", where]):
+        assert main(["dlq", *command, "--client-config", str(file)]) == 1
+        told = capsys.readouterr().err
+        assert "Kafka's client refuses its properties" in told, "they have reached the client"
+        assert "x4!y" not in told
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["sasl.mechanism=PLAIN", "sasl.password x4!y"], "line 2 is no property, expected key=value"),
+        (["=x4!y"], "line 1 is no property"),
+        (["group.id=x4!y"], "client property 'group.id' cannot be given"),
+        (None, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_that_holds_no_properties_is_told_by_its_line_and_not_shown(lines, said, tmp_path, capsys):
+    file = tmp_path / "client.properties"
+    if lines is not None:
+        file.write_text("\n".join(lines))
+    assert main(["dlq", "list", "kafka:127.0.0.1:9/letters", "--client-config", str(file)]) != 0
+    told = capsys.readouterr().err
+    assert said in told
+    assert "x4!y" not in told
+
+
+def test_a_file_of_letters_has_no_use_for_properties_of_a_client(tmp_path, capsys):
+    letters, file = tmp_path / "dead.jsonl", tmp_path / "client.properties"
+    letters.write_text("")
+    file.write_text("client.id=letters\n")
+    assert main(["dlq", "list", str(letters), "--client-config", str(file)]) == 2
+    assert "--client-config is for letters in a topic" in capsys.readouterr().err
