@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from typing import Any
 
 import pytest
@@ -157,6 +158,37 @@ def test_a_registry_that_is_away_is_no_fault_of_the_message():
     own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
     with pytest.raises(SourceUnavailable, match="the schema registry is away"):
         shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+
+
+@pytest.mark.parametrize(
+    ("registry", "error", "said"),
+    [
+        ({"url": "http://ann:x4!y@127.0.0.1:9", "max.retries": 0}, SourceUnavailable, "registry is away"),
+        ({"url": "ht tp://ann:x4!y@127.0.0.1:9"}, ConfigError, r"Invalid url ht tp://\*\*\*@127"),
+        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "ann:x4!y", "odd": 1}, ConfigError, "properties: odd"),
+        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "x4!y"}, ConfigError, "must be in the form"),
+    ],
+)
+def test_secrets_of_a_schema_registry_are_neither_printed_nor_in_a_traceback(registry, error, said):
+    own = spout(value="avro", outputs=["customer"], schema_registry=registry)
+    with pytest.raises(error, match=said) as raised:
+        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+    told = "".join(traceback.format_exception(raised.value))
+    assert "x4!y" not in told + repr(own.schemas) + repr(own)
+
+
+def test_what_a_deserializer_says_of_a_message_is_told_without_secrets(monkeypatch):
+    class Refusing:
+        def __init__(self, *_):
+            pass
+
+        def __call__(self, *_):
+            raise ValueError("no schema 1 at http://ann:x4!y@registry:8081")
+
+    monkeypatch.setattr("confluent_kafka.schema_registry.avro.AvroDeserializer", Refusing)
+    own = spout(value="avro", outputs=["customer"], schema_registry="http://ann:x4!y@registry:8081")
+    (bad,) = shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+    assert bad.reason.endswith("ValueError: no schema 1 at http://***@registry:8081")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ import pytest
 from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
+from sparkbolt.cli.check import examine, report_lines
+from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.letter_topic import client_properties
+from sparkbolt.cli.svg import svg_drawing
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.worker import context_of
@@ -309,6 +312,28 @@ def test_a_property_that_the_client_refuses_is_told_without_its_value(kafka, nam
     with pytest.raises(ConfigError, match="Kafka's client refuses") as raised:
         LocalEngine(topology(name, own))
     assert "x4!y" not in str(raised.value)
+
+
+def test_secrets_are_in_no_drawing_story_letter_log_line_or_ledger(kafka, name, capsys, caplog):
+    secrets = {"sasl.username": "bob-x4!y", "sasl.password": "x4!y", "ssl.key.password": "x4!y"}
+    kafka.create(f"{name}.dlq")
+    kafka.produce(name, ["good", "poison"], kafka_partition=0)
+    own = spout(kafka.brokers, name, client=secrets, dead_letters=f"{name}.dlq", stop_at_end=True)
+    builder = TopologyBuilder(name, Config(max_attempts=1))
+    builder.set_spout("messages", own)
+    builder.set_bolt("keep", Keep(name, lambda tup: tup["line"] == "poison")).shuffle_grouping("messages")
+    builder.set_bolt("write", KafkaBolt(kafka.brokers, f"{name}.out", client=secrets)).shuffle_grouping("messages")
+    built = builder.build()
+    with caplog.at_level(logging.DEBUG):
+        engine = run_to_end(built)
+    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
+    examination = examine(built, 2)
+    told = [repr(own), repr(own.settings), repr(built), repr(built.components), *report_lines(examination)]
+    told += [json.dumps(examination.to_json()), text_drawing(built), svg_drawing(built), letter.to_line(), caplog.text]
+    told += [tree.story for tree in engine.ledger.failed] + [entry.decode("latin-1") for entry in engine.log]
+    assert len(engine.ledger.failed) == 1
+    assert len(engine.log) > 0
+    assert [text for text in told if "x4!y" in text] == []
 
 
 @bolt(outputs=["topic", "key", "word", "headers"])

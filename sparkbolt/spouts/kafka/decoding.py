@@ -2,7 +2,8 @@
 
 Which question it answers: how do the messages of a chunk become columns, and which of them cannot be read?
 Rule: a message that cannot be decoded fails alone, with the reason; the others of its chunk are not touched. A schema
-registry that is away is no fault of a message: it is read again when the registry answers.
+registry that is away is no fault of a message: it is read again when the registry answers. Whatever is raised or shown
+has no secrets of the registry's client in it.
 
 Read before: ``settings``.
 """
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
-from sparkbolt.spouts.kafka.settings import client_library
+from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 
 Named = Literal["bytes", "text", "json", "avro", "protobuf"]
 Decoding: TypeAlias = Named | Callable[[bytes], Any]
@@ -53,26 +54,44 @@ Translator: TypeAlias = Callable[[KafkaMessage], Iterable[Sequence[Any]] | None]
 """Gives a list of values for each tuple that a message becomes; nothing, or None, if it becomes none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schemas:
-    """Where the schemas of Avro and Protobuf come from."""
+    """Where the schemas of Avro and Protobuf come from.
+
+    >>> Schemas({"url": "http://ann:x4!@registry:8081", "basic.auth.user.info": "ann:x4!"})
+    Schemas({'url': 'http://***@registry:8081', 'basic.auth.user.info': '***'})
+    """
 
     registry: str | Mapping[str, Any] | None = None
     """The registry's URL, or the properties of its client."""
     protobuf_type: Any = None
     """The generated class of the messages."""
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"url": self.registry} if isinstance(self.registry, str) else dict(self.registry or {})
+
+    def __repr__(self) -> str:
+        """Everything but the secrets."""
+        return self.scrub(f"Schemas({self.registry!r})")
+
+    def scrub(self, text: object) -> str:
+        """A text without the secrets of the registry's client."""
+        return scrubbed(text, self._options)
+
     def client(self) -> Any:
         """The registry's client.
 
         Raises:
-            ConfigError: no registry is given, or its client is not installed.
+            ConfigError: no registry is given, its client is not installed, or it refuses its properties.
         """
         if self.registry is None:
             raise ConfigError("value='avro' and 'protobuf' need schema_registry='http://host:8081'")
         library = client_library("confluent_kafka.schema_registry")
-        conf = {"url": self.registry} if isinstance(self.registry, str) else dict(self.registry)
-        return library.SchemaRegistryClient.new_client(conf)
+        try:
+            return library.SchemaRegistryClient.new_client(self._options)
+        except Exception as error:  # noqa: BLE001  the library raises ValueError, TypeError and others
+            raise ConfigError(f"the schema registry's client refuses its properties: {self.scrub(error)}") from None
 
 
 def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
@@ -116,7 +135,8 @@ def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
             return None if data is None else deserializer(data, context(topic, field))
         except Exception as error:
             if _registry_is_away(error):
-                raise SourceUnavailable(f"the schema registry is away: {type(error).__name__}: {error}") from error
+                text = schemas.scrub(f"{type(error).__name__}: {error}")
+                raise SourceUnavailable(f"the schema registry is away: {text}") from None
             raise
 
     return decode
@@ -157,6 +177,7 @@ class Shaper:
         self._key = decode_of(key, "key", schemas)
         self._value = decode_of(value, "value", schemas)
         self._types = {"key": _plain_type(key), "value": _plain_type(value)}
+        self._scrub = schemas.scrub
         self._translate = translate
         self._whole = whole
         self._own = value if callable(value) else None
@@ -213,7 +234,8 @@ class Shaper:
                 if rows:
                     yield positions, list(zip(*rows, strict=True))
                     positions, rows = [], []
-                yield BadRecord(offset, f"{message.topic()}/{message.partition()}@{offset}: {_reason(error)}")
+                why = self._scrub(_reason(error))
+                yield BadRecord(offset, f"{message.topic()}/{message.partition()}@{offset}: {why}")
                 continue
             positions.extend([offset] * len(made))
             rows.extend(made)

@@ -63,6 +63,19 @@ def is_secret(key: str) -> bool:
     return _SECRET.search(key) is not None
 
 
+def scrubbed(text: object, options: Mapping[str, Any]) -> str:
+    """A text without the secrets of some properties, and without what stands before the host of an address.
+
+    >>> scrubbed("ann:x4! is refused by http://ann:x4!@registry", {"basic.auth.user.info": "ann:x4!"})
+    '*** is refused by http://***@registry'
+    """
+    clean = _IN_ADDRESS.sub(MASK, str(text))
+    for key, value in options.items():
+        if is_secret(key) and isinstance(value, str) and value:
+            clean = clean.replace(value, MASK)
+    return clean
+
+
 @dataclass(frozen=True, repr=False)
 class ClientSettings:
     """The brokers and the user's properties of the client, such as those of SASL and TLS.
@@ -117,8 +130,4 @@ class ClientSettings:
 
     def scrub(self, text: object) -> str:
         """A text without the secrets that stand in it."""
-        clean = _IN_ADDRESS.sub(MASK, str(text))
-        for key, value in self.options.items():
-            if is_secret(key) and isinstance(value, str) and value:
-                clean = clean.replace(value, MASK)
-        return clean
+        return scrubbed(text, self.options)
