@@ -243,6 +243,32 @@ def test_a_topic_that_was_made_again_is_read_from_its_start_as_another_source(ka
     assert committed(kafka, name)[0][0] == 2
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(kafka, name, stopped, caplog):
+    create(kafka, name)
+    produce(kafka, name, [f"old {number}" for number in range(5)])
+    engine = LocalEngine(topology(name, spout(kafka, name)))
+    progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
+    run(engine, lambda: len(progress()) == 2 and engine.host.in_force is None)
+    if stopped:
+        for one in engine.host.spouts.values():
+            one.close()
+    admin(kafka).delete_topics([name])[name].result()
+    until(lambda: name not in admin(kafka).list_topics(timeout=10).topics)
+    create(kafka, name)
+    new = [f"new {number}" for number in range(9)]
+    produce(kafka, name, new)
+    if stopped:
+        engine.restart()
+    run(engine, lambda: set(new) <= set(lines(name)) and engine.host.in_force is None)
+    assert progress()[f"{name}/0~1"] == 9
+    assert "the topic was made again (its id was " in caplog.text
+    for one in engine.host.spouts.values():
+        one.close()
+    engine.close()
+    assert committed(kafka, name)[0][0] == 9
+
+
 def test_a_start_by_time_reads_what_is_not_older(kafka, name):
     create(kafka, name)
     produce(kafka, name, ["before"])

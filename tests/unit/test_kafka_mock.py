@@ -259,6 +259,41 @@ def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafk
     assert [row["line"] for row in SEEN[name]] == ["second"]
 
 
+def close(engine: LocalEngine) -> None:
+    for one in engine.host.spouts.values():
+        one.close()
+    engine.close()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_topic_made_again_that_has_grown_is_read_from_its_start(
+    kafka, name, stopped, monkeypatch, caplog
+):
+    """The mock cluster knows no ids, so they are told here; a real broker tells its own in the tests of services."""
+    ids = {name: "A"}
+    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
+    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
+    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.host.in_force is None)
+    assert len(SEEN[name]) == 10
+    if stopped:
+        for one in engine.host.spouts.values():
+            one.close()
+    ids[name] = "B"
+    if stopped:
+        engine.restart()
+    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.host.in_force is None)
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))] * 2
+    assert progress()[f"{name}/0~1"] == 10
+    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
+    kafka.produce(name, ["new"], kafka_partition=0)
+    run(engine, lambda: len(SEEN[name]) == 21 and engine.host.in_force is None)
+    close(engine)
+    assert committed(kafka.brokers, name)[0][0] == 11
+
+
 def several(message: KafkaMessage):
     for word in message.value.split():
         yield [word, message.headers]

@@ -92,6 +92,48 @@ def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(
     assert ranges == [Range(0, "orders/0~1", 7, 9)]
 
 
+@pytest.mark.parametrize(("out_of_range", "start", "skipped"), [("earliest", 10, 0), ("latest", 900, 890)])
+def test_a_topic_with_another_id_is_another_one_though_it_has_what_comes_next(out_of_range, start, skipped):
+    planner, progress = Planner(1, out_of_range), {"orders/0": 500, "orders/0#A": 1}
+    logs = {ORDERS[0]: Log(10, 900)}
+    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "A"})
+    assert (ranges, gaps) == ([Range(0, "orders/0", 500, 900)], [])
+    ranges, (gap,) = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"})
+    assert (gap.resume, gap.offset, gap.skipped) == (Source("orders", 0, 1), start, skipped)
+    assert "the topic was made again (its id was A and is B)" in str(gap)
+    logs = {ORDERS[0]: Log(10, 905)}
+    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"})
+    assert (ranges, gaps) == ([Range(0, "orders/0~1", start, 905)], []), "it is told once"
+    marks = planner.marks(progress, ranges, logs, {"orders": "B"})
+    assert marks == [Range(0, "orders/0#B", 1, 2)]
+    progress |= {one.source: one.end for one in (*ranges, *marks)}
+    ranges, gaps = Planner(1, out_of_range).plan(
+        progress, {ORDERS[0]: Log(10, 999)}, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"}
+    )
+    assert (ranges, gaps) == ([Range(0, "orders/0~1", 905, 999)], []), "also by the next driver"
+
+
+def test_a_topic_with_another_id_stops_the_topology_where_that_was_asked_for():
+    planner, progress = Planner(1, "fail"), {"orders/0": 5, "orders/0#A": 1}
+    _, (gap,) = planner.plan(progress, {ORDERS[0]: Log(0, 9)}, {}, {}, budget=9, now_s=0.0, ids={"orders": "B"})
+    assert gap.resume is None
+    assert str(gap).endswith("out_of_range is 'fail'")
+
+
+def test_a_mark_is_planned_once_and_not_before_its_source_is_read():
+    planner, ids = Planner(2), {"orders": "A"}
+    ranges = [Range(0, "orders/0", 0, 9)]
+    assert planner.marks({}, ranges, ORDERS, {}) == [], "nobody knows the id"
+    assert planner.marks({}, ranges, ORDERS, ids) == [Range(0, "orders/0#A", 0, 1)]
+    assert planner.marks({"orders/1": 7}, [], ORDERS, ids) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
+    assert planner.marks({"orders/1": 7, "orders/1#A": 1}, [], ORDERS, ids) == []
+
+
+def test_without_ids_nothing_is_taken_for_another_topic():
+    progress, logs = {"orders/0": 500, "orders/0#A": 1}, {ORDERS[0]: Log(0, 900)}
+    assert plan(Planner(1), progress, logs) == ([Range(0, "orders/0", 500, 900)], [])
+
+
 def test_a_leader_that_knows_less_for_a_moment_is_not_believed():
     planner, progress = Planner(1), {"orders/0": 500}
     assert plan(planner, progress, {ORDERS[0]: Log(0, 490)}, now_s=0.0) == ([], [])

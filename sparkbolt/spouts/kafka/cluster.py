@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from sparkbolt.errors import ConfigError, SparkboltError
@@ -19,6 +20,10 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or those whose whole name matches a pattern."""
+
+
+NO_ID = "A" * 22
+"""What stands for the id of a topic where brokers know none: those older than Kafka 2.8."""
 
 
 class BrokersAwayError(SparkboltError):
@@ -43,6 +48,8 @@ class Cluster:
         self._said = ""
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
         """Host and port of the broker that leads each kafka_partition that was ever asked for."""
+        self._asked: dict[str, Future[Any]] = {}
+        self._ids: dict[str, str] = {}
         heard = {"error_cb": self._hear}
         self._admin = made(settings, library.AdminClient, {**settings.admin(), **heard})
         # Topics are asked for as a consumer, since asking as an admin would make those that are not there.
@@ -82,6 +89,24 @@ class Cluster:
                     self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
         topics: Mapping[str, Any] = found.topics
         return topics
+
+    def ask_ids(self, topics: Iterable[str]) -> None:
+        """Ask what tells each topic apart from others of its name, before and after it; nobody waits for answers."""
+        names = set(topics)
+        self._ids = {name: topic_id for name, topic_id in self.ids().items() if name in names}
+        new = sorted(names - self._asked.keys())
+        if new:
+            collection = self._kafka.TopicCollection(new)
+            self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
+
+    def ids(self) -> dict[str, str]:
+        """What was answered so far; topics that were not asked for with the last ``ask_ids`` are left out."""
+        for name in [name for name, asked in self._asked.items() if asked.done()]:
+            asked = self._asked.pop(name)
+            topic_id = NO_ID if asked.exception() else str(asked.result().topic_id)
+            if topic_id != NO_ID:
+                self._ids[name] = topic_id
+        return dict(self._ids)
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
         """The group's offsets with their metadata, where there are any.

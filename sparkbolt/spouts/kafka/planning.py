@@ -8,6 +8,8 @@ more than fits into ``max_bytes``, as far as ``Sizes`` can tell.
 Rule 2: nothing is left out in silence: what is gone is a ``Gap`` with its size.
 Rule 3: positions of a source only rise. Where the brokers' offsets went back (a topic made again, an unclean
 leader), reading goes on as another source.
+Rule 4: a topic that has another id than the one that was read is another topic, even if it has grown beyond what was
+read already.
 
 Pure: what the brokers have, and the time, are arguments.
 Read before: ``sources``, ``sizing``.
@@ -15,13 +17,13 @@ Read before: ``sources``, ``sizing``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sparkbolt.core.components import Range
 from sparkbolt.spouts.kafka.sizing import Sizes
-from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, marked
 
 OutOfRange = Literal["earliest", "latest", "match", "fail"]
 Spans = Sequence[tuple[int, int]]
@@ -56,16 +58,29 @@ class Gap:
     """Where reading goes on; None: nowhere, since ``out_of_range`` is ``fail``."""
     offset: int = 0
     """From which offset on."""
+    ids: tuple[str, str] | None = None
+    """Where it is another topic of the same name: the id of the one that was read, and of this one."""
 
     @property
     def skipped(self) -> int:
-        """How many offsets are left out; 0 where the log went back, since nobody knows what it held."""
+        """How many offsets of the log that is there are left out.
+
+        What another topic held before is not among them, nor what a leader that had more: nobody knows it any more.
+        """
+        if self.ids is not None and self.resume is not None:
+            return self.offset - self.log.first
         return max(0, self.offset - self.start) if self.resume == self.source else 0
 
     def __str__(self) -> str:
         """The whole story, as the end of a log line."""
         have = f"the brokers have offsets {self.log.first} to {self.log.end}"
-        if self.start < self.log.first:
+        if self.ids is not None:
+            old, new = self.ids
+            what = (
+                f"{self.source}: offset {self.start} comes next, but the topic was made again (its id was {old} and is "
+                f"{new}), {have}: what was not read of the old one is gone"
+            )
+        elif self.start < self.log.first:
             what = f"{self.source}: offset {self.start} comes next, but {have}: retention or a deletion took the others"
         else:
             what = (
@@ -116,6 +131,7 @@ class Planner:
         *,
         budget: int,
         now_s: float,
+        ids: Mapping[str, str] | None = None,
     ) -> tuple[list[Range], list[Gap]]:
         """The next ranges, and what was found missing.
 
@@ -126,7 +142,9 @@ class Planner:
             finished: offsets that need not be read, because an earlier run has finished them.
             budget: how many offsets all ranges may cover.
             now_s: a monotonic clock.
+            ids: the ids of topics, by name, as far as they are known.
         """
+        known = marked(progress) if ids else {}
         gaps: list[Gap] = []
         places = sorted(logs)
         room: dict[int, tuple[Source, int, int]] = {}
@@ -138,7 +156,9 @@ class Planner:
             if start < 0:
                 continue
             log = logs[place]
-            gap = self._gap(source, start, log, now_s)
+            was, now = known.get((str(place), source.turn)), (ids or {}).get(place.topic)
+            other = (was, now) if was and now and was != now else None
+            gap = self._made_again(source, start, log, other) if other else self._gap(source, start, log, now_s)
             if gap is not None:
                 gaps.append(gap)
                 if gap.resume is None:
@@ -160,6 +180,40 @@ class Planner:
             for first, end in without(start, start + shares[index], done):
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
+
+    def marks(
+        self,
+        progress: Mapping[str, int],
+        ranges: Sequence[Range],
+        places: Iterable[KafkaPartition],
+        ids: Mapping[str, str],
+    ) -> list[Range]:
+        """Ranges without records, which tell the ledger of which topic the positions of sources are.
+
+        Each is planned once, with the first ranges of its source or, where the id was not known then, when it is.
+
+        >>> planner, place = Planner(parallelism=2), KafkaPartition("orders", 0)
+        >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], {"orders": "Xk5q"})
+        [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
+        """
+        known = marked(progress) if ids else {}
+        begun = progress.keys() | {range_.source for range_ in ranges}
+        found = []
+        for index, place in enumerate(sorted(places)):
+            source, topic_id = self.current(place, progress), ids.get(place.topic)
+            if topic_id and str(source) in begun and (str(place), source.turn) not in known:
+                mark = mark_of(source, topic_id)
+                found.append(Range(index % self.parallelism, mark, source.turn, source.turn + 1))
+        return found
+
+    def _made_again(self, source: Source, start: int, log: Log, ids: tuple[str, str]) -> Gap:
+        """It is another topic, and what comes next of the old one is gone, whatever offsets the new one has."""
+        self._behind_since.pop(source, None)
+        if self.out_of_range == "fail":
+            return Gap(source, start, log, None, ids=ids)
+        nearest = max(log.first, min(start, log.end))
+        offset = {"earliest": log.first, "latest": log.end}.get(self.out_of_range, nearest)
+        return Gap(source, start, log, source._replace(turn=source.turn + 1), offset, ids)
 
     def _gap(self, source: Source, start: int, log: Log, now_s: float) -> Gap | None:
         """What is missing, if what comes next is not there; decided by ``out_of_range``."""

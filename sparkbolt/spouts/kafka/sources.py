@@ -2,7 +2,8 @@
 
 Which question it answers: how is a kafka_partition called in plans, in the ledger and in stories?
 Rule: the name is ``topic/partition``. A topic that was made again counts its offsets from the start, so its
-kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on.
+kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. Which topic the
+positions of a source are of is planned once, as a *mark*: a source without records, ``topic/partition#id``.
 
 Read before: nothing.
 """
@@ -10,8 +11,10 @@ Read before: nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+_MARK = "#"
 _NAME = re.compile(r"(?P<topic>[^/~]+)/(?P<number>\d+)(?:~(?P<turn>\d+))?")
 
 
@@ -67,3 +70,30 @@ class Source(NamedTuple):
     def __str__(self) -> str:
         """The name."""
         return f"{self.topic}/{self.number}" + (f"~{self.turn}" if self.turn else "")
+
+
+def mark_of(source: Source, topic_id: str) -> str:
+    """The name of the mark that a source's positions are of the topic with this id.
+
+    Its position is the source's turn: so the last position of all marks of a kafka_partition is that of its newest one.
+
+    >>> mark_of(Source("orders", 3, 2), "Xk5q")
+    'orders/3#Xk5q'
+    """
+    return f"{source.place}{_MARK}{topic_id}"
+
+
+def is_mark(name: str) -> bool:
+    """Whether a name of a source is that of a mark."""
+    return _MARK in name
+
+
+def marked(progress: Mapping[str, int]) -> dict[tuple[str, int], str]:
+    """The id of the topic by (kafka_partition, turn), as the marks in a spout's progress tell it.
+
+    >>> marked({"orders/3": 40, "orders/3#Xk5q": 1, "orders/3#Yw8a": 2})
+    {('orders/3', 0): 'Xk5q', ('orders/3', 1): 'Yw8a'}
+    """
+    names: Iterable[str] = filter(is_mark, progress)
+    parts = ((name.split(_MARK, 1), progress[name]) for name in names)
+    return {(place, end - 1): topic_id for (place, topic_id), end in parts}

@@ -38,7 +38,7 @@ from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, 
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sizing import Sizes
-from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_topic
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic
 from sparkbolt.spouts.kafka.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.watching import Look, Watcher, Wish
 
@@ -229,7 +229,13 @@ class KafkaSpout(PartitionedSpout):
             self._stop_later &= look.silent
             logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
         ranges, gaps = self._planner.plan(
-            progress, logs, look.firsts, self._earlier(look), budget=budget, now_s=time.monotonic()
+            progress,
+            logs,
+            look.firsts,
+            self._earlier(look),
+            budget=budget,
+            now_s=time.monotonic(),
+            ids=look.ids,
         )
         for gap in gaps:
             log.error("%s", gap)
@@ -240,7 +246,7 @@ class KafkaSpout(PartitionedSpout):
             self._watcher.want()
         self._tokens -= _length(ranges)
         self._asked = ranges
-        return ranges
+        return [*ranges, *self._planner.marks(progress, ranges, logs, look.ids)]
 
     def _earlier(self, look: Look) -> Mapping[KafkaPartition, Spans]:
         """What need not be read since an earlier run has finished it, unless this checkpoint knows better."""
@@ -262,7 +268,7 @@ class KafkaSpout(PartitionedSpout):
     def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
         """Learn how large messages are."""
         for range_, size in reads:
-            if self._sizes is not None:
+            if self._sizes is not None and not is_mark(range_.source):
                 self._sizes.learn(range_.source, range_.end - range_.start, size)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
@@ -282,6 +288,8 @@ class KafkaSpout(PartitionedSpout):
         look = self._watcher.look
         news: dict[KafkaPartition, Stored] = {}
         for name, view in sources.items():
+            if is_mark(name):
+                continue
             source = Source.parse(name)
             if source not in self._positions and look.firsts.get(source.place, 0) > view.finished:
                 self._elsewhere.add(source.place)
@@ -346,6 +354,8 @@ class KafkaSpout(PartitionedSpout):
         """The messages of the range in columns."""
         assert self._shaper is not None
         self._read_bytes = 0
+        if is_mark(range_.source):
+            return
         for chunk in self._reader(range_).chunks(range_.start, range_.end, self._enough):
             if isinstance(chunk, BadRecord):
                 yield chunk

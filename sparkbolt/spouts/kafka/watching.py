@@ -51,6 +51,8 @@ class Look:
     """Why nothing can be read, ever."""
     silent: frozenset[KafkaPartition] = frozenset()
     """What is there, and of which nobody could say yet how far it reaches: it has no leader, for one."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """What tells topics apart from others of their names, as far as it is known; no newer than ``logs``."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Watcher:
         self._next_look = self._next_tell = 0.0
         self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
         self._first: dict[KafkaPartition, int] = {}
+        self._ids: dict[str, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Not new, though it is heard of later."""
@@ -164,7 +167,7 @@ class Watcher:
 
     def _step(self) -> None:
         now = time.monotonic()
-        if now >= self._next_look:
+        if now >= self._next_look or self._cluster.ids() != self._ids:
             self._look_around()
             self._next_look = now + LOOK_SECS
         else:
@@ -185,6 +188,8 @@ class Watcher:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
+        ids = self._ids = self._cluster.ids()
+        self._cluster.ask_ids({place.topic for place in places})
         firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
         before = self.look.logs
         logs = {
@@ -202,7 +207,9 @@ class Watcher:
         finished = dict(self.look.finished)
         if fresh:
             self._begin_with(fresh, logs, finished)
-        self._publish(Look(logs, dict(self._first), finished, silent=silent))
+        older = {place.topic for place in places if place not in firsts or place not in ends}
+        known = {topic: topic_id for topic, topic_id in ids.items() if topic not in older}
+        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=known))
 
     def _begin_with(
         self,
