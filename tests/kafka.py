@@ -65,6 +65,14 @@ def run(engine: LocalEngine, until: Callable[[], bool]) -> None:
             engine.now_ms += 20
 
 
+def poll(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
+    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    while not condition():
+        assert time.monotonic() < limit
+        pause.wait(0.02)
+
+
 def finished(engine: LocalEngine) -> Callable[[], bool]:
     return lambda: engine.host.finished
 

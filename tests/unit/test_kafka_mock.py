@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import logging
@@ -33,7 +34,7 @@ from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topi
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from tests.kafka import SEEN, WAIT_SECS, Keep, committed, finished, run, run_to_end, see, spout, store_all, topology
+from tests.kafka import SEEN, WAIT_SECS, Keep, committed, finished, poll, run, run_to_end, see, spout, store_all, topology
 
 
 @pytest.fixture(scope="module")
@@ -266,9 +267,7 @@ def close(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_topic_made_again_that_has_grown_is_read_from_its_start(
-    kafka, name, stopped, monkeypatch, caplog
-):
+def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, stopped, monkeypatch, caplog):
     """The mock cluster knows no ids, so they are told here; a real broker tells its own in the tests of services."""
     ids = {name: "A"}
     monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
@@ -324,6 +323,44 @@ def test_without_a_guarantee_nothing_is_tracked_and_nothing_read_again(kafka, na
     assert len(SEEN[name]) == 20
     assert engine.ledger.metrics.of("messages").acked == 0
     assert committed(kafka.brokers, name)[0][0] == 20
+
+
+def planned(engine: LocalEngine):
+    """The next plan, confirmed."""
+    plans: list = []
+
+    def ask() -> bool:
+        plans.append(engine.host.next_plan(engine.now_ms, engine.now_ms / 1000))
+        return plans[-1] is not None
+
+    poll(ask)
+    engine.host.confirm(plans[-1], engine.now_ms / 1000)
+    return plans[-1]
+
+
+def test_at_most_once_repeats_nothing_whatever_dies_and_whichever_checkpoint_comes_next(kafka, name):
+    kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
+    once = functools.partial(spout, kafka.brokers, name, guarantee="at-most-once", max_poll_records=8)
+    bad = Keep(name, lambda tup: tup["line"] == "3")
+    engine = LocalEngine(topology(name, once(), bad))
+    plan = planned(engine)
+    assert committed(kafka.brokers, name)[0][0] == 8, "it is told before it is read"
+    engine.run(plan)
+    assert len(SEEN[name]) == 8
+    engine.worker.abandon()  # dead before anything of it was committed
+    run_to_end(topology(name, once(stop_at_end=True), bad))
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(20))], "3 has failed, and is not given again"
+    assert committed(kafka.brokers, name)[0][0] == 20
+
+
+def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(kafka, name):
+    kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name, guarantee="at-most-once")))
+    (own,) = engine.host.spouts.values()
+    assert own.next_ranges({}, 100) == []
+    poll(lambda: committed(kafka.brokers, name)[0][0] == 5)
+    close(engine)
+    assert committed(kafka.brokers, name)[0][0] == 0
 
 
 def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):

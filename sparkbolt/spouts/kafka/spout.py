@@ -77,13 +77,13 @@ class KafkaSpout(PartitionedSpout):
     Offsets that are gone (``out_of_range``): go on at the ``earliest`` that is there, the ``latest``, the nearest
     (``match``), or ``fail``; what is skipped is an ERROR line, and counted.
 
-    ``guarantee`` is ``at-least-once``, ``at-most-once`` or ``none``. ``max_poll_records`` limits how many offsets a
-    micro-batch reads of one kafka_partition, ``max_bytes`` about how many bytes of keys and values of all together (an
-    aim: sizes are learned from what was read, and where messages suddenly grow, twice as much may be read of each
-    kafka_partition; a single larger one is read whole), ``max_records_per_sec`` how many offsets are read in all,
-    ``max_uncommitted`` how far reading may be ahead of the first unfinished message. ``isolation`` is Kafka's. With
-    ``stop_at_end`` the spout ends where the topics ended when it started. ``client`` takes further properties of the
-    client, such as those of SASL and TLS; they are never printed.
+    ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are told before messages are read) or ``none``.
+    ``max_poll_records`` limits how many offsets a micro-batch reads of one kafka_partition, ``max_bytes`` about how many
+    bytes of keys and values of all together (an aim: sizes are learned from what was read, and where messages suddenly
+    grow, twice as much may be read of each kafka_partition; a single larger one is read whole), ``max_records_per_sec``
+    how many offsets are read in all, ``max_uncommitted`` how far reading may be ahead of the first unfinished message.
+    ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the topics ended when it started. ``client``
+    takes further properties of the client, such as those of SASL and TLS; they are never printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
@@ -164,6 +164,8 @@ class KafkaSpout(PartitionedSpout):
         self._watcher: Watcher | None = None
         self._readers: dict[tuple[KafkaPartition, bool], PartitionReader] = {}
         self._shaper: Shaper | None = None
+        self._reserved: tuple[list[Range], int] | None = None
+        """At most once: ranges that are read when the offsets store says that they are, and which call tells it so."""
         self._single: tuple[Range, Any] | None = None
         """The last message that was read alone."""
         self._enough: int | None = None
@@ -173,7 +175,7 @@ class KafkaSpout(PartitionedSpout):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process."""
-        own = ("_watcher", "_readers", "_shaper", "_single", "_planner", "_sizes")
+        own = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_planner", "_sizes")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -219,6 +221,9 @@ class KafkaSpout(PartitionedSpout):
         look = self._watcher.look
         if look.problem is not None:
             raise look.problem
+        if self._reserved is not None:
+            ranges = self._take_reserved()
+            return [*ranges, *self._planner.marks(progress, ranges, look.logs, look.ids)]
         budget = self._allowed(progress, budget)
         if budget < 1:
             return []
@@ -246,11 +251,29 @@ class KafkaSpout(PartitionedSpout):
             self._watcher.want()
         self._tokens -= _length(ranges)
         self._asked = ranges
+        if self.once and ranges:
+            self._reserved = ranges, self._watcher.tell(self._stored({r.source: r.end for r in ranges}), soon=True)
+            return []
         return [*ranges, *self._planner.marks(progress, ranges, logs, look.ids)]
 
     def _earlier(self, look: Look) -> Mapping[KafkaPartition, Spans]:
         """What need not be read since an earlier run has finished it, unless this checkpoint knows better."""
         return {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
+
+    def _take_reserved(self) -> list[Range]:
+        """The ranges that are reserved, as soon as the offsets store has been told that they are read."""
+        assert self._watcher is not None
+        assert self._reserved is not None
+        ranges, call = self._reserved
+        if not self._watcher.has_told(call):
+            return []
+        self._reserved = None
+        return ranges
+
+    def _stored(self, positions: Mapping[str, int]) -> dict[KafkaPartition, Stored]:
+        """Positions of sources as the offsets store is told them."""
+        sources = [(Source.parse(name), position) for name, position in positions.items()]
+        return {source.place: Stored(position, self._owner, (), source.topic) for source, position in sources}
 
     def _allowed(self, progress: Mapping[str, int], budget: int) -> int:
         """How much of the budget ``max_records_per_sec`` leaves."""
@@ -300,7 +323,8 @@ class KafkaSpout(PartitionedSpout):
                 continue
             finished = beyond(position, view.done(INTERVALS_MAX), earlier)
             news[source.place] = Stored(position, self._owner, finished, source.topic)
-        self._watcher.tell(news)
+        if not self.once:
+            self._watcher.tell(news)
 
     def lag(self) -> dict[str, int]:
         """For each source how many offsets are not finished, by what the brokers said last."""
@@ -322,6 +346,8 @@ class KafkaSpout(PartitionedSpout):
     def close(self) -> None:
         """Tell what is finished, and let the brokers go."""
         if self._watcher is not None:
+            if self._reserved is not None:  # nobody will read it in this life
+                self._watcher.tell(self._stored({r.source: r.start for r in reversed(self._reserved[0])}))
             self._watcher.close()
             self._watcher = None
 

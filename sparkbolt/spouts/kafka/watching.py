@@ -3,7 +3,8 @@
 Which question it answers: who asks for topics and offsets, who tells what is finished, and when?
 Rule 1: the thread waits for brokers, the driver never does: it takes the last ``Look`` and leaves what is to be told.
 Rule 2: brokers that are away are an ERROR line once, and are asked again until they answer.
-Rule 3: what is to be told is told latest-wins, at most once an interval, and once more at the end.
+Rule 3: what is to be told is told latest-wins, at most once an interval, and once more at the end; soon where somebody
+waits for it.
 
 Read before: ``cluster``, ``offsets``, ``starting``.
 """
@@ -79,6 +80,7 @@ class Watcher:
         self._wanted = self._stopped = self._opened = False
         self._to_tell: dict[KafkaPartition, Stored] = {}
         self._was_told: dict[KafkaPartition, Stored] = {}
+        self._calls = self._told = 0
         self._error: Exception | None = None
         self._next_look = self._next_tell = 0.0
         self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
@@ -113,10 +115,24 @@ class Watcher:
             self._wanted = True
             self._changed.notify_all()
 
-    def tell(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """These are finished."""
+    def tell(self, offsets: Mapping[KafkaPartition, Stored], *, soon: bool = False) -> int:
+        """These are finished; the number of the call, for ``has_told``.
+
+        Args:
+            offsets: what the store is told.
+            soon: whether somebody waits until it is.
+        """
         with self._changed:
             self._to_tell.update(offsets)
+            self._calls += 1
+            if soon:
+                self._next_tell, self._wanted = 0.0, True
+                self._changed.notify_all()
+            return self._calls
+
+    def has_told(self, call: int) -> bool:
+        """Whether the store has what that call of ``tell`` said, or what a later one did."""
+        return call <= self._told
 
     def close(self) -> None:
         """Tell what is left to tell, and end."""
@@ -265,6 +281,7 @@ class Watcher:
     def _tell(self) -> None:
         with self._changed:
             told, self._to_tell = self._to_tell, {}
+            calls = self._calls
         try:
             self._store.save(told)
         except Exception:
@@ -272,3 +289,4 @@ class Watcher:
                 self._to_tell = {**told, **self._to_tell}
             raise
         self._was_told |= told
+        self._told = calls
