@@ -106,6 +106,13 @@ def test_a_new_checkpoint_begins_where_the_group_is_and_repeats_nothing(kafka, n
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(50)), "new"]
 
 
+class Refuse(Bolt):
+    """Fails whatever it gets."""
+
+    def execute(self, tup, collector):
+        collector.fail(tup, "refused")
+
+
 class Hold(Bolt):
     """Acks everything but one line."""
 
@@ -495,6 +502,81 @@ def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeyp
     assert main(["lag", f"{module}:builder", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)
+
+
+def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
+    """Plans and the ledger's log are all that a driver has of a message; a story shows both ends of its values."""
+    kafka.create(f"{name}.dlq")
+    record = "x" * 5000 + " within the record " + "x" * 5000
+    kafka.produce(name, [record], kafka_partition=0, headers={"trace": "in no story"})
+    own = spout(kafka.brokers, name, dead_letters=f"{name}.dlq", retry=RetryPolicy(max_retries=1))
+    engine = LocalEngine(topology(name, own, Refuse()))
+    plans, plan = [], engine.host.next_plan
+
+    def noted(*when):
+        plans.append(plan(*when))
+        return plans[-1]
+
+    engine.host.next_plan = noted
+    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.host.in_force is None)
+    close(engine)
+    asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
+    assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"
+    seen = [json.dumps(one.to_json()) for one in plans if one is not None]
+    seen += [entry.decode("latin-1") for entry in engine.log]
+    assert [text for text in seen if "within the record" in text or "in no story" in text] == []
+    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
+    assert (letter.raw.value.decode(), letter.raw.headers) == (record, (("trace", b"in no story"),))
+
+
+def test_a_letter_has_the_headers_of_kafka_streams_dead_letter_queue(kafka, name):
+    """Their names are those of KIP-1034, and all of them are there whatever the cause is."""
+    kafka.create(f"{name}.dlq")
+    kafka.produce(name, ["a", "b"], kafka_partition=2)
+    for bolt_, number in ((Refuse(), 0), (Keep(name, lambda tup: True), 1)):
+        own = spout(kafka.brokers, name, group=f"{name}{number}", stop_at_end=True, dead_letters=f"{name}.dlq")
+        run_to_end(topology(f"{name}{number}", own, bolt_, max_attempts=1))
+    letters = sorted(read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters, key=lambda one: one.last.cause)
+    assert [letter.last.cause for letter in letters] == ["exception", "exception", "fail", "fail"]
+    for letter in letters:
+        headers = {key: value.decode() for key, value in message_of(letter).headers}
+        names = ("exception", "message", "stacktrace", "topic", "partition", "offset")
+        told = {key: headers[f"__streams.errors.{key}"] for key in names}
+        assert (told["topic"], told["partition"], told["offset"]) == (name, "2", str(letter.position))
+        assert told["message"] == letter.last.reason != ""
+        if letter.last.cause == "exception":
+            assert told["exception"] == "ValueError"
+            assert told["stacktrace"].startswith("Traceback")
+        else:
+            assert (told["exception"], told["stacktrace"]) == ("fail", "")
+
+
+def test_no_more_is_read_than_max_records_per_sec(kafka, name, monkeypatch):
+    kafka.produce(name, [str(place) for place in range(500)], kafka_partition=0)
+    clock = [100.0]
+    monkeypatch.setattr("sparkbolt.spouts.kafka.spout.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_records_per_sec=100)))
+    (own,) = engine.host.spouts.values()
+    progress: dict[str, int] = {}
+    read = []
+    for passed_secs in (0.0, 0.0, 0.25, 0.005, 1.0, 60.0):
+        clock[0] += passed_secs
+        ranges = [range_ for range_ in own.next_ranges(progress, 1000) if range_.source == f"{name}/0"]
+        progress |= {range_.source: range_.end for range_ in ranges}
+        read.append(sum(range_.end - range_.start for range_ in ranges))
+    assert read == [100, 0, 25, 0, 100, 100], "a second's worth at first and after a silence, then what time allows"
+    close(engine)
+
+
+def test_the_metrics_tell_the_lag_of_each_source_and_of_all(kafka, name):
+    for number, count in ((0, 30), (1, 7)):
+        kafka.produce(name, [str(place) for place in range(count)], kafka_partition=number)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_poll_records=10)))
+    while engine.ledger.metrics.of("messages").acked < 17:
+        assert engine.step() is not None
+    assert engine.ledger.metrics.lags["messages"] == {f"{name}/0": 20}
+    assert engine.ledger.metrics.of("messages").lag == 20
+    close(engine)
 
 
 def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
+from sparkbolt.bolts import KafkaBolt
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.offsets import (
     METADATA_CHARACTERS_MAX,
@@ -86,6 +87,12 @@ def test_where_to_begin_is_as_the_table_says(start, nothing, nobody):
     assert where(start, None, new=True) == "first"
     with pytest.raises(ConfigError, match="stored by topology 'audit' as 'audit/orders', expected 'billing/orders'"):
         where(start, Stored(40, THEIRS))
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "time", "given", "uncommitted-earliest", "uncommitted-latest"])
+def test_a_stored_offset_0_is_believed_as_any_other(start):
+    """The first PartitionManager took it for no offset, and began at the latest."""
+    assert where(start, Stored(0, OURS)) == where(start, Stored(40, OURS)) == "stored"
 
 
 def test_offsets_of_another_topic_are_not_mixed_up_with_ours():
@@ -184,6 +191,14 @@ def test_secrets_are_never_printed():
         assert secret not in settings.scrub(f"property sasl.password={secret} is wrong")
     assert "client.id=c" in repr(settings)
     assert settings.scrub("http://user:pw@host:8081 refused") == "http://***@host:8081 refused"
+
+
+def test_a_producer_is_idempotent_and_nobody_can_say_otherwise():
+    assert ClientSettings("localhost:9092", {"linger.ms": 50}).producer()["enable.idempotence"] is True
+    with pytest.raises(ConfigError, match="always idempotent"):
+        ClientSettings("localhost:9092", {"enable.idempotence": False})
+    with pytest.raises(ConfigError, match="Kafka's client refuses its properties"):
+        KafkaBolt("localhost:9092", "words", client={"acks": 0}).prepare(None)
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "bootstrap.servers", "auto.offset.reset"])
