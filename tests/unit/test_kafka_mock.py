@@ -473,6 +473,12 @@ def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(ka
     where = f"kafka:{kafka.brokers}/{dlq}"
     assert main(["dlq", "list", where]) == 0
     assert f"messages[1] {name}/1@1, 2 attempts" in capsys.readouterr().out
+    assert main(["dlq", "show", where, letter.id[:8]]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"attempt {number}, root " in shown for number in (1, 2)), "the story of each attempt"
+    assert f"{name}/1@1" in shown
+    assert "exception in bolt0[" in shown
+    assert "Traceback" in shown
     assert main(["dlq", "replay", where]) == 0
     assert "1 letter(s) replayed" in capsys.readouterr().out
     SEEN[name].clear()

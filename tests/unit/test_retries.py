@@ -364,6 +364,24 @@ def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.
     ]
 
 
+def test_each_message_that_is_given_up_without_dead_letters_is_an_error_line_with_its_identity_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    WORLD.fails = lambda number, attempt: number % 3 == 0
+    built = topology(Log(60), retry=RetryPolicy(max_retries=1, min_backoff=timedelta(0)))
+    announcer, engine = Announcer(built.config), LocalEngine(built)
+    while not engine.host.finished:
+        engine.now_ms += 50
+        promotion = engine.step()
+        if promotion is not None:
+            announcer.promotion(promotion)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 20 == engine.ledger.metrics.of("log").set_aside
+    for number, line in zip(range(0, 60, 3), lines, strict=True):
+        assert line.startswith("set aside after 2 attempt(s): root ")
+        assert f"{SOURCE}@{number}, attempt 2" in line
+
+
 def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:
     WORLD.away = lambda position, reads: position == 14
     run = Run(topology(Log(20), acker_tasks=0))
