@@ -80,8 +80,9 @@ class LetterTopic:
 
         done = Replay()
         good = [letter for letter in letters if letter.raw is not None and letter.end is None]
+        elsewhere = "it came from no Kafka topic"
         done.left_out = [
-            f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note})"
+            f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note or elsewhere})"
             for letter in letters
             if letter not in good
         ]

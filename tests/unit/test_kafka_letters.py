@@ -30,9 +30,8 @@ def letter(name: str, value: bytes | None = b"be", *, reason: str = "ValueError:
 
 
 def test_a_letter_that_is_too_long_for_its_topic_is_written_shorter_and_holds_up_no_other(kafka):
-    settings = ClientSettings(kafka.brokers, {"message.max.bytes": 20_000})
     kafka.create("short.dlq")
-    sink = KafkaDeadLetters(settings, "short.dlq")
+    sink = KafkaDeadLetters(kafka.brokers, "short.dlq", client={"message.max.bytes": 20_000})
     sink.open(SimpleNamespace())
     sink.write([letter("fits"), letter("alone", b"x" * 17_000), letter("never", b"x" * 30_000)])
     found = {one.id: one for one in read_topic(ClientSettings(kafka.brokers), "short.dlq").letters}
@@ -54,7 +53,7 @@ def test_half_a_character_in_a_reason_keeps_no_letter_from_being_written():
 def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     kafka.create("gone.dlq")
     kafka.create("orders")
-    sink = KafkaDeadLetters(ClientSettings(kafka.brokers), "gone.dlq")
+    sink = KafkaDeadLetters(kafka.brokers, "gone.dlq")
     sink.open(SimpleNamespace())
     sink.write([letter("gone", None, note="the record at orders/0@17 is gone")])
     topic = LetterTopic(f"{kafka.brokers}/gone.dlq")

@@ -15,22 +15,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkbolt import Bolt, Config, RetryPolicy, TopologyBuilder, bolt
+from sparkbolt import Bolt, Config, DeadLetter, RetryPolicy, Spout, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
 from sparkbolt.cli.check import examine, report_lines
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.cli.svg import svg_drawing
+from sparkbolt.core.dead_letters import Attempt
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka import KafkaMessage, MockKafka
+from sparkbolt.spouts import KafkaSpout, TextSpout
+from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage, MockKafka
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
-from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topic
+from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
@@ -583,6 +584,49 @@ def test_the_metrics_tell_the_lag_of_each_source_and_of_all(kafka, name):
     assert engine.ledger.metrics.lags["messages"] == {f"{name}/0": 20}
     assert engine.ledger.metrics.of("messages").lag == 20
     close(engine)
+
+
+class Once(Spout):
+    outputs = ["n", "kind"]
+
+    def next_tuple(self, collector):
+        if not hasattr(self, "given"):
+            self.given = True
+            collector.emit([7, "odd"], message_id="job-7")
+
+
+def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
+    kafka.create(f"{name}.dlq")
+    (tmp_path / "lines.txt").write_text("good\npoison\n")
+    builder = TopologyBuilder(name, Config(max_attempts=1))
+    letters = KafkaDeadLetters(kafka.brokers, f"{name}.dlq", client={"client.id": "letters"})
+    builder.set_spout("lines", TextSpout(str(tmp_path / "lines.txt")), dead_letters=letters)
+    builder.set_spout("jobs", Once(), dead_letters=letters)
+    refuses = Keep(name, lambda tup: "line" not in tup or tup["line"] == "poison")
+    builder.set_bolt("keep", refuses).shuffle_grouping("lines").shuffle_grouping("jobs")
+    engine = LocalEngine(builder.build())
+    counts = engine.ledger.metrics.of
+    run(engine, lambda: counts("lines").dead_letters == counts("jobs").dead_letters == 1)
+    close(engine)
+    where = f"kafka:{kafka.brokers}/{name}.dlq"
+    found = {letter.component: letter for letter in read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters}
+    assert found["lines"].values()[0]["line"] == "poison"
+    assert found["lines"].position == 5
+    assert (found["jobs"].message_id, found["jobs"].values()) == ("'job-7'", [{"n": 7, "kind": "odd"}])
+    assert [letter.raw for letter in found.values()] == [None, None]
+    assert main(["dlq", "list", where]) == 0
+    assert "jobs[0] message 'job-7', 1 attempt" in capsys.readouterr().out
+    assert main(["dlq", "replay", where, "--spout", "jobs"]) == 1
+    assert "0 letter(s) replayed, 0 tuple(s); 1 could not be" in capsys.readouterr().err
+
+
+def test_the_letter_of_a_message_that_is_gone_is_not_replayed_as_an_empty_one():
+    attempt = Attempt(1, "root", "fail", "no", "keep", 0, 3, None, 40)
+    letter = DeadLetter("ab", "t", "1", "messages", 0, (attempt,), source="orders/2", position=17, note="it is gone")
+    message = message_of(letter)
+    assert dict(message.headers)["__streams.errors.offset"] == b"17"
+    assert letter_of(message) == letter
+    assert letter_of(message).raw is None
 
 
 def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):

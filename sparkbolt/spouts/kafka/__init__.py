@@ -4,9 +4,10 @@ Read in this order: ``spout``, then its half in the driver (``planning``, ``star
 its half on executors (``reading``, ``decoding``).
 """
 
+from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters
 from sparkbolt.spouts.kafka.decoding import KafkaMessage
 from sparkbolt.spouts.kafka.mock import MockKafka
 from sparkbolt.spouts.kafka.spout import KafkaSpout
 from sparkbolt.spouts.kafka.zookeeper import ZooKeeperOffsets
 
-__all__ = ["KafkaMessage", "KafkaSpout", "MockKafka", "ZooKeeperOffsets"]
+__all__ = ["KafkaDeadLetters", "KafkaMessage", "KafkaSpout", "MockKafka", "ZooKeeperOffsets"]

@@ -4,7 +4,7 @@ Which question it answers: how is a dead letter a message, and what is read back
 
 Rule 1: key, value and headers are those of the message that was given up, so that whoever can read its topic can read
 this one. The story is in headers more: those of Kafka Streams' dead letter topics by its names, and the whole letter
-as JSON.
+as JSON. Where there is no message as it came (of a spout of another kind, or gone), that is all.
 Rule 2: a letter counts once by its id, however often it stands in the topic. That it was replayed is a message too.
 
 Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``core.dead_letters``, ``settings``.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from sparkbolt.core.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
-from sparkbolt.spouts.kafka.sources import Source
+from sparkbolt.spouts.kafka.sources import Source, is_topic
 
 STREAMS = "__streams.errors."
 LETTER = "sparkbolt.letter"
@@ -48,16 +48,27 @@ class LettersNotTakenError(SparkboltError):
 
 
 class KafkaDeadLetters:
-    """A sink that writes to a topic: what a plain name stands for as ``dead_letters=`` of a ``KafkaSpout``.
+    """Writes dead letters to a Kafka topic: ``dead_letters=`` of any spout.
 
-    >>> KafkaDeadLetters(ClientSettings("localhost:9092"), "orders.dlq").topic
+    A plain name as ``dead_letters=`` of a ``KafkaSpout`` stands for it, with the brokers and ``client`` of the spout.
+    ``client`` takes further properties of the client, such as those of SASL and TLS; they are never printed.
+
+    >>> KafkaDeadLetters("localhost:9092", "orders.dlq").topic
     'orders.dlq'
     """
 
-    def __init__(self, settings: ClientSettings, topic: str) -> None:
-        """Keep what was given."""
-        self.settings = settings
+    def __init__(self, brokers: str, topic: str, *, client: Mapping[str, Any] | None = None) -> None:
+        """Keep what was given; nothing is connected.
+
+        Raises:
+            ConfigError: no topic can be called so, a client property cannot be given, or the client library is not
+                installed.
+        """
+        if not is_topic(topic):
+            raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
+        self.settings = ClientSettings(brokers, dict(client or {}))
         self.topic = topic
+        client_library()
 
     def open(self, context: TopologyContext) -> None:
         """Make the producer."""
@@ -149,13 +160,13 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
     last = letter.last
     told = {"exception": last.reason.split(":", 1)[0] if last.cause == "exception" else last.cause}
     told |= {"message": last.reason, "stacktrace": last.traceback or ""}
-    if letter.source is not None and letter.position is not None:
-        source = Source.parse(letter.source)
+    source = Source.of(letter.source)
+    if source is not None and letter.position is not None:
         told |= {"topic": source.topic, "partition": str(source.number), "offset": str(letter.position)}
     # A reason may hold what poisoned the message, such as half a character.
     streams = [(STREAMS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
     line = replace(letter, raw=None).to_line().encode()
-    if len(line) > LETTER_BYTES_MAX:
+    if raw is not None and len(line) > LETTER_BYTES_MAX:
         line = replace(letter, raw=None, tuples=(), note="its tuples are in the message alone").to_line().encode()
     own, gone = (raw.headers, []) if raw is not None else ((), [(GONE, b"")])
     return replace(raw or RawMessage(None), headers=(*own, *streams, *gone, (LETTER, line)))

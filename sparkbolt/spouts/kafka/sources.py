@@ -62,6 +62,11 @@ class Source(NamedTuple):
             raise ValueError(f"{name!r} is no source of a Kafka spout, expected 'topic/partition'")
         return cls(match["topic"], int(match["number"]), int(match["turn"] or 0))
 
+    @classmethod
+    def of(cls, name: str | None) -> Source | None:
+        """The source of a name; None where it is no name of one, as where the spout is another one."""
+        return cls.parse(name) if name is not None and _NAME.fullmatch(name) else None
+
     @property
     def place(self) -> KafkaPartition:
         """Where it is."""

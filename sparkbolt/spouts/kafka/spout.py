@@ -425,7 +425,7 @@ class KafkaSpout(PartitionedSpout):
 
     def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
         """A plain name is a topic of the same brokers."""
-        return KafkaDeadLetters(self.settings, name) if is_topic(name) else None
+        return KafkaDeadLetters(self.settings.brokers, name, client=self.settings.options) if is_topic(name) else None
 
     def cleanup(self) -> None:
         """Close the consumers."""
