@@ -301,6 +301,21 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
     assert committed(kafka.brokers, name)[0][0] == 11
 
 
+def test_a_topic_made_again_is_noticed_with_a_new_checkpoint_by_the_id_in_the_offsets(
+    kafka, name, monkeypatch, caplog, tmp_path
+):
+    ids = {name: "A"}
+    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
+    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
+    file = f"file:{tmp_path / 'offsets.json'}"
+    for topic_id, read in (("A", 10), ("A", 10), ("B", 20), ("B", 20)):
+        ids[name] = topic_id
+        run_to_end(topology(name, spout(kafka.brokers, name, offsets=file, stop_at_end=True)))
+        assert len(SEEN[name]) == read
+    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
+
+
 def several(message: KafkaMessage):
     for word in message.value.split():
         yield [word, message.headers]

@@ -48,6 +48,17 @@ def test_metadata_gives_back_what_was_packed():
     assert unpacked(40, packed(stored)) == stored
 
 
+def test_every_store_keeps_the_id_of_the_topic(tmp_path):
+    stored = Stored(40, OURS, [(45, 50)], "orders", "Xk5q")
+    assert unpacked(40, packed(stored)).topic_id == "Xk5q"
+    assert record_of(json.loads(node_of(PLACE, stored, ("", 0)))).topic_id == "Xk5q"
+    file = FileOffsets(tmp_path / "offsets.json")
+    file.open(None)
+    file.save({PLACE: stored})
+    file.open(None)
+    assert file.load([PLACE])[PLACE].topic_id == "Xk5q"
+
+
 def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters_than_a_broker_takes():
     stored = Stored(10**12, OURS, [(10**12 + 10 * step, 10**12 + 10 * step + 5) for step in range(1, 5000)])
     text = packed(stored)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.core.components import Range
-from sparkbolt.spouts.kafka.planning import BACKWARDS_SECS, Log, Planner, beyond, without
+from sparkbolt.spouts.kafka.planning import BACKWARDS_SECS, NO_IDS, Log, Planner, TopicIds, beyond, without
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
+A, B = TopicIds({"orders": "A"}), TopicIds({"orders": "B"})
 ORDERS = [KafkaPartition("orders", number) for number in range(4)]
 
 
@@ -96,37 +97,65 @@ def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(
 def test_a_topic_with_another_id_is_another_one_though_it_has_what_comes_next(out_of_range, start, skipped):
     planner, progress = Planner(1, out_of_range), {"orders/0": 500, "orders/0#A": 1}
     logs = {ORDERS[0]: Log(10, 900)}
-    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "A"})
+    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=A)
     assert (ranges, gaps) == ([Range(0, "orders/0", 500, 900)], [])
-    ranges, (gap,) = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"})
+    ranges, (gap,) = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=B)
     assert (gap.resume, gap.offset, gap.skipped) == (Source("orders", 0, 1), start, skipped)
     assert "the topic was made again (its id was A and is B)" in str(gap)
     logs = {ORDERS[0]: Log(10, 905)}
-    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"})
+    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=B)
     assert (ranges, gaps) == ([Range(0, "orders/0~1", start, 905)], []), "it is told once"
-    marks = planner.marks(progress, ranges, logs, {"orders": "B"})
+    marks = planner.marks(progress, ranges, logs, B)
     assert marks == [Range(0, "orders/0#B", 1, 2)]
     progress |= {one.source: one.end for one in (*ranges, *marks)}
     ranges, gaps = Planner(1, out_of_range).plan(
-        progress, {ORDERS[0]: Log(10, 999)}, {}, {}, budget=1000, now_s=0.0, ids={"orders": "B"}
+        progress, {ORDERS[0]: Log(10, 999)}, {}, {}, budget=1000, now_s=0.0, ids=B
     )
     assert (ranges, gaps) == ([Range(0, "orders/0~1", 905, 999)], []), "also by the next driver"
 
 
 def test_a_topic_with_another_id_stops_the_topology_where_that_was_asked_for():
     planner, progress = Planner(1, "fail"), {"orders/0": 5, "orders/0#A": 1}
-    _, (gap,) = planner.plan(progress, {ORDERS[0]: Log(0, 9)}, {}, {}, budget=9, now_s=0.0, ids={"orders": "B"})
+    _, (gap,) = planner.plan(progress, {ORDERS[0]: Log(0, 9)}, {}, {}, budget=9, now_s=0.0, ids=B)
     assert gap.resume is None
     assert str(gap).endswith("out_of_range is 'fail'")
 
 
 def test_a_mark_is_planned_once_and_not_before_its_source_is_read():
-    planner, ids = Planner(2), {"orders": "A"}
+    planner = Planner(2)
     ranges = [Range(0, "orders/0", 0, 9)]
-    assert planner.marks({}, ranges, ORDERS, {}) == [], "nobody knows the id"
-    assert planner.marks({}, ranges, ORDERS, ids) == [Range(0, "orders/0#A", 0, 1)]
-    assert planner.marks({"orders/1": 7}, [], ORDERS, ids) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
-    assert planner.marks({"orders/1": 7, "orders/1#A": 1}, [], ORDERS, ids) == []
+    assert planner.marks({}, ranges, ORDERS, NO_IDS) == [], "nobody knows the id"
+    assert planner.marks({}, ranges, ORDERS, A) == [Range(0, "orders/0#A", 0, 1)]
+    assert planner.marks({"orders/1": 7}, [], ORDERS, A) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
+    assert planner.marks({"orders/1": 7, "orders/1#A": 1}, [], ORDERS, A) == []
+
+
+def test_a_new_checkpoint_notices_a_topic_that_is_another_one_than_its_stored_offsets_are_of():
+    planner, logs, firsts = Planner(1), {ORDERS[0]: Log(0, 900)}, {ORDERS[0]: 500}
+    unknown, other = TopicIds({}, {ORDERS[0]: "A"}), TopicIds({"orders": "B"}, {ORDERS[0]: "A"})
+    ranges, _ = planner.plan({}, logs, firsts, {}, budget=100, now_s=0.0, ids=unknown)
+    marks = planner.marks({}, ranges, logs, unknown)
+    assert (ranges, marks) == ([Range(0, "orders/0", 500, 600)], [Range(0, "orders/0#A", 0, 1)])
+    for progress in ({}, {"orders/0": 600, "orders/0#A": 1}):
+        ranges, (gap,) = Planner(1).plan(progress, logs, firsts, {}, budget=1000, now_s=0.0, ids=other)
+        assert ranges == [Range(0, "orders/0~1", 0, 900)]
+        assert "its id was A and is B" in str(gap)
+
+
+def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_there():
+    progress, place, ends = {"orders/0": 9, "orders/0#A": 1}, ORDERS[0], {ORDERS[0]: 9}
+
+    def finished(ids, *, places=(place,), planner=None):
+        return (planner or Planner(1)).planned_to(ends, progress, {place: 9}, {}, places=places, ids=ids)
+
+    assert finished(A)
+    assert not finished(NO_IDS), "the brokers have not said which one it is"
+    assert finished(TopicIds({"orders": ""})), "they cannot"
+    assert finished(NO_IDS, places=()), "none is there"
+    assert not finished(B)
+    planner = Planner(1)
+    planner.plan(progress, {place: Log(0, 9)}, {}, {}, budget=1, now_s=0.0, ids=B)
+    assert not finished(B, planner=planner), "of the other one nothing is planned"
 
 
 def test_without_ids_nothing_is_taken_for_another_topic():

@@ -100,12 +100,14 @@ class Cluster:
             self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
 
     def ids(self) -> dict[str, str]:
-        """What was answered so far; topics that were not asked for with the last ``ask_ids`` are left out."""
+        """What was answered so far to the last ``ask_ids``; empty for a topic whose id nobody can tell."""
         for name in [name for name, asked in self._asked.items() if asked.done()]:
             asked = self._asked.pop(name)
             topic_id = NO_ID if asked.exception() else str(asked.result().topic_id)
             if topic_id != NO_ID:
                 self._ids[name] = topic_id
+            else:
+                self._ids.setdefault(name, "")
         return dict(self._ids)
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:

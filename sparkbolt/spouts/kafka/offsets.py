@@ -53,6 +53,8 @@ class Stored:
     """Intervals beyond ``offset`` that are finished too."""
     topic: str | None = None
     """The topic that it was written for, where that is not part of the name."""
+    topic_id: str | None = None
+    """The id of that topic, which another one of its name has not; None where it was not known."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def packed(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> str
     '{"sparkbolt":1,"id":"word-count/lines","topology":"word-count","version":"ab12","finished":[5,5,2,1]}'
     """
     owner = stored.owner or Owner("", "")
-    head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version}
+    head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version, **_of_topic(stored)}
     room = characters_max - len(json.dumps({**head, "finished": []}, separators=(",", ":")))
     if room < 0:
         raise ConfigError(
@@ -125,7 +127,7 @@ def unpacked(offset: int, metadata: str) -> Stored:
         if body["sparkbolt"] != 1:
             return Stored(offset)
         owner = Owner(str(body["id"]), str(body["topology"]), str(body["version"]))
-        return Stored(offset, owner, _spans(offset, body["finished"]))
+        return Stored(offset, owner, _spans(offset, body["finished"]), topic_id=body.get("topic_id"))
     except (ValueError, TypeError, KeyError):
         return Stored(offset)
 
@@ -207,7 +209,8 @@ class FileOffsets:
                 topic, _, number = place.rpartition("/")
                 owner = Owner(entry["id"], entry["topology"], entry["version"])
                 spans = [(start, end) for start, end in entry["finished"]]
-                known[KafkaPartition(topic, int(number))] = Stored(entry["offset"], owner, spans)
+                found = Stored(entry["offset"], owner, spans, topic_id=entry.get("topic_id"))
+                known[KafkaPartition(topic, int(number))] = found
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError) as error:
@@ -238,7 +241,12 @@ def _entry(stored: Stored) -> dict[str, Any]:
         "topology": owner.name,
         "version": owner.version,
         "finished": [list(span) for span in stored.finished],
+        **_of_topic(stored),
     }
+
+
+def _of_topic(stored: Stored) -> dict[str, str]:
+    return {} if stored.topic_id is None else {"topic_id": stored.topic_id}
 
 
 def store_of(offsets: Any) -> OffsetsStore:

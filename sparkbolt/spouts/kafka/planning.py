@@ -17,7 +17,7 @@ Read before: ``sources``, ``sizing``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,6 +44,19 @@ class Log:
     def up_to(self, end: int) -> Log:
         """The log as if it ended there."""
         return Log(self.first, max(self.first, min(self.end, end)))
+
+
+@dataclass(frozen=True)
+class TopicIds:
+    """What tells topics apart from others of their names, as far as it is known."""
+
+    now: Mapping[str, str] = field(default_factory=dict)
+    """By name, of the topics that are there; empty where nobody can say, missing where it was not said yet."""
+    stored: Mapping[KafkaPartition, str] = field(default_factory=dict)
+    """Of the topics that first positions are of, where that was stored with them."""
+
+
+NO_IDS = TopicIds()
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ class Planner:
         *,
         budget: int,
         now_s: float,
-        ids: Mapping[str, str] | None = None,
+        ids: TopicIds = NO_IDS,
     ) -> tuple[list[Range], list[Gap]]:
         """The next ranges, and what was found missing.
 
@@ -142,21 +155,19 @@ class Planner:
             finished: offsets that need not be read, because an earlier run has finished them.
             budget: how many offsets all ranges may cover.
             now_s: a monotonic clock.
-            ids: the ids of topics, by name, as far as they are known.
+            ids: of the topics.
         """
-        known = marked(progress) if ids else {}
+        known = marked(progress)
         gaps: list[Gap] = []
         places = sorted(logs)
         room: dict[int, tuple[Source, int, int]] = {}
         for index, place in enumerate(places):
             source = self.current(place, progress)
-            start = max(progress.get(str(source), -1), self._resumes.get(source, -1))
-            if start < 0:
-                start = firsts.get(place, -1)
+            start = self._next_of(source, progress, firsts)
             if start < 0:
                 continue
             log = logs[place]
-            was, now = known.get((str(place), source.turn)), (ids or {}).get(place.topic)
+            was, now = _id_of(source, known, ids), ids.now.get(place.topic)
             other = (was, now) if was and now and was != now else None
             gap = self._made_again(source, start, log, other) if other else self._gap(source, start, log, now_s)
             if gap is not None:
@@ -181,26 +192,66 @@ class Planner:
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
 
+    def _next_of(self, source: Source, progress: Mapping[str, int], firsts: Mapping[KafkaPartition, int]) -> int:
+        """The offset that comes next of a source; -1 if that is not known."""
+        start = max(progress.get(str(source), -1), self._resumes.get(source, -1))
+        return start if start >= 0 else firsts.get(source.place, -1)
+
+    def planned_to(
+        self,
+        ends: Mapping[KafkaPartition, int],
+        progress: Mapping[str, int],
+        firsts: Mapping[KafkaPartition, int],
+        finished: Mapping[KafkaPartition, Spans],
+        *,
+        places: Container[KafkaPartition],
+        ids: TopicIds,
+    ) -> bool:
+        """Whether everything up to these ends is planned, of the topics that are there now.
+
+        Where it is known of which topic the positions are, and one is there (``places``), it is waited for what ``ids``
+        will say of that one.
+
+        >>> planner, place = Planner(parallelism=1), KafkaPartition("orders", 0)
+        >>> progress = {"orders/0": 9, "orders/0#Xk5q": 1}
+        >>> for now in ({}, {"orders": "Xk5q"}, {"orders": "Yw8a"}):
+        ...     planner.planned_to({place: 9}, progress, {}, {}, places=[place], ids=TopicIds(now))
+        False
+        True
+        False
+        """
+        known = marked(progress)
+        for place, end in ends.items():
+            source = self.current(place, progress)
+            was, now = _id_of(source, known, ids), ids.now.get(place.topic)
+            done = finished.get(place, ()) if source.turn == 0 else ()
+            if past(self._next_of(source, progress, firsts), done) < end:
+                return False
+            if was and place in places and now not in ("", was):
+                return False
+        return True
+
     def marks(
         self,
         progress: Mapping[str, int],
         ranges: Sequence[Range],
         places: Iterable[KafkaPartition],
-        ids: Mapping[str, str],
+        ids: TopicIds,
     ) -> list[Range]:
         """Ranges without records, which tell the ledger of which topic the positions of sources are.
 
         Each is planned once, with the first ranges of its source or, where the id was not known then, when it is.
 
         >>> planner, place = Planner(parallelism=2), KafkaPartition("orders", 0)
-        >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], {"orders": "Xk5q"})
+        >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], TopicIds({"orders": "Xk5q"}))
         [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
         """
-        known = marked(progress) if ids else {}
+        known = marked(progress)
         begun = progress.keys() | {range_.source for range_ in ranges}
         found = []
         for index, place in enumerate(sorted(places)):
-            source, topic_id = self.current(place, progress), ids.get(place.topic)
+            source = self.current(place, progress)
+            topic_id = _id_of(source, {}, ids) or ids.now.get(place.topic)
             if topic_id and str(source) in begun and (str(place), source.turn) not in known:
                 mark = mark_of(source, topic_id)
                 found.append(Range(index % self.parallelism, mark, source.turn, source.turn + 1))
@@ -247,6 +298,12 @@ class Planner:
             shares[index] = min(room[index], left // (len(room) - done))
             left -= shares[index]
         return shares
+
+
+def _id_of(source: Source, known: Mapping[tuple[str, int], str], ids: TopicIds) -> str | None:
+    """Of which topic the positions of a source are: as the ledger knows, else as its first one was stored."""
+    first = ids.stored.get(source.place) if source.turn == 0 else None
+    return known.get((str(source.place), source.turn), first)
 
 
 def past(position: int, taken: Spans) -> int:

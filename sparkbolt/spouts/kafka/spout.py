@@ -38,7 +38,7 @@ from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, 
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sizing import Sizes
-from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic, marked
 from sparkbolt.spouts.kafka.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.watching import Look, Watcher, Wish
 
@@ -210,6 +210,8 @@ class KafkaSpout(PartitionedSpout):
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
         self._asked: Sequence[Range] = ()
         self._skipped = 0
+        self._topic_ids: dict[tuple[str, int], str] = {}
+        """By kafka_partition and turn, the ids of the topics whose offsets the ledger knows."""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
         """What comes next of each kafka_partition that has something.
@@ -273,7 +275,12 @@ class KafkaSpout(PartitionedSpout):
     def _stored(self, positions: Mapping[str, int]) -> dict[KafkaPartition, Stored]:
         """Positions of sources as the offsets store is told them."""
         sources = [(Source.parse(name), position) for name, position in positions.items()]
-        return {source.place: Stored(position, self._owner, (), source.topic) for source, position in sources}
+        return {source.place: self._told_as(source, position) for source, position in sources}
+
+    def _told_as(self, source: Source, position: int, finished: Spans = ()) -> Stored:
+        return Stored(
+            position, self._owner, finished, source.topic, self._topic_ids.get((str(source.place), source.turn))
+        )
 
     def _allowed(self, progress: Mapping[str, int], budget: int) -> int:
         """How much of the budget ``max_records_per_sec`` leaves."""
@@ -298,18 +305,17 @@ class KafkaSpout(PartitionedSpout):
         """With ``stop_at_end``, whether all was planned that was there when the topology started."""
         if not self.stop_at_end or self._watcher is None or self._stop_later:
             return False
-        look, earlier = self._watcher.look, self._earlier(self._watcher.look)
-        for place, end in self._stop_at.items():
-            planned = progress.get(str(self._planner.current(place, progress)), look.firsts.get(place, 0))
-            if past(planned, earlier.get(place, ())) < end:
-                return False
-        return True
+        look = self._watcher.look
+        return self._planner.planned_to(
+            self._stop_at, progress, look.firsts, self._earlier(look), places=look.logs, ids=look.ids
+        )
 
     def told(self, sources: Mapping[str, SourceView]) -> None:
         """Have the thread tell the offsets store how far the sources are."""
         assert self._watcher is not None
         look = self._watcher.look
         news: dict[KafkaPartition, Stored] = {}
+        self._topic_ids |= marked({name: view.planned for name, view in sources.items()})
         for name, view in sources.items():
             if is_mark(name):
                 continue
@@ -322,7 +328,7 @@ class KafkaSpout(PartitionedSpout):
             if any(other.place == source.place and other.turn > source.turn for other in self._positions):
                 continue
             finished = beyond(position, view.done(INTERVALS_MAX), earlier)
-            news[source.place] = Stored(position, self._owner, finished, source.topic)
+            news[source.place] = self._told_as(source, position, finished)
         if not self.once:
             self._watcher.tell(news)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.spouts.kafka.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored
-from sparkbolt.spouts.kafka.planning import Log, Spans
+from sparkbolt.spouts.kafka.planning import NO_IDS, Log, Spans, TopicIds
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from sparkbolt.spouts.kafka.starting import Start, Where
 
@@ -52,8 +52,8 @@ class Look:
     """Why nothing can be read, ever."""
     silent: frozenset[KafkaPartition] = frozenset()
     """What is there, and of which nobody could say yet how far it reaches: it has no leader, for one."""
-    ids: Mapping[str, str] = field(default_factory=dict)
-    """What tells topics apart from others of their names, as far as it is known; no newer than ``logs``."""
+    ids: TopicIds = NO_IDS
+    """No newer than ``logs``."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Watcher:
         self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
         self._first: dict[KafkaPartition, int] = {}
         self._ids: dict[str, str] = {}
+        self._stored_ids: dict[KafkaPartition, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Not new, though it is heard of later."""
@@ -225,7 +226,8 @@ class Watcher:
             self._begin_with(fresh, logs, finished)
         older = {place.topic for place in places if place not in firsts or place not in ends}
         known = {topic: topic_id for topic, topic_id in ids.items() if topic not in older}
-        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=known))
+        told_ids = TopicIds(known, dict(self._stored_ids))
+        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids))
 
     def _begin_with(
         self,
@@ -244,6 +246,8 @@ class Watcher:
             wheres[place] = wish.start.where(place, found, wish.owner, other=wish.other_topology, new=new)
             if found is not None and wheres[place] == "stored":
                 wheres[place], finished[place] = found.offset, found.finished
+                if found.topic_id is not None:
+                    self._stored_ids[place] = found.topic_id
         times = [place for place, where in wheres.items() if where == "time"]
         since = self._cluster.since(times, wish.start.timestamp_ms or 0) if times else {}
         begun: dict[KafkaPartition, int] = {}
@@ -255,7 +259,8 @@ class Watcher:
             elif place in since:
                 begun[place] = since[place]
         # Told at once: what is latest now must not be taken anew by the next start.
-        told = {p: Stored(offset, wish.owner, finished.get(p, ()), p.topic) for p, offset in begun.items()}
+        ids = self._stored_ids
+        told = {p: Stored(at, wish.owner, finished.get(p, ()), p.topic, ids.get(p)) for p, at in begun.items()}
         self._store.save(told)
         self._was_told |= told
         self._first |= begun

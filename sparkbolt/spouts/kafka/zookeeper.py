@@ -2,7 +2,8 @@
 
 Which question it answers: what stands under ``root/id/partition_N``, and is it ours?
 Rule: the layout is Storm's, so that whoever reads those nodes still can: ``topology`` (id and name), ``offset``,
-``partition``, ``broker`` (host and port), ``topic``. One key more, ``finished``, holds intervals beyond the offset.
+``partition``, ``broker`` (host and port), ``topic``. Two keys more: ``finished`` holds intervals beyond the offset,
+``topic_id`` the id of the topic where it is known.
 
 The topic is not in the path, so one id is for one topic; a record of another topic is not ours.
 Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3. Read before: ``offsets``.
@@ -129,7 +130,7 @@ def record_of(body: Mapping[str, Any]) -> Stored:
     """
     owner = Owner(str(body["topology"]["id"]), str(body["topology"]["name"]))
     finished = [(int(start), int(end)) for start, end in body.get("finished", ())]
-    return Stored(int(body["offset"]), owner, finished, str(body["topic"]))
+    return Stored(int(body["offset"]), owner, finished, str(body["topic"]), body.get("topic_id"))
 
 
 def node_of(place: KafkaPartition, stored: Stored, leader: tuple[str, int]) -> bytes:
@@ -144,4 +145,6 @@ def node_of(place: KafkaPartition, stored: Stored, leader: tuple[str, int]) -> b
     }
     if stored.finished:
         body["finished"] = [list(span) for span in stored.finished]
+    if stored.topic_id is not None:
+        body["topic_id"] = stored.topic_id
     return json.dumps(body, separators=(",", ":")).encode()
