@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from sparkbolt import BasicBolt, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
-from tests.kafka import SEEN, committed, run_to_end, topology
+from tests.kafka import SEEN, committed, poll, run_to_end, topology
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +113,39 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
     assert [size for size in sizes if size > max_bytes] == [sizes[6]], "only the range with the large ones in it"
     assert 2 * max_bytes <= sizes[6] < 2 * max_bytes + large
     assert sum(sizes) == 4000 * small + 60 * large
+
+
+@pytest.mark.timeout(150)
+def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_end() -> None:
+    """The example, as a user runs it with a broker of his own: the whole group of processes gets the signal."""
+    root = Path(__file__).parents[2]
+    with MockKafka() as kafka:
+        kafka.create("counts")
+        kafka.produce("lines", ["to be or not to be"] * 3000, kafka_partition=0)
+        program = subprocess.Popen(
+            [sys.executable, "examples/kafka_words.py", "--brokers", kafka.brokers],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            at = lambda: committed(kafka.brokers, "lines", "kafka-words").get(0, (0, ""))[0]  # noqa: E731
+            poll(lambda: program.poll() is not None or at() > 0)
+            kafka.produce("lines", ["that is the question"] * 500, kafka_partition=0)
+            os.killpg(program.pid, signal.SIGINT)
+            told, _ = program.communicate(timeout=60)
+        finally:
+            program.kill()
+        assert program.returncode == 0, told
+        assert "stopping: no new tuples, what is under way is being finished" in told
+        end = at()
+        assert 3000 <= end <= 3500
+        read = KafkaSpout(
+            kafka.brokers, "counts", group="read", value="json", outputs=["word", "count"], stop_at_end=True
+        )
+        run_to_end(topology("counts", read))
+    counts = {row["word"]: row["count"] for row in sorted(SEEN["counts"], key=lambda row: row["count"])}
+    assert (counts["to"], counts.get("question", 0)) == (6000, end - 3000), "each message once, and none half"
