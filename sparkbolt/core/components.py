@@ -156,6 +156,8 @@ class BadRecord:
 
     position: int
     reason: str
+    skipped: int = 0
+    """How many positions it stands for that are gone at their source: counted as ``skipped`` in the metrics."""
 
 
 class PartitionedSpout(Component):

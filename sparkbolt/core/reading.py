@@ -243,6 +243,7 @@ class EntryReader:
             self._fail_record(position + shift, Failure("misplaced", text, reported=False))
 
     def _bad_record(self, record: BadRecord, shift: int) -> None:
+        self._stage.counts(self._component).skipped += record.skipped
         self._fail_record(record.position + shift, Failure("unreadable", record.reason))
 
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:

@@ -214,11 +214,12 @@ def test_what_is_gone_between_its_plan_and_its_reading_is_one_bad_record_with_it
     reader.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
     first, *rest = reader.read(Range(0, f"{name}/0", 2, 8))
     assert isinstance(first, BadRecord)
-    assert first.position == 2
+    assert (first.position, first.skipped) == (2, 4)
     assert "offsets 2 to 5 were planned and are gone, the brokers have 6 to 10" in first.reason
     assert rest == [(6, ["6"]), (7, ["7"])]
     (all_gone,) = reader.read(Range(0, f"{name}/0", 3, 5))
     assert isinstance(all_gone, BadRecord)
+    assert all_gone.skipped == 2
     assert list(reader.read(Range(0, f"{name}/0", 8, 10))) == [(8, ["8"]), (9, ["9"])]
     reader.cleanup()
 

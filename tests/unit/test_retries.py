@@ -319,6 +319,21 @@ def test_what_cannot_be_read_is_not_tried_again() -> None:
     assert run.finished == 20
 
 
+@pytest.mark.parametrize("members", [{}, {"tracked": False}, {"dead_letters": print}])
+def test_positions_that_are_gone_when_they_are_read_are_counted_once(members: dict[str, Any]) -> None:
+    class Cut(Log):
+        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+            if number == 3:
+                yield BadRecord(3, "3 to 6 are gone", skipped=4)
+            elif not 3 < number < 7:
+                yield number, [number]
+
+    run = Run(topology(Cut(20, **members), retry=FOR_EVER))
+    run.to_the_end()
+    assert sorted(WORLD.seen) == [0, 1, 2, *range(7, 20)]
+    assert run.engine.ledger.metrics.of("log").skipped == 4
+
+
 @pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
 def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dict[str, Any]) -> None:
     WORLD.away = lambda position, reads: position == 14 and reads <= 6

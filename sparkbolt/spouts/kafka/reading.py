@@ -307,7 +307,7 @@ class PartitionReader:
             f"{self._place}: offsets {begin} to {resume - 1} were planned and are gone, the brokers have "
             f"{first} to {last}: retention, a deletion, or a topic that was made again"
         )
-        return BadRecord(begin, reason)
+        return BadRecord(begin, reason, skipped=resume - begin)
 
     def _log(self, begin: int, end: int) -> tuple[int, int]:
         place = self._kafka.TopicPartition(*self._place)
