@@ -22,6 +22,7 @@ from sparkbolt.cli.check import examine, report_lines
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.cli.svg import svg_drawing
+from sparkbolt.core.components import Range, TopologyContext
 from sparkbolt.core.dead_letters import Attempt
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
@@ -429,6 +430,49 @@ def test_secrets_are_in_no_drawing_story_letter_log_line_or_ledger(kafka, name, 
     assert len(engine.ledger.failed) == 1
     assert len(engine.log) > 0
     assert [text for text in told if "x4!y" in text] == []
+
+
+def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where_the_last_one_ended(kafka, name):
+    for number in (0, 1):
+        kafka.produce(name, [str(place) for place in range(5000)], kafka_partition=number)
+    own = spout(kafka.brokers, name)
+    own.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
+    read = lambda number, start, end: [at for at, _ in own.read(Range(0, f"{name}/{number}", start, end))]  # noqa: E731
+    for start in range(0, 3000, 500):
+        for number in (0, 1):
+            assert read(number, start, start + 500) == [*range(start, start + 500)]
+    readers = {place.number: reader for (place, _), reader in own._readers.items()}
+    assert {number: reader.seeks for number, reader in readers.items()} == {0: 1, 1: 1}
+    assert read(0, 100, 101) == [100], "a message that is given again"
+    assert read(0, 3000, 3500) == [*range(3000, 3500)]
+    assert readers[0].seeks == 1, "it was read by a consumer of its own"
+    assert read(0, 200, 300) == [*range(200, 300)]
+    assert readers[0].seeks == 2
+    own.cleanup()
+
+
+def test_the_bolt_acks_no_tuple_before_the_broker_has_acknowledged_its_message(kafka, name):
+    settled: list[tuple[str, int]] = []
+    own = KafkaBolt(kafka.brokers, name, value="n", client={"linger.ms": 20_000})
+    own.prepare(None)
+    collector = SimpleNamespace(
+        ack=lambda tup: settled.append(("ack", tup["n"])), fail=lambda tup, _: settled.append(("fail", tup["n"]))
+    )
+    for number in range(600):
+        own.execute({"n": number}, collector)
+    assert settled == [], "they are in the producer's queue, and not with the broker"
+    own.flush()
+    assert sorted(settled) == [("ack", number) for number in range(600)]
+    assert len(read_back(kafka, name)) == 600
+    own.cleanup()
+
+
+def read_back(kafka, topic):
+    """The values of a topic's messages."""
+    name = f"{topic}-back"
+    SEEN[name] = []
+    run_to_end(topology(name, KafkaSpout(kafka.brokers, topic, group=name, outputs=["value"], stop_at_end=True)))
+    return [row["value"] for row in SEEN[name]]
 
 
 @bolt(outputs=["topic", "key", "word", "headers"])
