@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.cli.svg import svg_drawing
 from sparkbolt.core.components import Range, TopologyContext
-from sparkbolt.core.dead_letters import Attempt
+from sparkbolt.core.dead_letters import Attempt, RawMessage
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.worker import context_of
@@ -677,6 +678,16 @@ def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
     assert "jobs[0] message 'job-7', 1 attempt" in capsys.readouterr().out
     assert main(["dlq", "replay", where, "--spout", "jobs"]) == 1
     assert "0 letter(s) replayed, 0 tuple(s); 1 could not be" in capsys.readouterr().err
+
+
+def test_the_letter_of_a_message_keeps_when_it_was_written():
+    attempt = Attempt(1, "root", "fail", "no", "keep", 0, 3, None, 40)
+    raw = RawMessage(b"v", b"k", (("trace", b"ab"), ("sparkbolt.trace", b"mine")), timestamp_ms=1_700_000_000_123)
+    for since in (1_700_000_000_123, None):
+        letter = DeadLetter("ab", "t", "1", "messages", 0, (attempt,), source="orders/2", position=17)
+        letter = replace(letter, raw=replace(raw, timestamp_ms=since))
+        as_read = replace(message_of(letter), timestamp_ms=1_800_000_000_000)
+        assert letter_of(as_read) == letter
 
 
 def test_the_letter_of_a_message_that_is_gone_is_not_replayed_as_an_empty_one():

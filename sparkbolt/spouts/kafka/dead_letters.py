@@ -28,6 +28,8 @@ from sparkbolt.spouts.kafka.sources import Source, is_topic
 
 STREAMS = "__streams.errors."
 LETTER = "sparkbolt.letter"
+TIMESTAMP = "sparkbolt.timestamp"
+"""The message's own, in milliseconds since the epoch: the letter has that of its writing, by which brokers keep it."""
 REPLAYED = "sparkbolt.replayed"
 GONE = "sparkbolt.gone"
 """A header of letters whose message is not there: what stands in its place is none, and is never replayed."""
@@ -168,8 +170,10 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
     line = replace(letter, raw=None).to_line().encode()
     if raw is not None and len(line) > LETTER_BYTES_MAX:
         line = replace(letter, raw=None, tuples=(), note="its tuples are in the message alone").to_line().encode()
-    own, gone = (raw.headers, []) if raw is not None else ((), [(GONE, b"")])
-    return replace(raw or RawMessage(None), headers=(*own, *streams, *gone, (LETTER, line)))
+    if raw is None:
+        return RawMessage(None, headers=(*streams, (GONE, b""), (LETTER, line)))
+    since = [] if raw.timestamp_ms is None else [(TIMESTAMP, str(raw.timestamp_ms).encode())]
+    return replace(raw, headers=(*raw.headers, *streams, *since, (LETTER, line)))
 
 
 def letter_of(message: RawMessage) -> DeadLetter:
@@ -184,8 +188,11 @@ def letter_of(message: RawMessage) -> DeadLetter:
     letter = DeadLetter.from_json(json.loads(headers[LETTER] or b""))
     if GONE in headers:
         return letter
-    own = tuple(pair for pair in message.headers if pair[0] != LETTER and not pair[0].startswith(STREAMS))
-    return replace(letter, raw=replace(message, headers=own))
+    own = tuple(
+        pair for pair in message.headers if pair[0] not in (LETTER, TIMESTAMP) and not pair[0].startswith(STREAMS)
+    )
+    since = headers.get(TIMESTAMP)
+    return replace(letter, raw=replace(message, headers=own, timestamp_ms=int(since) if since else None))
 
 
 @dataclass
