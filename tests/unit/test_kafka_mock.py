@@ -363,7 +363,7 @@ def planned(engine: LocalEngine):
     return plans[-1]
 
 
-def test_at_most_once_repeats_nothing_whatever_dies_and_whichever_checkpoint_comes_next(kafka, name):
+def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_comes_next(kafka, name):
     kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
     once = functools.partial(spout, kafka.brokers, name, guarantee="at-most-once", max_poll_records=8)
     bad = Keep(name, lambda tup: tup["line"] == "3")
