@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 import traceback
 from typing import Any
 
 import pytest
 
+from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
-from sparkbolt.spouts import KafkaSpout
+from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
+from sparkbolt.spouts.kafka import KafkaDeadLetters
 from sparkbolt.spouts.kafka.decoding import Schemas, Shaper
 
 ORDER = {
@@ -189,6 +192,36 @@ def test_what_a_deserializer_says_of_a_message_is_told_without_secrets(monkeypat
     own = spout(value="avro", outputs=["customer"], schema_registry="http://ann:x4!y@registry:8081")
     (bad,) = shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
     assert bad.reason.endswith("ValueError: no schema 1 at http://***@registry:8081")
+
+
+@pytest.mark.parametrize(
+    ("missing", "make", "extra"),
+    [
+        ("confluent_kafka", spout, "kafka"),
+        ("confluent_kafka", lambda: KafkaBolt("localhost:9092", "words"), "kafka"),
+        ("confluent_kafka", lambda: KafkaDeadLetters("localhost:9092", "words.dlq"), "kafka"),
+        (
+            "confluent_kafka.schema_registry.avro",
+            lambda: spout(value="avro", schema_registry="mock://x", outputs=["customer"]),
+            "kafka",
+        ),
+        (
+            "confluent_kafka.schema_registry.protobuf",
+            lambda: spout(value="protobuf", schema_registry="mock://x", protobuf_type=object, outputs=["customer"]),
+            "kafka",
+        ),
+        ("kazoo.client", lambda: ZooKeeperOffsets("localhost:2181"), "zookeeper"),
+        ("pika", lambda: RabbitMQSpout("amqp://localhost/", "jobs"), "rabbitmq"),
+    ],
+)
+def test_a_client_that_is_missing_is_told_where_the_topology_is_built_with_what_to_install(
+    missing, make, extra, monkeypatch
+):
+    for name in [name for name in sys.modules if name == missing or name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ConfigError, match=rf"pip install 'sparkbolt\[{extra}\]'"):
+        make()
 
 
 @pytest.mark.parametrize(

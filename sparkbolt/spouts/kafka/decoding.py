@@ -98,7 +98,7 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
     """Refuse what is no decoding, where the spout is made.
 
     Raises:
-        ConfigError: it is none, or lacks what it needs.
+        ConfigError: it is none, or lacks what it needs, such as the part of the client library that decodes it.
     """
     if not callable(decoding) and decoding not in get_args(Named):
         raise ConfigError(f"{what}={decoding!r}: expected {', '.join(map(repr, get_args(Named)))} or a function")
@@ -106,6 +106,8 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
         raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
     if decoding == "protobuf" and schemas.protobuf_type is None:
         raise ConfigError(f"{what}='protobuf' needs protobuf_type=, the generated class of the messages")
+    if decoding in ("avro", "protobuf"):
+        client_library(f"confluent_kafka.schema_registry.{decoding}")
 
 
 def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
