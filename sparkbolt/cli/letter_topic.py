@@ -44,7 +44,7 @@ def client_properties(path: str) -> dict[str, str]:
 class LetterTopic:
     """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
 
-    def __init__(self, where: str, client: Mapping[str, str]) -> None:
+    def __init__(self, where: str, client: Mapping[str, str] | None = None) -> None:
         """Take the brokers and the topic apart; ``client`` has further properties of the client.
 
         Raises:
@@ -56,7 +56,7 @@ class LetterTopic:
         brokers, _, topic = where.rpartition("/")
         if not brokers or not topic:
             raise WrongUseError(f"kafka:{where} names no topic of dead letters: expected kafka:HOST:PORT/TOPIC")
-        self._settings = ClientSettings(brokers, client)
+        self._settings = ClientSettings(brokers, client or {})
         self._topic = topic
 
     def letters(self) -> LettersRead:
