@@ -78,12 +78,13 @@ class KafkaSpout(PartitionedSpout):
     (``match``), or ``fail``; what is skipped is an ERROR line, and counted.
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are told before messages are read) or ``none``.
-    ``max_poll_records`` limits how many offsets a micro-batch reads of one kafka_partition, ``max_bytes`` about how many
-    bytes of keys and values of all together (an aim: sizes are learned from what was read, and where messages suddenly
-    grow, twice as much may be read of each kafka_partition; a single larger one is read whole), ``max_records_per_sec``
-    how many offsets are read in all, ``max_uncommitted`` how far reading may be ahead of the first unfinished message.
-    ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the topics ended when it started. ``client``
-    takes further properties of the client, such as those of SASL and TLS; they are never printed.
+    ``max_poll_records`` limits how many offsets a micro-batch reads of one kafka_partition, ``max_bytes`` about how
+    many bytes of keys and values of all together (an aim: sizes are learned from what was read, and where messages
+    suddenly grow, twice as much may be read of each kafka_partition; a single larger one is read whole),
+    ``max_records_per_sec`` how many offsets are read in all, ``max_uncommitted`` how far reading may be ahead of the
+    first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the topics ended when
+    it started. ``client`` takes further properties of the client, such as those of SASL and TLS; they are never
+    printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
