@@ -37,7 +37,20 @@ from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from tests.kafka import SEEN, WAIT_SECS, Keep, committed, finished, poll, run, run_to_end, see, spout, store_all, topology
+from tests.kafka import (
+    SEEN,
+    WAIT_SECS,
+    Keep,
+    committed,
+    finished,
+    poll,
+    run,
+    run_to_end,
+    see,
+    spout,
+    store_all,
+    topology,
+)
 
 
 @pytest.fixture(scope="module")
