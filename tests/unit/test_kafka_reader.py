@@ -83,6 +83,6 @@ def test_whoever_takes_long_over_a_chunk_does_not_make_the_brokers_away(reader, 
     consumer.answer = lambda: next(answers)
     read = []
     for chunk in own.chunks(0, 6):
-        read += chunk.offsets
+        read.extend(chunk.offsets.tolist())
         consumer.clock.now += 6 * AWAY_SECS
     assert read == [0, 1, 2, 3, 4, 5]

@@ -187,7 +187,7 @@ def read_in_steps(log: list[Message], pieces: list[int], ends: list[int], enough
                 for chunk in reader.chunks(start, end, enough):
                     assert isinstance(chunk, reading.Chunk)
                     assert chunk.size == sum(message.size for message in chunk.messages)
-                    offsets += chunk.offsets
+                    offsets.extend(chunk.offsets.tolist())
                 start = end
             except EnoughRead as error:
                 start = error.position

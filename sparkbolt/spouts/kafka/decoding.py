@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
+from sparkbolt.core.acker import I64
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts.kafka.settings import client_library, scrubbed
@@ -32,6 +34,7 @@ DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
 PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
 """What every message has: names of fields where the value has none of its own."""
 PLAIN = frozenset({"bytes", "text"})
+_KEY, _VALUE = methodcaller("key"), methodcaller("value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +188,8 @@ class Shaper:
         self._own = value if callable(value) else None
 
     def shape(
-        self, messages: Sequence[Any], offsets: list[int]
-    ) -> Iterable[tuple[Sequence[int], list[Any]] | BadRecord]:
+        self, messages: Sequence[Any], offsets: I64
+    ) -> Iterable[tuple[Sequence[int] | I64, list[Any]] | BadRecord]:
         """Columns, and what could not be read, in the order of the messages."""
         if self._whole and self._translate is None:
             columns = self._fast(messages, offsets)
@@ -194,7 +197,7 @@ class Shaper:
                 return [(offsets, columns)]
         return self._one_by_one(messages)
 
-    def _fast(self, messages: Sequence[Any], offsets: list[int]) -> list[Any] | None:
+    def _fast(self, messages: Sequence[Any], offsets: I64) -> list[Any] | None:
         """All columns at once; None if a message cannot be decoded so, or is better decoded alone."""
         columns: list[Any] = []
         count = len(messages)
@@ -214,7 +217,7 @@ class Shaper:
                 arrow_type = self._types[part]
                 if arrow_type is None:
                     return None
-                raw = [m.key() for m in messages] if part == "key" else [m.value() for m in messages]
+                raw = list(map(_KEY if part == "key" else _VALUE, messages))
                 try:
                     columns.append(pa.array(raw, arrow_type))
                 except (pa.ArrowInvalid, UnicodeDecodeError):

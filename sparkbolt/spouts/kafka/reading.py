@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
 
+import numpy as np
+
+from sparkbolt.core.acker import I64
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import EnoughRead, SourceUnavailable
 from sparkbolt.spouts.kafka.cluster import error_text, made
@@ -53,6 +56,7 @@ FETCHED_AT_ONCE = 1_048_576
 """What the client fetches at once of a kafka_partition by its defaults, in bytes."""
 
 _ERROR = methodcaller("error")
+_OFFSET = methodcaller("offset")
 _KEY = methodcaller("key")
 
 
@@ -88,7 +92,7 @@ class Chunk:
     """Messages in the order of their offsets."""
 
     messages: list[Any]
-    offsets: list[int]
+    offsets: I64
     size: int = 0
     """Bytes of keys and values, where a micro-batch has a limit in bytes."""
 
@@ -103,7 +107,6 @@ class _Walk:
     at: int
     """Where the consumer is; below ``begin`` while messages are dropped."""
     messages: list[Any] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
     size: int = 0
     """Bytes of what was gathered."""
     total: int = 0
@@ -117,8 +120,16 @@ class _Walk:
     def gathered(self) -> Iterator[Chunk]:
         """What was gathered, if anything, and begin anew."""
         if self.messages:
-            yield Chunk(self.messages, self.offsets, self.size)
-            self.messages, self.offsets, self.size = [], [], 0
+            yield Chunk(self.messages, _offsets_of(self.messages), self.size)
+            self.messages, self.size = [], 0
+
+
+def _offsets_of(messages: Sequence[Any]) -> I64:
+    """The offsets of messages in the order of the log; where none is missing, two of them tell all."""
+    first, last = messages[0].offset(), messages[-1].offset()
+    if last - first == len(messages) - 1:
+        return np.arange(first, last + 1, dtype=np.int64)
+    return np.fromiter(map(_OFFSET, messages), dtype=np.int64, count=len(messages))
 
 
 class PartitionReader:
@@ -227,15 +238,14 @@ class PartitionReader:
 
     def _take(self, came: list[Any], walk: _Walk) -> Any:
         """Sort what the consumer gave; an error that ends it, if there is one."""
-        offsets = [message.offset() for message in came]
-        if offsets[0] >= walk.begin and offsets[-1] < walk.end and not any(map(_ERROR, came)):
+        last = came[-1].offset()
+        if came[0].offset() >= walk.begin and last < walk.end and not any(map(_ERROR, came)):
             walk.messages += came
-            walk.offsets += offsets
-            walk.begin = walk.at = offsets[-1] + 1
+            walk.begin = walk.at = last + 1
             self._message_bytes = len(came[-1])
             return None
-        for index, (offset, message) in enumerate(zip(offsets, came, strict=True)):
-            error = message.error()
+        for index, message in enumerate(came):
+            offset, error = message.offset(), message.error()
             if error is None:
                 if offset >= walk.end:
                     self._held = came[index:]
@@ -244,7 +254,6 @@ class PartitionReader:
                 walk.at = max(walk.at, offset + 1)
                 if offset >= walk.begin:
                     walk.messages.append(message)
-                    walk.offsets.append(offset)
                     walk.begin = offset + 1
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                 self._seen_end = offset
@@ -266,7 +275,7 @@ class PartitionReader:
             kept = next((place for place, total in enumerate(before_each) if total >= enough), len(came))
             left = came[kept] if kept < len(came) else None
             size = size_of(came[:kept])
-            del walk.messages[before + kept :], walk.offsets[before + kept :]
+            del walk.messages[before + kept :]
         walk.size += size
         walk.total += size
         return left

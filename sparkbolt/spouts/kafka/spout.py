@@ -400,7 +400,7 @@ class KafkaSpout(PartitionedSpout):
                 if isinstance(shaped, BadRecord):
                     yield shaped
                 else:
-                    yield np.array(shaped[0], dtype=np.int64), shaped[1]
+                    yield np.asarray(shaped[0], dtype=np.int64), shaped[1]
 
     def read_bytes(self) -> int | None:
         """Keys and values of the range that was read last; None where there is no ``max_bytes``."""
