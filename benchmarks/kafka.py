@@ -42,7 +42,7 @@ from tests.services.jars import jars
 TOPIC_PARTS = 8
 TARGET_MS = 3000
 READ_TIMES = 4
-"""How often the topic that is only read has the text: reading alone is so fast that there were too few micro-batches."""
+"""How often the topic that is only read has the text: reading is so fast that there were too few micro-batches."""
 READ_FIRST_BUDGET = 1_000_000
 FIRST_BUDGET = 100_000
 """Lines of the first micro-batch."""

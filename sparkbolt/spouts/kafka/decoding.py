@@ -11,9 +11,8 @@ Read before: ``settings``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
@@ -34,7 +33,6 @@ DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
 PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
 """What every message has: names of fields where the value has none of its own."""
 PLAIN = frozenset({"bytes", "text"})
-_KEY, _VALUE = methodcaller("key"), methodcaller("value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +215,8 @@ class Shaper:
                 arrow_type = self._types[part]
                 if arrow_type is None:
                     return None
-                raw = list(map(_KEY if part == "key" else _VALUE, messages))
-                try:
-                    columns.append(pa.array(raw, arrow_type))
+                try:  # by way of bytes: that takes half the time, and the text is checked as well
+                    columns.append(pa.array(list(all_of(messages, part)), pa.binary()).cast(arrow_type))
                 except (pa.ArrowInvalid, UnicodeDecodeError):
                     return None
         return columns
@@ -298,6 +295,14 @@ def _plain_type(decoding: Decoding) -> Any:
 
 def _repeated(text: str, count: int) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text], pa.string()))
+
+
+def all_of(messages: Sequence[Any], part: str) -> Iterator[Any]:
+    """A part of each message, by the method of that name; at least one message, and all of one class.
+
+    The class's method, mapped, takes a quarter of the time of ``operator.methodcaller``.
+    """
+    return map(getattr(type(messages[0]), part), messages)
 
 
 def timestamp_of(message: Any) -> int | None:

@@ -17,7 +17,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from sparkbolt.core.acker import I64
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import EnoughRead, SourceUnavailable
 from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.decoding import all_of
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
@@ -55,10 +55,6 @@ FETCHED_BYTES_MIN = 65_536
 FETCHED_AT_ONCE = 1_048_576
 """What the client fetches at once of a kafka_partition by its defaults, in bytes."""
 
-_ERROR = methodcaller("error")
-_OFFSET = methodcaller("offset")
-_KEY = methodcaller("key")
-
 
 def fetching(max_bytes: int | None, *, alone: bool) -> dict[str, int]:
     """Properties of a consumer that say how much it fetches ahead.
@@ -83,7 +79,7 @@ def fetched_ahead(max_bytes: int) -> int:
 
 def size_of(messages: Sequence[Any]) -> int:
     """How many bytes the keys and values of messages have."""
-    keys = map(_KEY, messages)
+    keys = all_of(messages, "key") if messages else ()
     return sum(map(len, messages)) + sum(len(key) for key in keys if key is not None)
 
 
@@ -129,7 +125,7 @@ def _offsets_of(messages: Sequence[Any]) -> I64:
     first, last = messages[0].offset(), messages[-1].offset()
     if last - first == len(messages) - 1:
         return np.arange(first, last + 1, dtype=np.int64)
-    return np.fromiter(map(_OFFSET, messages), dtype=np.int64, count=len(messages))
+    return np.fromiter(all_of(messages, "offset"), dtype=np.int64, count=len(messages))
 
 
 class PartitionReader:
@@ -239,7 +235,7 @@ class PartitionReader:
     def _take(self, came: list[Any], walk: _Walk) -> Any:
         """Sort what the consumer gave; an error that ends it, if there is one."""
         last = came[-1].offset()
-        if came[0].offset() >= walk.begin and last < walk.end and not any(map(_ERROR, came)):
+        if came[0].offset() >= walk.begin and last < walk.end and not any(all_of(came, "error")):
             walk.messages += came
             walk.begin = walk.at = last + 1
             self._message_bytes = len(came[-1])
