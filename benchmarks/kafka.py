@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,9 @@ from benchmarks.words import SplitSentence, WordCount
 from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, RetryPolicy, Topology, TopologyBuilder
 from sparkbolt.core.components import BoltBase
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.reading import FETCHING
+from sparkbolt.spouts.kafka.reading import FETCHING, PartitionReader
+from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.services import Kafka
 from tests.services.jars import jars
 
@@ -46,6 +49,8 @@ READ_TIMES = 4
 READ_FIRST_BUDGET = 1_000_000
 FIRST_BUDGET = 100_000
 """Lines of the first micro-batch."""
+RANGE_MESSAGES = 10_000
+RANGES = 20
 WARM_WORDS = 1_000_000
 POISON_BACKOFF = timedelta(milliseconds=200)
 """A message that always fails is given again with every micro-batch."""
@@ -203,6 +208,34 @@ def poison_rate(kafka: Kafka, topic: str, lines: int, poison: str | None) -> flo
         running.stop(drain=False)
 
 
+def range_ms(kafka: Kafka, topic: str, kind: str) -> float:
+    """Milliseconds for ``RANGE_MESSAGES`` messages: the median of some ranges.
+
+    Args:
+        kafka: the broker.
+        topic: has one kafka_partition.
+        kind: ``on`` where each range follows the last one, ``seek`` where none does, ``new`` if each has a consumer of
+            its own, as in a worker that reads for the first time.
+    """
+    places = range(0, RANGE_MESSAGES * RANGES, RANGE_MESSAGES)
+    readers = [_reader(kafka, topic)]
+    taken = []
+    for first in reversed(places) if kind == "seek" else places:
+        if kind == "new":
+            readers.append(_reader(kafka, topic))
+        began = time.perf_counter()
+        count = sum(len(chunk.messages) for chunk in readers[-1].chunks(first, first + RANGE_MESSAGES))
+        taken.append((time.perf_counter() - began) * 1000)
+        assert count == RANGE_MESSAGES
+    for reader in readers:
+        reader.close()
+    return statistics.median(taken[1:])
+
+
+def _reader(kafka: Kafka, topic: str) -> PartitionReader:
+    return PartitionReader(ClientSettings(kafka.address), "bench", KafkaPartition(topic, 0), read_committed=True)
+
+
 def until(marks: Sequence[Mark], done: int) -> list[Mark]:
     """The marks up to the first that has seen everything."""
     last = next(place for place, mark in enumerate(marks) if mark.done >= done)
@@ -230,6 +263,7 @@ def figures(options: Options) -> Iterator[Figure]:
         run(word_count(MemoryLines(warm_text.path, warm_text.words // WORDS_A_LINE)))
         yield from _words(options, kafka, text)
         yield from _reading(options, kafka, len(lines) * READ_TIMES)
+        yield from _ranges(options, kafka)
         yield from _poison(options, kafka, lines)
 
 
@@ -259,6 +293,13 @@ def _reading(options: Options, kafka: Kafka, lines: int) -> Iterator[Figure]:
     yield Figure("kafka", "reading alone, tracked", read, "messages/s", notes=facts)
     yield Figure("kafka", "the client library by itself, as many consumers", alone, "messages/s")
     yield Figure("kafka", "reading against the client", ratios(read, alone), "times", Aim("at least", 0.7))
+
+
+def _ranges(options: Options, kafka: Kafka) -> Iterator[Figure]:
+    kinds = {"on": "that follows the last one", "seek": "behind a seek", "new": "of a consumer that is new"}
+    found = in_turn(options.rounds, *(functools.partial(range_ms, kafka, "single", kind) for kind in kinds))
+    for what, values in zip(kinds.values(), found, strict=True):
+        yield Figure("kafka", f"a range of {RANGE_MESSAGES:,} messages {what}", values, "ms")
 
 
 def _poison(options: Options, kafka: Kafka, lines: Sequence[bytes]) -> Iterator[Figure]:
