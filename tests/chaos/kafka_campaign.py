@@ -181,13 +181,27 @@ class KafkaCampaign:
 
         asked = [TopicPartition(TOPIC, part) for part in range(KAFKA_PARTITIONS)]
         found = {}
-        for answer in self._consumer.committed(asked, timeout=REQUEST_SECS):
+        for answer in self._committed(asked):
             if answer.error is not None:
                 raise StuckError(f"the broker does not tell the group's offset of {answer}: {answer.error}")
             if answer.offset >= 0:
                 metadata = (answer.metadata or "").rstrip("\0")
                 found[answer.partition] = Offset(answer.offset, unpacked(answer.offset, metadata).finished)
         return found
+
+    def _committed(self, asked: Sequence[Any]) -> Sequence[Any]:
+        """What the broker answers; one that was started a moment ago may not know yet that it coordinates the group."""
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + REQUEST_SECS
+        while True:
+            try:
+                answers: Sequence[Any] = self._consumer.committed(asked, timeout=REQUEST_SECS)
+                return answers
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise
+            _pause.wait(LOOK_SECS)
 
     def _ends(self) -> dict[int, int]:
         from confluent_kafka import TopicPartition
