@@ -11,6 +11,7 @@ import pytest
 
 from sparkbolt.spark import lineage
 from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.session import for_lane
 from tests.spark.test_supervisor import COUNT, assert_exact, build
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -51,5 +52,6 @@ def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_t
     assert [f"stands on {before} versions" in record.getMessage() for record in caplog.records].count(True) == 1
     assert len(set(runs)) == 2, "one life for the snapshot, one for the rest"
     assert runs[0] != runs[-1]
+    assert for_lane(spark, 2).conf.get(lineage.CHANGELOG) == "true", "what is chosen for one life stays with it"
     ended, after = versions_below(spark, checkpoint)
     assert after <= ended - last, "counted from the snapshot"
