@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.ids import U64, edges_of, edges_of_runs, run_lengths, run_starts, xor_by_root, xor_of_runs
+from sparkbolt.core.ids import (
+    U64,
+    edges_of,
+    edges_of_runs,
+    ordinals_within,
+    run_lengths,
+    run_starts,
+    xor_by_root,
+    xor_of_runs,
+)
 
 
 @dataclass
@@ -48,6 +57,13 @@ class Births:
         """How many rows each run has."""
         return run_lengths(self.starts, self.count)
 
+    @property
+    def row_ordinals(self) -> npt.NDArray[Any]:
+        """The ordinal of each row."""
+        if not isinstance(self.ordinals, int):
+            return self.ordinals
+        return ordinals_within(np.repeat(np.arange(len(self.starts)), self.lengths)) + np.uint64(self.ordinals)
+
     def edges(self) -> U64:
         """The edge of each row."""
         if isinstance(self.ordinals, int):
@@ -57,12 +73,9 @@ class Births:
     def take(self, rows: npt.NDArray[np.intp]) -> Births:
         """The births of some rows, in any order."""
         of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
-        ordinals = self.ordinals
-        if isinstance(ordinals, int):
-            ordinals = np.arange(ordinals, ordinals + self.count) - np.repeat(self.starts, self.lengths)
         starts = run_starts(of)
         runs = of[starts]
-        taken = ordinals[rows].astype(np.uint64)
+        taken = self.row_ordinals[rows].astype(np.uint64)
         return Births(self.roots[runs], self.parents[runs], starts, len(rows), taken, self.salt, self.root_salt)
 
 

@@ -224,6 +224,16 @@ def run_lengths(starts: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp
     return lengths
 
 
+def ordinals_within(parents: npt.NDArray[np.integer]) -> npt.NDArray[np.uint32]:
+    """For each element how many equal ones stand before it; equal elements must be neighbours."""
+    starts = run_starts(parents)
+    if len(starts) == len(parents):
+        return np.zeros(len(parents), dtype=np.uint32)
+    ordinals = np.arange(len(parents), dtype=np.uint32)
+    ordinals -= starts.astype(np.uint32).repeat(run_lengths(starts, len(parents)))
+    return ordinals
+
+
 def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
     """The XOR of each run; the first run begins at 0, and none is empty.
 

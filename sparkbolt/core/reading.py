@@ -27,10 +27,10 @@ from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.histories import NO_HISTORY, History
-from sparkbolt.core.ids import mix64, mix64_array, run_lengths, run_starts, tree_key, xor_by_key
+from sparkbolt.core.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.routing import Block, Parents, StreamRoutes, ordinals_within
+from sparkbolt.core.routing import Block, Parents, StreamRoutes
 from sparkbolt.core.stages import Row, StageRun
 from sparkbolt.core.tracing import Chooser
 from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM

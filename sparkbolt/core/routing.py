@@ -30,7 +30,7 @@ from sparkbolt.core.groupings import (
     GroupingContext,
     prepared,
 )
-from sparkbolt.core.ids import U64, edge_salt, edges_of, rise, run_lengths, run_starts, xor_of_runs
+from sparkbolt.core.ids import U64, edge_salt, edges_of, ordinals_within, rise, run_starts, xor_of_runs
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EmitError, check
 
@@ -311,13 +311,3 @@ def merge_roots(anchoring: Anchoring) -> Anchoring:
     merged = np.zeros(len(offsets), dtype=np.int64)
     np.cumsum(counts, out=merged[1:])
     return Anchoring(roots[starts], edges, merged)
-
-
-def ordinals_within(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """For each element how many equal ones stand before it; equal elements must be neighbours."""
-    starts = run_starts(parents)
-    if len(starts) == len(parents):
-        return np.zeros(len(parents), dtype=np.uint32)
-    ordinals = np.arange(len(parents), dtype=np.uint32)
-    ordinals -= starts.astype(np.uint32).repeat(run_lengths(starts, len(parents)))
-    return ordinals

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,20 +19,6 @@ from tests.kafka import SEEN, committed, finished, run, see, spout, topology
 KIB = 1024
 MAX_BYTES = 64 * KIB
 SMALL, LARGE = 100, 10_000
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[MockKafka]:
-    with MockKafka() as mock:
-        yield mock
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A topic, and a group, of the test's own."""
-    own = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:80]
-    SEEN[own] = []
-    return own
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -31,7 +30,7 @@ from sparkbolt.core.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, TextSpout
-from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage, MockKafka
+from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
@@ -51,20 +50,6 @@ from tests.kafka import (
     store_all,
     topology,
 )
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[MockKafka]:
-    with MockKafka() as mock:
-        yield mock
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A topic, and a group, of the test's own."""
-    own = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:80]
-    SEEN[own] = []
-    return own
 
 
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):

@@ -363,15 +363,20 @@ def test_a_source_that_is_away_is_let_alone_for_a_while_where_messages_are_given
     assert dues[-1] > 8 * dues[0]
 
 
-def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.LogCaptureFixture) -> None:
-    WORLD.away = lambda position, reads: position == 14 and reads <= 6
-    built = topology(Log(20), retry=PATIENT)
+def announced(built: Topology) -> LocalEngine:
+    """The topology's engine, at its end, when its log lines were written."""
     announcer, engine = Announcer(built.config), LocalEngine(built)
     while not engine.host.finished:
         engine.now_ms += 50
         promotion = engine.step()
         if promotion is not None:
             announcer.promotion(promotion)
+    return engine
+
+
+def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.LogCaptureFixture) -> None:
+    WORLD.away = lambda position, reads: position == 14 and reads <= 6
+    announced(topology(Log(20), retry=PATIENT))
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert lines == [
         f"log: {SOURCE} is away, from 14 on: the broker does not answer; it is asked again 0.1 s later, for nothing "
@@ -384,12 +389,7 @@ def test_each_message_that_is_given_up_without_dead_letters_is_an_error_line_wit
 ) -> None:
     WORLD.fails = lambda number, attempt: number % 3 == 0
     built = topology(Log(60), retry=RetryPolicy(max_retries=1, min_backoff=timedelta(0)))
-    announcer, engine = Announcer(built.config), LocalEngine(built)
-    while not engine.host.finished:
-        engine.now_ms += 50
-        promotion = engine.step()
-        if promotion is not None:
-            announcer.promotion(promotion)
+    engine = announced(built)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(lines) == 20 == engine.ledger.metrics.of("log").set_aside
     for number, line in zip(range(0, 60, 3), lines, strict=True):
