@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.tidy.repo import Source, Violation
 
-MODULE_LINES_MAX = 450
+MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 # path -> why it reads better in one piece
