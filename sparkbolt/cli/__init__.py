@@ -203,6 +203,11 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--messages", type=_count, default=200, metavar="N", help="how many messages of a spout are read (default: 200)"
     )
+    simulate.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with 1 also for what the topology does wrong by itself, such as tuples that are never acked",
+    )
     simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     simulate.set_defaults(act=_simulate)
 
@@ -377,5 +382,6 @@ def _simulate(options: argparse.Namespace) -> int:
             feed=dict(options.feed),
             messages_max=options.messages,
             as_json=options.json,
+            strict=options.strict,
         )
     )
