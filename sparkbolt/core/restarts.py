@@ -16,7 +16,15 @@ from sparkbolt.core.config import Config
 
 BACKOFF_SECS_MAX = 60.0
 """No wait is longer, however often it doubled."""
-HOPELESS = ("StateError", "EmitError", "CheckpointError", "ConfigError", "EngineError", "InvalidTopology")
+HOPELESS = (
+    "StateError",
+    "EmitError",
+    "CheckpointError",
+    "FencedError",
+    "ConfigError",
+    "EngineError",
+    "InvalidTopology",
+)
 """Errors of Sparkbolt that a further start would meet again."""
 
 

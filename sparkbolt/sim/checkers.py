@@ -100,12 +100,15 @@ class AcksAreDurable(Checker):
         """No message is known yet."""
         super().__init__(facts)
         self._keys: dict[tuple[int, Any], int] = {}
+        self._former: set[tuple[int, Any]] = set()
+        """Messages of lives that ended while the driver went on: those that are not given again, it fails."""
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
 
     def life_began(self, driver: Driver) -> None:
-        """Message ids are known to one life only."""
+        """Message ids are known to one driver only."""
+        self._former = {*self._former, *self._keys} if driver.took_over else set()
         self._keys.clear()
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
@@ -132,6 +135,8 @@ class AcksAreDurable(Checker):
 
     def _hear(self, number: int, message_id: Any, allowed: set[int], word: str) -> None:
         key = self._keys.get((number, hashable(message_id)))
+        if word == "failed" and (number, hashable(message_id)) in self._former:
+            return
         if key is None:
             self.broken(f"task {number} hears that message {message_id!r} was {word}, which is not one of this life")
         elif key not in allowed:

@@ -66,6 +66,10 @@ class LocalSpout:
                 break
         self._desk.exhausted = self.spout.exhausted
 
+    def go_on_with(self, desk: Desk) -> None:
+        """Use the desk of a new life in the same driver, which has taken over what the old one had."""
+        self._desk = desk
+
     def hear(self) -> None:
         """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
         while self._desk.acks:

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 def explain(text: str) -> str:
     """A sentence for a user, of what Spark says when a query fails."""
-    for name in ("EngineError", "StateError", "CheckpointError", "EmitError", "InvariantError"):
+    for name in (
+        "EngineError",
+        "StateError",
+        "CheckpointError",
+        "FencedError",
+        "OutdatedLifeError",
+        "EmitError",
+        "InvariantError",
+    ):
         marker = f"sparkbolt.errors.{name}: "
         if marker in text:
             return text.split(marker, 1)[1].split("\n", 1)[0].strip()

@@ -12,7 +12,6 @@ Read before: ``core.host``, ``checkpoint``, ``lane_query``.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
@@ -33,16 +32,15 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.session import cores_of, is_local
-from sparkbolt.spark.source import BEFORE_THE_FIRST, LanePartition, Piece
+from sparkbolt.spark.source import LanePartition
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
 POLL_WAIT_SECS = 0.25
@@ -96,6 +94,7 @@ class Life:
         ledger.begin_life(number)
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         self.host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
+        self._planner = Planner(self.host, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
         self._bridge = Bridge(self._answer)
 
     def _open_spouts(self) -> dict[str, PartitionedSpout]:
@@ -126,55 +125,30 @@ class Life:
             return self._partitions(argument)
         raise ValueError(f"unknown verb {verb!r}")
 
-    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Promote the micro-batch that ends at ``start``, then plan the next; ``start`` itself if there is none."""
+    def _latest(self, start: Offset) -> Offset:
+        """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
-            if start != BEFORE_THE_FIRST and self.host.ledger.staged == start["n"]:
-                self._promote(start["n"])
+            committed = self._planner.committed(start)
+            if committed is not None:
+                self._promote(committed)
             until = time.monotonic() + POLL_WAIT_SECS
             while not self._ended:
-                plan = self.host.next_plan(now_ms(), time.monotonic())
-                if plan is not None:
-                    return self._offset(plan)
+                offset = self._planner.next_offset(now_ms(), time.monotonic())
+                if offset is not None:
+                    return offset
                 left = until - time.monotonic()
                 if left <= 0:
-                    break
+                    return self._planner.no_news(start, now_ms(), time.monotonic())
                 self._changed.wait(min(left, 0.05))
             return start
 
-    def _offset(self, plan: MicroBatchPlan) -> dict[str, Any]:
-        body = plan.to_json()
-        text = plan.dumps()
-        if len(text) <= self.topology.config.plan_bytes_max:
-            return body
-        name = f"{plan.micro_batch_id}-{self.host.life}"
-        self._checkpoint.files.write(f"plans/{name}", text.encode())
-        return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
-
-    def _plan_of(self, offset: dict[str, Any]) -> MicroBatchPlan:
-        if "file" in offset:
-            data = self._checkpoint.files.read(f"plans/{offset['file']}")
-            if data is None:
-                raise CheckpointError(f"checkpoint {self._checkpoint.directory}: plans/{offset['file']} is missing")
-            offset = json.loads(data)
-        return MicroBatchPlan.from_json(offset)
-
-    def _partitions(self, end: dict[str, Any]) -> list[LanePartition]:
+    def _partitions(self, end: Offset) -> list[LanePartition]:
         with self._changed:
-            plan = self._plan_of(end)
-            self.host.confirm(plan, time.monotonic())
+            plan = self._planner.confirm(end, time.monotonic())
             moment = Moment(plan.micro_batch_id, plan.now_ms)
-            alive = plan.alive_entries(self.host.life)
-            pieces: dict[int, list[Piece]] = {}
-            for index, entry in enumerate(plan.entries):
-                if entry in alive:
-                    records = tuple(self.host.records_of(entry)) if entry.source is None else ()
-                    pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
-            groups: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), cores_of(self._spark))))]
-            for own in sorted(pieces.values(), key=lambda own: -sum(piece.entry.reserved for piece in own)):
-                min(groups, key=lambda group: sum(piece.entry.reserved for piece in group)).extend(own)
+            shares = self._planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
-            return [LanePartition(moment, group, clocks if i == 0 else ()) for i, group in enumerate(groups)]
+            return [LanePartition(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
 
     # The end of the lane.
 
@@ -215,8 +189,8 @@ class Life:
     def promote_what_is_committed(self) -> None:
         """After the query has ended: hear of the last micro-batch, if Spark has committed it and nobody asked since."""
         with self._changed:
-            staged = self.host.ledger.staged
-            if staged is not None and staged == self._checkpoint.last_commit():
+            staged = self._planner.left_over(self._checkpoint.last_commit())
+            if staged is not None:
                 self._promote(staged)
 
     def stop_query(self) -> None:
