@@ -19,6 +19,8 @@ from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 
 WATERMARK_INTERVAL_MS = 1000
+MAX_FUTURE = timedelta(days=365)
+"""How far ahead of the clock a timestamp may be by default: a unit that was mistaken is further, forecasts are not."""
 LATE_FIELD = "late_tuple"
 
 
@@ -33,6 +35,7 @@ class Windowing:
     timestamp_field: Any = None
     timestamp_extractor: Callable[[Any], Any] | None = None
     lag: Any = None
+    max_future: Any = None
     watermark_interval: Any = None
     late_stream: Any = None
     idle_timeout: Any = None
@@ -63,6 +66,11 @@ class Windowing:
     def watermark_interval_ms(self) -> int:
         """How often the watermark moves, at most."""
         return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
+
+    @property
+    def max_future_ms(self) -> int:
+        """How far ahead of the micro-batch's time a timestamp may be."""
+        return ms(MAX_FUTURE if self.max_future is None else self.max_future)
 
     def closes_at(self, mark_ms: int) -> bool:
         """Whether a watermark has closed the last window of a tuple that is as old as it.
@@ -153,13 +161,13 @@ def _extent_mistakes(what: str, given: Any) -> Iterator[str]:
         yield f"{what}: expected a Count or a timedelta, got {given!r}{hint}"
 
 
-def _duration_mistakes(what: str, given: Any, least_ms: int) -> Iterator[str]:
+def _duration_mistakes(what: str, given: Any, least_ms: int, most_ms: int = FOREVER_MS) -> Iterator[str]:
     if not isinstance(given, timedelta):
         yield f"{what}: expected a timedelta, got {given!r}"
     elif ms(given) < least_ms:
         yield f"{what}: expected at least {least_ms} ms, got {ms(given)} ms"
-    elif ms(given) > FOREVER_MS:
-        yield f"{what}: expected at most {FOREVER_MS} ms (24 days), got {ms(given)} ms"
+    elif ms(given) > most_ms:
+        yield f"{what}: expected at most {most_ms} ms (24 days), got {ms(given)} ms"
 
 
 def _value_mistakes(windowing: Windowing) -> Iterator[str]:
@@ -173,6 +181,8 @@ def _value_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given, least in durations:
         if given is not None:
             yield from _duration_mistakes(what, given, least)
+    if windowing.max_future is not None:
+        yield from _duration_mistakes("with_max_future", windowing.max_future, 0, ms(timedelta.max))
     names = (
         ("with_timestamp_field", windowing.timestamp_field),
         ("with_late_tuple_stream", windowing.late_stream),
@@ -205,6 +215,7 @@ def _event_time_mistakes(windowing: Windowing, streams: Mapping[str, tuple[str, 
             ("A lag", windowing.lag),
             ("A watermark interval", windowing.watermark_interval),
             ("An idle stream timeout", windowing.idle_timeout),
+            ("A longest way into the future", windowing.max_future),
         ):
             if given is not None:
                 yield f"{what} {hint}"

@@ -33,7 +33,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import Log
-from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.reading import SeenIds, groups_of, refuse_far_future, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -221,7 +221,9 @@ class WindowTask(Hosted):
         good = np.ones(rows.count, dtype=bool)
         times = np.full(rows.count, now_ms, dtype=np.int64)
         if self._marks is not None:
-            times, good = times_of(rows, windowing.timestamp_field, windowing.timestamp_extractor, counts)
+            field = windowing.timestamp_field
+            times, good = times_of(rows, field, windowing.timestamp_extractor, counts)
+            refuse_far_future(times, good, now_ms, windowing.max_future_ms, field, counts)
         if windowing.message_id_field is not None:
             good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
         if self._marks is not None and bool(good.any()):
