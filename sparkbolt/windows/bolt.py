@@ -143,7 +143,7 @@ class WindowedBolt(HostedBolt):
         return self._given("with_lag", lag=lag)
 
     def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
-        """How far ahead of the micro-batch's time a timestamp may be; 365 days by default.
+        """How far ahead of the micro-batch's time a timestamp may be; ten years by default.
 
         A tuple that is further ahead, such as one whose timestamp counts microseconds, fails for good, with a sentence
         that says so, and does not move the watermark: otherwise everything after it would be late for ever.
