@@ -222,6 +222,11 @@ class WindowedBolt(HostedBolt):
         """Every sentence that says what is wrong with the settings; see ``HostedBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
 
+    @property
+    def runs_timers(self) -> bool:
+        """Whether windows are due at fixed times; see ``HostedBolt``."""
+        return self._windowing.runs_timers
+
     def hosted(self, context: TopologyContext, output: Output) -> Hosted:
         """What runs this bolt in a task; see ``HostedBolt``."""
         from sparkbolt.windows.task import WindowTask

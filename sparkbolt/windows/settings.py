@@ -54,6 +54,11 @@ class Windowing:
         return self.timestamp_field is not None or self.timestamp_extractor is not None
 
     @property
+    def runs_timers(self) -> bool:
+        """Whether windows are due at fixed times, counted from the start of their task."""
+        return not self.in_event_time and (isinstance(self.slide, timedelta) or self.policies is not None)
+
+    @property
     def length_extent(self) -> Extent:
         """The length, checked."""
         return _extent(self.length)

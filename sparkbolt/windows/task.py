@@ -119,6 +119,7 @@ class WindowTask(Hosted):
             self._head = head
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
+            self._changed = head is None and self._windowing.runs_timers  # they run on from here after a crash, too
         if fresh and head is not None:
             _, self._next_mark_ms, marks, seen, window, self._awake_ms = head
             if self._marks is not None and marks is not None:

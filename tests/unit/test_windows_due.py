@@ -122,3 +122,52 @@ def test_a_topology_is_finished_when_no_window_waits(
             assert not host.finished, second
             driver.advance(SECOND)
         assert host.finished
+
+
+TIMERS: dict[str, Callable[[], WindowedBolt]] = {
+    "tumbling": lambda: Show().with_tumbling_window(secs(10)),
+    "count by time": lambda: Show().with_window(Count(3), slide=secs(10)),
+    "by key": lambda: Show().with_tumbling_window(secs(10)).with_key("user"),
+    "policies": lambda: Show().with_policies(TimeEvictionPolicy(10_000), TimeTriggerPolicy(10_000)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMERS)
+@pytest.mark.parametrize("restart_at", [None, 0, 3, 25, 32])
+def test_timers_run_from_the_start_of_a_task_and_not_from_its_first_tuple(kind: str, restart_at: int | None) -> None:
+    """A task that is quiet for long has its timers when it has them: 10, 20, 30, 40 s after its start.
+
+    |                           a       b      c  d
+    |.........|.........|.........|.........|.........|
+    """
+    with TopologyTestDriver(topology(TIMERS[kind](), message_timeout_secs=600)) as driver:
+        run, start = Run(driver), driver._engine.now_ms
+        for second in range(52):
+            if second == restart_at:
+                driver.restart()
+            if second in (27, 35, 42, 45):
+                run.feed("abcd"[(27, 35, 42, 45).index(second)])
+            driver.advance(SECOND)
+        assert run.shown() == (["a", "ab", "bcd"] if kind == "count by time" else ["a", "b", "cd"])
+        assert [end - start for end in run.shown(4)] == [29_999, 39_999, 49_999]
+
+
+def test_a_topology_whose_windows_have_no_timers_runs_no_micro_batch_when_it_starts() -> None:
+    for windowed in (
+        Show().with_tumbling_window(Count(2)),
+        Show().with_session_gap(secs(5)),
+        Show().with_window(secs(5), slide=secs(1)).with_timestamp_field("at"),
+    ):
+        with TopologyTestDriver(topology(windowed)) as driver:
+            driver.advance(secs(60))
+            assert driver.metrics().micro_batches == 0
+
+
+def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(10)))) as driver:
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 1
+        driver.restart()
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 2
+        assert not driver._engine.host._wakes.waits
