@@ -288,10 +288,11 @@ class WindowTask(Hosted):
         """See ``Hosted``."""
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None and now_ms >= self._next_mark_ms:
-            self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
             before, mark = marks.last, marks.watermark(now_ms)
+            self._changed = self._changed or mark is not None
+            if self._changed:  # an interval begins only with what is saved: after a crash it is the same one
+                self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
             if mark is not None:
-                self._changed = True
                 if self._keyed is not None:
                     self._keyed.settle(before)  # the watermark may pass what has only just come
                 for key, window in self._due(mark):
@@ -303,6 +304,7 @@ class WindowTask(Hosted):
             self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.wake = self._next_wake()
         self._awake_ms = now_ms if self.wake is None else max(now_ms, self.wake.due_ms)
+        self._changed = self._changed or self._windowing.idle_timeout is not None  # silence counts from then
 
     def _next_wake(self) -> Wake | None:
         if self._keyed is not None:
