@@ -157,13 +157,16 @@ class ReleasedWindows(Windower):
         shelf: for segments; those of the tuples that wait and of those that were passed are told apart.
         length: of a window.
         slide: from window to window; one of the two is a count.
+        closed_left: whether what is right at the end of a window that slides by time enters with the next one.
     """
 
-    def __init__(self, shelf: Shelf, length: Extent, slide: Extent) -> None:
+    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, *, closed_left: bool = False) -> None:
         self.log = Log(_Half(shelf, 0))
         self._waiting = Log(_Half(shelf, 1))
         self._length = length
         self._slide = slide
+        self._edge_ms = int(closed_left)
+        """How long before a window's end its last tuple may be."""
         self._seen = 0
         self._end_ms = 0
         """Where the next window ends, with a slide in time."""
@@ -216,17 +219,17 @@ class ReleasedWindows(Windower):
 
     def _by_time(self, every: int, mark_ms: int) -> Iterator[Fired]:
         while self._end_ms <= mark_ms:
-            end = self._end_ms
-            self._release(end)
+            end, last = self._end_ms, self._end_ms - self._edge_ms
+            self._release(last)
             if self._head < self.log.end:
                 yield self._fire_range(self.log.end, end)
                 self.log.end_before(self._head)
                 self._end_ms = end + every
                 continue
-            earliest = self._waiting.earliest(end, mark_ms)
+            earliest = self._waiting.earliest(last, mark_ms)
             if earliest is None:
                 return
-            self._end_ms = aligned(earliest, every)
+            self._end_ms = aligned(earliest + self._edge_ms, every)
 
     def _fire_range(self, end: int, reference_ms: int) -> Fired:
         log, count = self.log, self._length
@@ -255,7 +258,7 @@ class ReleasedWindows(Windower):
         if self._head < self.log.end:
             return self._end_ms
         earliest = self._waiting.earliest(BEFORE_ALL, AFTER_ALL)
-        return None if earliest is None else max(self._end_ms, aligned(earliest, self._slide))
+        return None if earliest is None else max(self._end_ms, aligned(earliest + self._edge_ms, self._slide))
 
     @property
     def is_empty(self) -> bool:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sparkbolt.windows.window import TupleWindow
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
+Closed: TypeAlias = Literal["left", "right"]
+"""Which of its two ends belongs to a window."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,13 @@ class WindowedBolt(HostedBolt):
 
     # Which windows.
 
-    def with_window(self: Bolt, length: Count | timedelta, slide: Count | timedelta | None = None) -> Bolt:
+    def with_window(
+        self: Bolt,
+        length: Count | timedelta,
+        slide: Count | timedelta | None = None,
+        *,
+        closed: Closed | None = None,
+    ) -> Bolt:
         """Windows of a length that slide by ``slide``; by every tuple, if that is left out.
 
         In event time, windows that slide by time end at multiples of the slide, and one that ends at ``end`` holds
@@ -87,12 +95,15 @@ class WindowedBolt(HostedBolt):
         Args:
             length: a ``Count`` of tuples, or a duration.
             slide: from one window to the next, a ``Count`` or a duration, whatever the length is.
+            closed: of windows that slide by time, ``"left"`` for ``[end - length, end)``, so that a tuple right on a
+                boundary belongs to the window that begins there, as one wants it of clocks of whole seconds. By default
+                ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else is possible.
         """
-        return self._given("with_window", length=length)._with(slide=slide)
+        return self._given("with_window", length=length)._with(slide=slide, closed=closed)
 
-    def with_tumbling_window(self: Bolt, length: Count | timedelta) -> Bolt:
-        """Windows that follow one another: each tuple is in one of them."""
-        return self._given("with_tumbling_window", length=length)._with(slide=length)
+    def with_tumbling_window(self: Bolt, length: Count | timedelta, *, closed: Closed | None = None) -> Bolt:
+        """Windows that follow one another: each tuple is in one of them; ``closed`` as of ``with_window``."""
+        return self._given("with_tumbling_window", length=length)._with(slide=length, closed=closed)
 
     def with_session_gap(self: Bolt, gap: timedelta) -> Bolt:
         """Sessions: a window holds tuples that are less than ``gap`` apart, and ends a gap after the last of them."""

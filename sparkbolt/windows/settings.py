@@ -31,6 +31,8 @@ class Windowing:
 
     length: Any = None
     slide: Any = None
+    closed: Any = None
+    """Which of its two ends belongs to a window that slides by time: ``"left"`` or ``"right"``; None: as in Storm."""
     policies: tuple[EvictionPolicy, TriggerPolicy] | None = None
     gap: Any = None
     timestamp_field: Any = None
@@ -69,6 +71,11 @@ class Windowing:
         return Count(1) if self.slide is None else _extent(self.slide)
 
     @property
+    def closed_left(self) -> bool:
+        """Whether a window in event time that slides by time has its start and not its end."""
+        return bool(self.closed == "left")
+
+    @property
     def watermark_interval_ms(self) -> int:
         """How often the watermark moves, at most."""
         return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
@@ -84,7 +91,7 @@ class Windowing:
         Windows that slide by time end with the watermark that reaches them, and include their end; so where they do not
         overlap, what comes for that very end comes too late.
         """
-        if self.length is None or mark_ms <= 0:
+        if self.length is None or mark_ms <= 0 or self.closed_left:
             return False
         length, slide = self.length_extent, self.slide_extent
         return isinstance(length, int) and isinstance(slide, int) and length <= slide and mark_ms % slide == 0
@@ -153,6 +160,24 @@ def _shape_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given in (("length", windowing.length), ("sliding interval", windowing.slide)):
         if given is not None:
             yield from _extent_mistakes(f"the window's {what}", given)
+    if windowing.closed is not None:
+        yield from _side_mistakes(windowing)
+
+
+def _side_mistakes(windowing: Windowing) -> Iterator[str]:
+    closed = windowing.closed
+    if closed not in ("left", "right"):
+        yield f"the window's closed side: expected 'left' or 'right', got {closed!r}"
+    elif windowing.slide is None or isinstance(windowing.slide, Count):
+        yield (
+            f"closed={closed!r} is for windows that slide by time: one that slides by tuples ends with a tuple, which "
+            "is in it: leave closed out"
+        )
+    elif closed == "right" and not windowing.in_event_time:
+        yield (
+            "closed='right' is for windows in event time: on arrival a timer shows what came before it, [start, end): "
+            "leave closed out, or call with_timestamp_field"
+        )
 
 
 def _extent_mistakes(what: str, given: Any) -> Iterator[str]:

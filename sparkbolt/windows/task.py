@@ -165,8 +165,8 @@ class WindowTask(Hosted):
         if not windowing.in_event_time:
             return ArrivalWindows(shelf, length, slide, origin, carry=carry)
         if isinstance(length, Count) or isinstance(slide, Count):
-            return ReleasedWindows(shelf, length, slide)
-        return EventTimeWindows(shelf, length, slide, carry=carry)
+            return ReleasedWindows(shelf, length, slide, closed_left=windowing.closed_left)
+        return EventTimeWindows(shelf, length, slide, carry=carry, closed_left=windowing.closed_left)
 
     def _quantum_ms(self) -> int:
         windowing = self._windowing

@@ -146,6 +146,19 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
         "with_message_id_field: 'id' does not exist in stream",
     ),
     (
+        lambda: Show().with_window(HOUR, slide=HOUR, closed=BAD_VALUE),
+        "the window's closed side: expected 'left' or 'right', got 5",
+    ),
+    (
+        lambda: Show().with_tumbling_window(Count(3), closed="left").with_timestamp_field("at"),
+        "closed='left' is for windows that slide by time: one that slides by tuples ends with a tuple, which is in it",
+    ),
+    (lambda: Show().with_window(HOUR, closed="left"), "closed='left' is for windows that slide by time"),
+    (
+        lambda: Show().with_tumbling_window(HOUR, closed="right"),
+        "closed='right' is for windows in event time: on arrival a timer shows what came before it",
+    ),
+    (
         lambda: Show().with_window(HOUR).with_timestamp_field("name").with_timestamp_field("at"),
         "with_timestamp_field was called twice, with 'name' and 'at': a tuple has one time",
     ),
