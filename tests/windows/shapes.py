@@ -262,6 +262,8 @@ class Feed:
         for _ in range(count):
             self._now += PAUSE_UNITS * unit if chance.random() < 1 / PAUSE_EVERY else chance.randrange(unit)
             at = self._now - chance.randrange((LAG_UNITS - 1) * unit)
+            if chance.random() < 1 / 4:
+                at -= at % unit  # where windows end
             found.append(f"{self._number} k{chance.randrange(KEYS)} {at}")
             self._number += 1
         return found
