@@ -23,6 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
 from sparkbolt.core.rows import Rows
+from sparkbolt.core.story import time_text
 from sparkbolt.core.tuples import SYSTEM_COMPONENT
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
@@ -279,8 +280,8 @@ class WindowTask(Hosted):
         now_ms, interval = self._context.now_ms, self._context.config.error_throttle_interval_secs * 1000
         if self._late_told_ms is None or now_ms - self._late_told_ms >= interval:
             self.told.reports.append(
-                f"{self._late} tuple(s) were older than the watermark {self._marks.last} and are in no window: raise "
-                "with_lag, or take them from with_late_tuple_stream"
+                f"{self._late} tuple(s) were older than the watermark, {time_text(self._marks.last)}, and are in no "
+                "window: raise with_lag, or take them from with_late_tuple_stream"
             )
             self._late, self._late_told_ms = 0, now_ms
 

@@ -15,6 +15,7 @@ from sparkbolt import Count, TopologyBuilder, WindowedBolt
 from sparkbolt.cli.display import JsonLines
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.program import Outcome
+from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountEvictionPolicy,
@@ -66,9 +67,24 @@ def test_the_command_shows_what_is_counted_of_windows() -> None:
     assert counted.items() <= lines[-1]["components"]["show"].items()
     assert "windows" not in lines[-1]["components"]["source"]
     shown = [line.plain for line in live._windows(metrics.components)]
-    assert shown == [
-        "show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 2026-03-01 06:00:21.000 (40.0 s behind)"
-    ]
+    assert shown == ["show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 06:00:21, 40 s behind"]
+
+
+@pytest.mark.parametrize(
+    ("mark_ms", "behind_ms", "text"),
+    [
+        (0, 0, ""),
+        (43_400_999, 0, "watermark 12:03:20, not behind"),
+        (43_400_000, 30, "watermark 12:03:20, 0.1 s behind"),
+        (43_400_000, 5_999, "watermark 12:03:20, 5 s behind"),
+        (43_400_000, 3_600_000 * 11, "watermark 12:03:20, 11 h behind"),
+        (43_400_000, 3_600_000 * 12, "watermark 1970-01-01 12:03:20, 12 h behind"),
+        (43_400_000, 86_400_000 * 1000 + 60_000, "watermark 1970-01-01 12:03:20, 1,000 days behind"),
+        (10**17, 0, "watermark 100,000,000,000,000,000 ms, not behind"),
+    ],
+)
+def test_a_watermark_is_shown_in_words(mark_ms: int, behind_ms: int, text: str) -> None:
+    assert ComponentMetrics(watermark_ms=mark_ms, watermark_behind_ms=behind_ms).watermark_text == text
 
 
 def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
