@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.core.hosted import HostedBolt
@@ -61,16 +60,15 @@ def window_line(component: str, counts: ComponentMetrics) -> str:
     """What became of a windowed bolt's windows, as a sentence.
 
     >>> window_line("average", ComponentMetrics(windows=6, window_tuples=15, expired=6, watermark_ms=21_631_000))
-    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 1970-01-01 06:00:31.000 (0.0 s behind)'
+    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 06:00:31, not behind'
     """
     parts = [
         f"{counts.windows:,} windows of {counts.window_tuples:,} tuples",
         f"{counts.late_tuples:,} late",
         f"{counts.expired:,} expired",
     ]
-    if counts.watermark_ms:
-        mark = datetime.fromtimestamp(counts.watermark_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        parts.append(f"watermark {mark} ({counts.watermark_behind_ms / 1000:,.1f} s behind)")
+    if counts.watermark_text:
+        parts.append(counts.watermark_text)
     return f"{component}: {', '.join(parts)}"
 
 

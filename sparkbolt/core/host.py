@@ -86,7 +86,7 @@ class Host:
         self._promoted_at = mono_s
         """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
         self._emitted: dict[str, int] = {}
-        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
