@@ -25,7 +25,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -34,6 +34,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
@@ -229,21 +230,30 @@ class Checkpoint:
             known = json.loads(data)
         except ValueError as error:
             raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
-        differences = changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint())))
+        self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
+        placement: Mapping[str, Any] = known["placement"]
+        return placement
+
+    def keep_placement(self, lane: Lane, before: Mapping[str, Any] | None) -> None:
+        """Note how the topology is laid out, where that is not what was noted before.
+
+        Raises:
+            CheckpointError: bolts would not find their state.
+        """
+        placement = lane.placement()
+        if before is not None:
+            self._refuse(moved(lane, before))
+        if placement != before:
+            body = {"fingerprint": lane.topology.fingerprint(), "placement": placement}
+            self.files.write("topology", json.dumps(body).encode())
+
+    def _refuse(self, differences: Sequence[str]) -> None:
         if differences:
             listed = "".join(f"\n  - {difference}" for difference in differences)
             raise CheckpointError(
                 f"checkpoint {self.directory} was begun by a topology that differs:{listed}\nGive the topology the "
                 "shape it had, or start it with a new checkpoint directory (which starts from the beginning)"
             )
-        placement: Mapping[str, Any] = known["placement"]
-        return placement
-
-    def keep_placement(self, topology: Topology, placement: Mapping[str, Any]) -> None:
-        """Note how the topology is laid out."""
-        self.files.write(
-            "topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode()
-        )
 
     def last_commit(self) -> int:
         """The last micro-batch that Spark has committed; -1 if there is none."""

@@ -420,8 +420,7 @@ def start(
         if placement is None:
             await_executors(session)
         lane = lay_out(topology, cores_of(session), placement)
-        if placement is None:
-            held.keep_placement(topology, lane.placement())
+        held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except OSError as error:
