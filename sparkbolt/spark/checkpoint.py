@@ -196,8 +196,10 @@ class Checkpoint:
         self._life = ledger_files.begin_life(self.files)
         return self._life
 
-    def check_life(self, life: int) -> None:
+    def check_life(self, life: int | None = None) -> None:
         """Before a life writes anything that counts: nobody began another one meanwhile.
+
+        By default the life is the last one that this driver has begun, though it may never have got as far as to read.
 
         The lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was
         thought dead.
@@ -205,6 +207,7 @@ class Checkpoint:
         Raises:
             CheckpointError: another driver has taken the checkpoint over.
         """
+        life = self._life if life is None else life
         newest = self.files.read("life")
         if newest is None or int(newest) != life:
             raise CheckpointError(
@@ -280,7 +283,7 @@ class Checkpoint:
             CheckpointError: another driver has taken the checkpoint over, which reads these entries.
         """
         if self._life is not None:
-            self.check_life(self._life)
+            self.check_life()
         ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 
