@@ -445,6 +445,7 @@ def start(
     except OSError as error:
         raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
     try:
+        held.cut_back()
         placement = held.placement(topology)
         if placement is None:
             await_executors(session)
