@@ -369,7 +369,9 @@ class Host:
 
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period

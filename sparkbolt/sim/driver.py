@@ -130,6 +130,7 @@ class Driver:
             return Ledger.restore(snapshot, **settings, name=name)
 
         self.took_over = before is not None
+        ledger_files.cut_back(durable.files, durable.log.last_commit)
         self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
         self.ledger.begin_life(ledger_files.begin_life(durable.files))
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)

@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -26,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host
@@ -34,9 +36,11 @@ from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
+from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.session import cores_of, is_local
@@ -78,6 +82,10 @@ class Life:
         """Whether it has done its work with its first promotion (``lineage``), and another life is to follow."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
+        self.quiet = False
+        """Whether it has answered that there is nothing to do."""
+        self.failure: QueryFailure | None = None
+        """Why its query fails, if that happened here, in the driver."""
         self.collected_bytes = 0
         """Bytes of the frames that came to the driver at the end of the lane."""
         self._spark = spark
@@ -93,18 +101,23 @@ class Life:
         )
         ledger.begin_life(number)
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
-        self.host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
-        self._planner = Planner(self.host, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
-        self._bridge = Bridge(self._answer)
+        spouts: dict[str, PartitionedSpout] = {}
+        try:
+            self._open_spouts(spouts)
+            self.host = Host(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
+            self._planner = Planner(self.host, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
+            self._bridge = Bridge(self._answer)
+        except BaseException:
+            close_spouts(spouts)
+            raise
 
-    def _open_spouts(self) -> dict[str, PartitionedSpout]:
-        spouts = {}
+    def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
+        """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
                 spout = cloudpickle.loads(self.shipment.components[spec.id])
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
                 spouts[spec.id] = spout
-        return spouts
+                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
 
     def start(self) -> None:
         """Begin to process; returns at once."""
@@ -119,11 +132,23 @@ class Life:
     def _answer(self, verb: str, argument: Any) -> Any:
         if self._ended:
             raise RuntimeError("this start of the query has ended")
-        if verb == "latest":
-            return self._latest(argument)
-        if verb == "partitions":
-            return self._partitions(argument)
-        raise ValueError(f"unknown verb {verb!r}")
+        with self._failures_kept():
+            if verb == "latest":
+                answer = self._latest(argument)
+                self.quiet = self.quiet or answer == argument
+                return answer
+            if verb == "partitions":
+                return self._partitions(argument)
+            raise ValueError(f"unknown verb {verb!r}")
+
+    @contextmanager
+    def _failures_kept(self) -> Iterator[None]:
+        """Keep the first error that leaves for Spark, which brings back no more than its words."""
+        try:
+            yield
+        except BaseException as error:
+            self.failure = self.failure or query_failure(error)
+            raise
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
@@ -154,6 +179,10 @@ class Life:
 
     def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
         """What ``foreachBatch`` calls: one action, then the ledger's entry."""
+        with self._failures_kept():
+            self._stage(frame, micro_batch_id)
+
+    def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
         shards = len(self.lane.acker_dests)
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
@@ -208,9 +237,17 @@ class Life:
                 return
             self._ended = True
             self._changed.notify_all()
-        for spout in self.host.spouts.values():
-            spout.close()
+        close_spouts(self.host.spouts)
         self._bridge.close()
+
+
+def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
+    """Close each of them, whatever the others do."""
+    for component, spout in spouts.items():
+        try:
+            spout.close()
+        except BaseException as error:  # noqa: BLE001  user code; nothing else may stay open for it
+            log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 
 
 def now_ms() -> int:
