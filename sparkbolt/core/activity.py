@@ -8,7 +8,7 @@ Rule 2: what the working thread notes is in memory that other processes see, so 
 the looking thread cannot run: some C code keeps Python's interpreter lock while it works.
 Rule 3: it is a picture for people. No verdict and no state depends on it.
 
-Read before: ``deaths``.
+Read before: ``deaths``, ``lane``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from sparkbolt.core.deaths import Deed
+from sparkbolt.core.lane import Lane
 from sparkbolt.core.metrics import ComponentMetrics
 
 HUNG_SECS = 30.0
@@ -365,6 +366,29 @@ class Progress:
             parts.append(f"{self.spark_tasks[0]} of {self.spark_tasks[1]} spark_tasks done")
         more = f": {', '.join(parts)}" if parts else ""
         return f"micro-batch {self.micro_batch_id} runs for {duration(self.secs)}{more}"
+
+
+def progress_of(
+    lane: Lane, micro_batch_id: int, secs: float, sights: Iterable[Sight], committing: bool = False
+) -> Progress:
+    """What processes were seen at, as one picture."""
+    components: dict[str, tuple[int, int]] = {}
+    levels, hung = [], []
+    for sight in sights:
+        if sight.doing.micro_batch_id != micro_batch_id:
+            continue
+        for component, (emitted, executed) in sight.counts.items():
+            before = components.get(component, (0, 0))
+            components[component] = before[0] + emitted, before[1] + executed
+        if sight.busy:
+            component, _ = lane.topology.task_owner(sight.doing.task)
+            while component in lane.hosts:
+                component = lane.hosts[component]
+            levels.append(lane.level_of[component])
+            if sight.secs >= HUNG_SECS:
+                hung.append(sight.sentence(lane.topology.task_owner))
+    level = max(levels, default=None)
+    return Progress(micro_batch_id, secs, level, len(lane.levels), components, committing=committing, hung=tuple(hung))
 
 
 def duration(secs: float) -> str:
