@@ -18,7 +18,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -26,6 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sparkbolt.core.activity import Progress, Sight, progress_of
 from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.feedback import gather
@@ -43,10 +45,12 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
-from sparkbolt.spark.session import cores_of, is_local
+from sparkbolt.spark.pages import Pages
+from sparkbolt.spark.session import cores_of, is_local, stage_that_runs
 from sparkbolt.spark.source import LanePartition
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
+KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
 """How long a planner's question waits inside the driver for something to do."""
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
@@ -93,6 +97,8 @@ class Life:
         self._changed = changed
         self._tell = tell
         self._partials = 0
+        self._runs: tuple[int, float] | None = None
+        """The micro-batch that runs, and since when."""
         self._ended = False
         number = checkpoint.begin_life()  # before anything is read: from here on an older driver writes nothing
         settings = ledger_settings(lane)
@@ -110,6 +116,10 @@ class Life:
         except BaseException:
             close_spouts(spouts)
             raise
+        self._pages: Pages | None = None
+        if is_local(spark):
+            self._pages = Pages(f"{self._bridge.directory}/pages")
+            self.shipment = replace(self.shipment, pages=self._pages.directory)
 
     def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
         """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
@@ -170,6 +180,7 @@ class Life:
     def _partitions(self, end: Offset) -> list[LanePartition]:
         with self._changed:
             plan = self._planner.confirm(end, time.monotonic())
+            self._runs = plan.micro_batch_id, time.monotonic()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self._planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
@@ -198,6 +209,7 @@ class Life:
     def _promote(self, micro_batch_id: int) -> None:
         promotion = self.host.promote(micro_batch_id, time.monotonic())
         self.promoted = True
+        self._runs = None
         self._tell(self.host, promotion)
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
             self._compact(micro_batch_id)
@@ -213,6 +225,26 @@ class Life:
                 self.topology.config.compact_every,
             )
 
+    # What is going on; asked from any thread, and never waits for the host.
+
+    def sights(self) -> dict[str, Sight]:
+        """What each worker process on this machine is at, by process id."""
+        return {} if self._pages is None else self._pages.sights()
+
+    def progress(self) -> Progress:
+        """How far the micro-batch that runs has come."""
+        runs, query = self._runs, self.query
+        if runs is None:
+            return Progress(levels=len(self.lane.levels))
+        micro_batch_id, began_s = runs
+        committing = self.host.ledger.staged == micro_batch_id
+        found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
+        if self._pages is None and query is not None and not committing:
+            with suppress(Py4JError, OSError):  # the JVM is going
+                level, spark_tasks = stage_that_runs(self._spark, str(query.runId))
+                found = replace(found, level=level, spark_tasks=spark_tasks)
+        return found
+
     # The end.
 
     def promote_what_is_committed(self) -> None:
@@ -223,12 +255,22 @@ class Life:
                 self._promote(staged)
 
     def stop_query(self) -> None:
-        """Stop the query, if it runs."""
+        """Stop the query, if it runs; workers that are at user code get a moment to leave it, and are killed then."""
+        killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
+        killer.daemon = True
         try:
             if self.query is not None and self.query.isActive:
+                killer.start()
                 self.query.stop()
         except (Py4JError, OSError) as error:
             log.warning("the query could not be asked to stop (%s): it ends with its JVM", error)
+        finally:
+            killer.cancel()
+
+    def _kill_busy(self) -> None:
+        """Spark cancels the tasks of a query that is stopped, but kills their Python processes only seconds later."""
+        if self._pages is not None:
+            self._pages.kill_busy()
 
     def end(self) -> None:
         """End everything but the threads of spouts; the query has ended."""
