@@ -243,6 +243,9 @@ class World:
                 queue.lose_connection()
         return offset
 
+    def commit(self, end: Offset) -> None:
+        """The start of the next question says as much, and says it earlier."""
+
     def partitions(self, start: Offset, end: Offset) -> Ready:
         """The plan that Spark runs, and the records that ride along with it."""
         plan = self.driver.planner.confirm(end, self.mono_s)
