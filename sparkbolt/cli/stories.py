@@ -45,6 +45,9 @@ class _LocalDirectory:
     def write(self, name: str, data: bytes) -> None:
         raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
 
+    def create(self, name: str, data: bytes) -> bool:
+        raise InvariantError(f"{name} ({len(data)} bytes) is made in a checkpoint that is only read")
+
     def remove(self, name: str) -> None:
         raise InvariantError(f"{name} is removed from a checkpoint that is only read")
 
