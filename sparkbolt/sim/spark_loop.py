@@ -43,7 +43,7 @@ class Query(Protocol[Parts]):
     def latest_offset(self, start: Mapping[str, Any]) -> Mapping[str, Any]:
         """``latestOffset(start, limit)``."""
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Parts:
+    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Parts:
         """``partitions(start, end)``."""
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -100,7 +100,7 @@ class MicroBatchLoop(Generic[Parts]):
             return False
         assert self._end is not None
         number = self.micro_batch_id
-        parts = self._query.partitions(self._begin(), json.loads(self._end))
+        parts = self._query.spark_partitions(self._begin(), json.loads(self._end))
         self._query.run_micro_batch(number, parts)
         self._query.at("commit", number)
         if number in self._log.commits:

@@ -38,7 +38,7 @@ class Asked:
         end = self.ends.pop(0)
         return start if end is None else {"n": end}
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
+    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
         self.calls.append(f"partitions {start['n']} {end['n']}")
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -182,7 +182,7 @@ class Replayed:
             raise EndedError
         return {"n": end}
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
+    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
         self._take("partitions", start["n"], end["n"])
 
     def commit(self, end: Mapping[str, Any]) -> None:
