@@ -45,6 +45,7 @@ from sparkbolt.spark.session import (
     check_reachable,
     cores_of,
     for_lane,
+    given_session,
     is_local,
     jvm_lives,
     make_session,
@@ -422,9 +423,10 @@ def start(
     Args:
         topology: what to run.
         checkpoint: a directory for durable state; without one a temporary directory that is removed at the end.
-        master: as of ``spark-submit``, if no session is active; default ``local[*]``.
+        master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
+            given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
-        settings: further settings of a new session.
+        settings: further settings of a new session; beside another they must be what that has.
         py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
             On a cluster the modules that this program has loaded and that are not installed are sent without it.
 
@@ -432,7 +434,12 @@ def start(
         EngineError: Java or Spark cannot do the work.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
     """
-    session = spark if spark is not None else make_session(topology.name, master, settings)
+    if spark is not None and not jvm_lives(spark):
+        raise EngineError(JVM_IS_GONE)
+    if spark is not None:
+        session = given_session(spark, "a session was given (spark=...)", master, settings)
+    else:
+        session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
     check_reachable(session, checkpoint)
@@ -443,7 +450,7 @@ def start(
     try:
         held = Checkpoint(session, checkpoint)
     except OSError as error:
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from None
     try:
         held.cut_back()
         placement = held.placement(topology)
@@ -455,7 +462,7 @@ def start(
         running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except OSError as error:
         held.close()
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from None
     except BaseException:
         held.close()
         raise
