@@ -133,6 +133,14 @@ class Lane:
         bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, HostedBolt))
         return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
 
+    @cached_property
+    def timed_tasks(self) -> frozenset[int]:
+        """Those of them whose timers run from their start on, whenever their first tuple comes."""
+        component = self.topology.components
+        return frozenset(
+            task for task in self.hosted_tasks if component[self.topology.task_owner(task)[0]].component.runs_timers
+        )
+
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
         names = (name for level in self.levels for name in level.components)

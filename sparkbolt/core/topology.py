@@ -308,7 +308,9 @@ class BoltDeclarer:
         return self.grouping(component, ShuffleGrouping(), stream)
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples with equal values of ``fields`` to the same task."""
+        """Tuples with equal values of ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream)
         return self._by_fields(FieldsGrouping, component, fields, stream)
 
     def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:

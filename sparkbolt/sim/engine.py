@@ -22,7 +22,7 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.shipping import materials_of
@@ -120,7 +120,8 @@ class LocalEngine:
             records = self.host.records_of(entry) if entry.source is None else ()
             rows += run_entry(self.worker, moment, piece, entry, records)
         for level in self.lane.levels:
-            rows = run_level(self.worker, level.number, rows, self._store_of)
+            runs = by_dest(rows) if level.stateful else [rows]
+            rows = [row for run in runs for row in run_level(self.worker, level.number, run, self._store_of)]
         return judge_rows(rows)
 
     def _store_of(self, dest: int) -> DictStore:

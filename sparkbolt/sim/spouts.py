@@ -16,7 +16,7 @@ from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
-from sparkbolt.core.failures import line_of, text_of
+from sparkbolt.core.failures import line_of, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
@@ -66,6 +66,10 @@ class LocalSpout:
                 break
         self._desk.exhausted = self._is_exhausted()
 
+    def go_on_with(self, desk: Desk) -> None:
+        """Use the desk of a new life in the same driver, which has taken over what the old one had."""
+        self._desk = desk
+
     def hear(self) -> None:
         """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
         while self._desk.acks:
@@ -107,7 +111,7 @@ class LocalSpout:
             self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(Report(self._context.component, self._context.index, str(error)))
+            self.reports.append(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
 
 

@@ -22,6 +22,7 @@ import cloudpickle
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.acker import Report
+from sparkbolt.core.activity import Hangs, Progress
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
 from sparkbolt.core.host import Host
@@ -40,6 +41,7 @@ from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.life import Life, now_ms
+from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
     await_executors,
     check_reachable,
@@ -57,6 +59,7 @@ JVM_IS_GONE = (
     "checkpoint, in a new process"
 )
 PASSING_POLL_SECS = 1
+LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
@@ -87,6 +90,7 @@ class RunningTopology:
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
+        self._hangs = Hangs()
 
     def _new_life(self) -> Life:
         return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
@@ -131,6 +135,7 @@ class RunningTopology:
             thread.start()
         self._life.start()
         self._supervisor.start()
+        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
 
     # The supervisor.
 
@@ -212,6 +217,16 @@ class RunningTopology:
             life.stop_query()
 
     # What users are told.
+
+    def progress(self) -> Progress:
+        """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
+        return self._life.progress()
+
+    def _look_out(self) -> None:
+        """Say which calls of user code do not return."""
+        while not self._stopping.wait(LOOK_OUT_SECS):
+            for sight in self._hangs.worth(self._life.sights()):
+                log.warning("%s", warning(sight, self.topology.task_owner))
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
         self._announcer.promotion(promotion)

@@ -19,7 +19,7 @@ from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.failures import line_of, said
 from sparkbolt.core.reading import Record
 
 IDLE_SECS = 0.01
@@ -219,5 +219,5 @@ class SpoutThread:
 
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(Report(self._context.component, self._context.index, str(error)))
+            self._tell(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
