@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import copy
 import logging
-import shutil
-import tempfile
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
-from sparkbolt.spark import sources
+from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain, query_failure
@@ -421,13 +420,13 @@ class RunningTopology:
         self._life.end()
         self._checkpoint.close()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            scratch.remove(self._temporary)
 
 
 def start(
     topology: Topology,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     master: str | None = None,
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
@@ -437,7 +436,8 @@ def start(
 
     Args:
         topology: what to run.
-        checkpoint: a directory for durable state; without one a temporary directory that is removed at the end.
+        checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
+            file system is. Without one a temporary directory that is removed at the end.
         master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
             given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
@@ -447,25 +447,38 @@ def start(
 
     Raises:
         EngineError: Java or Spark cannot do the work.
-        CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
     if spark is not None and not jvm_lives(spark):
         raise EngineError(JVM_IS_GONE)
+    for left in scratch.sweep():
+        log.info("%s was left by a process that has died, and is removed", left)
     if spark is not None:
         session = given_session(spark, "a session was given (spark=...)", master, settings)
     else:
         session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
-    check_reachable(session, checkpoint)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
-    temporary = None
-    if checkpoint is None:
-        temporary = checkpoint = tempfile.mkdtemp(prefix="sparkbolt-checkpoint-")
+    temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        held = Checkpoint(session, checkpoint)
+        running = _running(topology, session, place or str(temporary), temporary)
+    except BaseException:
+        if temporary is not None:
+            scratch.remove(temporary)
+        raise
+    running.start()
+    return running
+
+
+def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
+    """The topology with its checkpoint, locked and agreed with, its first life begun."""
+    try:
+        held = Checkpoint(session, place)
     except OSError as error:
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from None
+        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:
         held.cut_back()
         placement = held.placement(topology)
@@ -474,12 +487,10 @@ def start(
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except OSError as error:
         held.close()
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from None
+        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
     except BaseException:
         held.close()
         raise
-    running.start()
-    return running
