@@ -307,9 +307,17 @@ class RunningTopology:
         return next((thread.trouble for thread in self._threads if thread.trouble is not None), None)
 
     @property
-    def came_up(self) -> bool:
-        """Whether all spouts are open, and Spark has committed a micro-batch or heard that there is nothing to do."""
-        return self._life_works and all(thread.opened for thread in self._threads)
+    def waits_for(self) -> str | None:
+        """What the topology waits for before it is up, in a sentence; None once it is.
+
+        It is up when all spouts are open, and Spark runs a micro-batch, or has heard that there is nothing to do.
+        """
+        closed = [thread.name for thread in self._threads if not thread.opened]
+        if closed:
+            return f"{', '.join(closed)}: open has not returned"
+        if not self._life_works and self._life.progress().micro_batch_id is None:
+            return "Spark has not run its first micro-batch"
+        return None
 
     @property
     def _life_works(self) -> bool:
