@@ -33,7 +33,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
@@ -44,12 +43,15 @@ from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
 CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
 log = logging.getLogger("sparkbolt")
+_MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
+"""The modules of Hadoop that Spark does not bring along, by what they are for."""
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
@@ -194,6 +196,45 @@ class HadoopFiles:
         self._manager.delete(self._at(name))
 
 
+def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> HadoopFiles:
+    """The files of a checkpoint that is not local.
+
+    Args:
+        spark: any session.
+        directory: its URL.
+        make: as of ``HadoopFiles``.
+
+    Raises:
+        CheckpointError: Spark cannot speak to such a file system, or nobody answers there.
+    """
+    services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
+    check_hdfs(directory, services.split(","))
+    try:
+        return HadoopFiles(spark, directory, make=make)
+    except Py4JJavaError as error:
+        raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
+
+
+def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
+    """A sentence of the first cause of what Java says; which cause it is says its class."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    kind, said = cause.getClass().getSimpleName(), str(cause.getMessage()).split("\n", 1)[0]
+    if kind in ("ClassNotFoundException", "UnsupportedFileSystemException"):
+        scheme = scheme_of(directory)
+        version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
+        module = _MODULES.get(scheme or "")
+        example = f", here org.apache.hadoop:{module}:{version}" if module else ""
+        return (
+            f"Spark has no file system for {scheme}:// ({said}): name the package that has it in the setting "
+            f"spark.jars.packages{example} (sparkbolt run --conf spark.jars.packages=...)"
+        )
+    if kind == "UnknownHostException":
+        return f"there is no host {said!r}"
+    return f"{kind}: {said}"
+
+
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
@@ -206,19 +247,16 @@ class Checkpoint:
         """Lock the directory.
 
         Raises:
-            CheckpointError: another driver has it.
+            CheckpointError: another driver has it, or it cannot be reached.
         """
-        scheme = urlparse(directory).scheme
-        self.directory = directory
         self.files: Files
-        local = scheme in ("", "file")
-        if local:
-            self.directory = os.path.abspath(urlparse(directory).path if scheme else directory)
-            self.files = LocalFiles(self.directory)
-        else:
-            self.files = HadoopFiles(spark, directory)
+        local = local_directory(directory)
+        self.directory = directory if local is None else local
+        self.url = self.directory if local is None else f"file://{local}"
+        """Where Spark finds it, whatever its default file system is."""
+        self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
         self._lock = None
-        if local:
+        if local is not None:
             owner = self.files.read("owner")
             self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
             pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
@@ -231,7 +269,7 @@ class Checkpoint:
     @property
     def spark_directory(self) -> str:
         """Where Spark keeps its own files."""
-        return f"{self.directory}/spark"
+        return f"{self.url}/spark"
 
     def close(self) -> None:
         """Let another driver have it."""
@@ -393,8 +431,8 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
         try:
             if channel.tryLock() is not None:
                 return channel
-        except Exception as error:
-            if "OverlappingFileLock" not in str(error):
+        except Py4JJavaError as error:  # this very JVM holds it
+            if error.java_exception.getClass().getSimpleName() != "OverlappingFileLockException":
                 raise
             until = 0.0
         channel.close()

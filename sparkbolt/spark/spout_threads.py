@@ -98,6 +98,11 @@ class SpoutThread:
             target=self._run, name=f"spout-{context.component}-{context.index}", daemon=True
         )
 
+    @property
+    def name(self) -> str:
+        """The task, for people."""
+        return f"{self._context.component}[{self._context.index}]"
+
     def start(self) -> None:
         """Open the task and begin."""
         self._thread.start()
@@ -116,9 +121,8 @@ class SpoutThread:
         self._thread.join(wait_secs)
         if self._thread.is_alive():
             log.warning(
-                "spout %s[%d] is still in a call %g s after it was to stop: it is left behind and not closed",
-                self._context.component,
-                self._context.index,
+                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
+                self.name,
                 wait_secs,
             )
 
@@ -126,8 +130,7 @@ class SpoutThread:
         try:
             self._live()
         except BaseException as error:  # a defect of ours, since user code is called in ``_call`` alone
-            who = f"spout {self._context.component}[{self._context.index}]"
-            self.trouble = f"the thread of {who} has ended by {line_of(error)}"
+            self.trouble = f"the thread of spout {self.name} has ended by {line_of(error)}"
             log.exception("%s; nothing more is read from it until the topology is started again", self.trouble)
 
     def _live(self) -> None:
