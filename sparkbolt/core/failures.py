@@ -17,6 +17,10 @@ TRACEBACK_CHARACTERS_MAX = 4000
 REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
 
+END_OF_PROCESS = (KeyboardInterrupt, SystemExit)
+"""What ends the process whoever raises it; all else that user code raises is a failure of its tuple. What is no
+``Exception`` either counts among it: a cancelled coroutine, a timeout of gevent."""
+
 
 @dataclass
 class Failure:

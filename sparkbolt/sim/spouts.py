@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
+from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.worker import Materials, context_of
 
@@ -81,7 +83,7 @@ class LocalSpout:
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
-            call(*arguments)
+            refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
         except Exception as error:  # noqa: BLE001  user code may raise anything, and only its task is concerned
             text = f"{call.__name__} raised {type(error).__name__}: {error}"
             lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -94,7 +96,7 @@ class LocalSpout:
     def _hand_over(self) -> None:
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.append((Record(stream, values, tracked, task), message_id))
         self._collector.records = []
         for error in self._output.errors:
             self.reports.append(Report(self._context.component, self._context.index, str(error)))

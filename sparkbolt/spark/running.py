@@ -22,8 +22,8 @@ import cloudpickle
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story

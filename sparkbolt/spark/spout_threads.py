@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 from sparkbolt.core.reading import Record
+from sparkbolt.core.returned import refuse_of_spout
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
@@ -133,14 +135,14 @@ class SpoutThread:
         with self._lock:
             for stream, values, message_id, task in records:
                 tracked = self._tracked and message_id is not None
-                self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+                self._desk.waiting.append((Record(stream, values, tracked, task), message_id))
             self._lock.notify_all()
         self._collector.records = []
         return True
 
     def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
-            call(*arguments)
+            refuse_of_spout(call(*arguments), what, self._context.component)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self._tell_reported()
             self._report(f"{what} of spout {self._context.component}[{self._context.index}]", error)
