@@ -162,7 +162,8 @@ class Output:
         self.component = component
         self.streams = {stream.name: StreamOut(stream, overheard or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
-        self.errors: list[BaseException | str] = []
+        self.errors: list[object] = []
+        """What was reported: texts and exceptions, or whatever was taken for one."""
 
     def of(self, stream: str, direct: bool = False) -> StreamOut:
         """The buffer of a stream.

@@ -40,7 +40,7 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import END_OF_PROCESS, Failure, failure_of, line_of, text_of
+from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -105,7 +105,7 @@ class BoltTask:
         self._by_hand = BoltCollector(output)
         self._basic = BasicCollector(output)
         self._late: list[Tuple] = []
-        self._late_failures: list[tuple[Tuple, str]] = []
+        self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
@@ -215,8 +215,6 @@ class BoltTask:
                 returned = self.bolt.flush()
                 if returned is not None:
                     self._emit_flushed(returned)
-        except END_OF_PROCESS:
-            raise
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
@@ -289,7 +287,7 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)
+            self._fail(tup.anchors, failure_said(reason), sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
@@ -303,8 +301,8 @@ class BoltTask:
                 sink.report(Report(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
-            text = error if isinstance(error, str) else line_of(error)
-            sink.report(Report(*who, text, None if isinstance(error, str) else text_of(error)))
+            text, trace = said(error)
+            sink.report(Report(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
@@ -328,7 +326,7 @@ class BoltTask:
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
-                counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)
+                counts.failures[tup._row] = failure_said(reason)
             else:
                 self._late_failures.append((tup, reason))
         collector.failures.clear()
@@ -392,11 +390,8 @@ class BoltTask:
             try:
                 returned = execute(tup, collector)
                 if returned is not None:
-                    emit_all(
-                        returned, partial(collector.emit, anchors=tup) if by_hand else collector.emit, self._execute
-                    )
-            except END_OF_PROCESS:
-                raise
+                    emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
+                    emit_all(returned, emit, self._execute)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
                 returned = None  # a generator that broke off would hold the tuple
@@ -438,8 +433,6 @@ class BoltTask:
             batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
             returned: Any = self.bolt.execute(batch, self._columns)
             refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
-        except END_OF_PROCESS:
-            raise
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
@@ -470,31 +463,42 @@ class BoltTask:
         # Where a coroutine may kill the process, they run one by one, so that it is known which one did.
         free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
 
-        async def one(tup: Tuple) -> None:
-            collector = BasicCollector(self.output, tup)
+        running: set[asyncio.Task[None]] = set()
+        broken: list[BaseException] = []
+
+        async def one(tup: Tuple, collector: BasicCollector) -> None:
             try:
                 if watch is not None:
                     watch.row(tup._row)
                 await self._run_coroutine(bolt.execute(tup, collector), collector)
-            except END_OF_PROCESS:
-                raise
             except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
                 counts.failures[tup._row] = failure_of(error)
-            finally:
-                collector.end()
-                free.release()
 
-        tuples, running = [], set()
+        def ended(tup: Tuple, collector: BasicCollector, task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            collector.end()
+            free.release()
+            if task.cancelled():  # it was so before it began, or has cancelled itself
+                counts.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
+            elif (error := task.exception()) is not None:  # no tuple's affair
+                broken.append(error)
+
+        tuples = []
         for row, values in enumerate(rows.values()):
             await _uncancelled(free.acquire)
+            if broken:
+                break
             tup = Tuple.at(rows.origin, rows, row)
             tup.update(zip(rows.origin.fields, values, strict=True))
             tuples.append(tup)
-            task = asyncio.get_running_loop().create_task(one(tup))
+            collector = BasicCollector(self.output, tup)
+            task = asyncio.get_running_loop().create_task(one(tup, collector))
             running.add(task)
-            task.add_done_callback(running.discard)
+            task.add_done_callback(partial(ended, tup, collector))
         while running:
             await _uncancelled(partial(asyncio.wait, set(running)))
+        if broken:
+            raise broken[0]
         for tup in tuples:
             tup._settled = "failed" if tup._row in counts.failures else "acked"
             tup.detach()

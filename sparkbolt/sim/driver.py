@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
 from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
@@ -27,11 +28,11 @@ from sparkbolt.sim.spouts import LocalSpout, open_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 
 
-class DriverDied(BaseException):
+class DriverDied(Interruption):
     """The driver process is gone; no code of a user's catches it."""
 
 
-class QueryDied(BaseException):
+class QueryDied(Interruption):
     """Spark's query is gone; it starts again in the same driver."""
 
 

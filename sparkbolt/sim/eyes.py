@@ -18,6 +18,7 @@ import numpy as np
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.components import ColumnBolt
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import U64, mix64
 from sparkbolt.core.lane import Lane
@@ -27,7 +28,7 @@ from sparkbolt.core.tasks import BoltTask
 from sparkbolt.sim.canonical import stable_bytes
 
 
-class WorkerDied(BaseException):
+class WorkerDied(Interruption):
     """A worker process is gone; no code of a user's catches it."""
 
 

@@ -9,7 +9,6 @@ Read before: ``core.host``.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import line_of, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
@@ -85,9 +85,8 @@ class LocalSpout:
         try:
             refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
         except Exception as error:  # noqa: BLE001  user code may raise anything, and only its task is concerned
-            text = f"{call.__name__} raised {type(error).__name__}: {error}"
-            lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            self.reports.append(Report(self._context.component, self._context.index, text, lines))
+            text = f"{call.__name__} raised {line_of(error)}"
+            self.reports.append(Report(self._context.component, self._context.index, text, text_of(error)))
             return False
         finally:
             self._hand_over()
@@ -99,7 +98,7 @@ class LocalSpout:
             self._desk.waiting.append((Record(stream, values, tracked, task), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(Report(self._context.component, self._context.index, str(error)))
+            self.reports.append(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
 
 

@@ -18,6 +18,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import said
 from sparkbolt.core.reading import Record
 from sparkbolt.core.returned import refuse_of_spout
 
@@ -157,5 +158,5 @@ class SpoutThread:
 
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(Report(self._context.component, self._context.index, str(error)))
+            self._tell(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
