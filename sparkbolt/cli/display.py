@@ -29,8 +29,8 @@ from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
     from sparkbolt.core.promotion import MicroBatchReport
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 LINE_EVERY_SECS = 5.0
 """Plain lines: one in that time at most."""

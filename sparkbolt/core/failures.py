@@ -123,10 +123,10 @@ def printed(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of the type ``str`` itself that every encoding for text can write: lone surrogates are escaped.
+    r"""A text of the type ``str`` itself that every encoding for text can write: lone surrogates are escaped.
 
     >>> printable("a" + chr(0xD800))
-    'a\\\\ud800'
+    'a\\ud800'
     """
     return str.encode(text, "utf-8", "backslashreplace").decode()
 

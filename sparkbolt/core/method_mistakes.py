@@ -161,7 +161,7 @@ def _hint(name: str, own: inspect.Signature, wanted: list[inspect.Parameter]) ->
 
 
 def _of_function(component: FunctionBolt) -> Iterator[str]:
-    function = component.function
+    function: Any = component.function
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
         yield f"@bolt was given {function!r:.60}, expected a function of a tuple"

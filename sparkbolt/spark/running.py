@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
 from sparkbolt.core.components import Spout
 from sparkbolt.core.emission import Output
@@ -59,7 +60,7 @@ PASSING_POLL_SECS = 1
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology:
+class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
