@@ -191,7 +191,7 @@ class Entries:
         """The bytes of the entries.
 
         Raises:
-            what ``Pickling.dumps`` raises, for keys and for values that are not frozen yet.
+            CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled, or not be read back.
         """
         values, gone_rows = self._values, b""
         if self.gone:
@@ -200,6 +200,8 @@ class Entries:
             gone_rows = np.array(rows, dtype=np.uint32).tobytes()
             values = [value for value in values if value is not GONE]
         keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
+        if keys[0] == "pickle" and pickling.doubtful:
+            dict.fromkeys(pickling.loads(keys[1]))  # they will be keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
         return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
 
@@ -230,12 +232,12 @@ def freeze(values: Sequence[Any], pickling: Pickling) -> list[Any]:
     All or none but ``GONE`` are frozen: a column is either plain or pickles.
 
     Raises:
-        what ``Pickling.dumps`` raises.
+        CannotKeepError: a value cannot be pickled, or not be read back.
     """
     kinds = set(map(type, values)) - {Gone}
     if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
         return list(values)
-    dumps = pickling.dumps
+    dumps = pickling.proved
     return [value if value is GONE or type(value) is Frozen else Frozen(dumps(value)) for value in values]
 
 
@@ -263,10 +265,10 @@ def _pack(values: list[Any], pickling: Pickling) -> _Packed:
         if text.count("\0") == len(values) - 1:
             return "str", text.encode("utf-8", "surrogatepass")
     elif kinds == {int}:
-        return _pack_ints(values) or ("pickle", pickling.dumps(values))
+        return _pack_ints(values) or ("pickle", pickling.proved(values))
     elif kinds == {float}:
         return "<f8", np.array(values, dtype=np.float64).tobytes()
-    return "pickle", pickling.dumps(values)
+    return "pickle", pickling.proved(values)
 
 
 def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:

@@ -140,13 +140,19 @@ class TaskState:
         """The committed snapshot, or None if there is none yet."""
         return self.read(_SNAPSHOT)
 
-    def set_snapshot(self, data: bytes) -> bool:
-        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest)."""
+    def set_snapshot(self, data: bytes, prove: Callable[[bytes], None] = lambda _: None) -> bool:
+        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest).
+
+        Args:
+            data: the snapshot.
+            prove: called with one that is not committed; raises where it must not be.
+        """
         digest = blake2b(data, digest_size=16).digest()
         if self._directory.inline.get(_SNAPSHOT_DIGEST) == digest:
             self._staged.pop(_SNAPSHOT, None)
             self._staged.pop(_SNAPSHOT_DIGEST, None)
             return False
+        prove(data)
         self._staged[_SNAPSHOT] = data
         self._staged[_SNAPSHOT_DIGEST] = digest
         return True
@@ -239,6 +245,15 @@ class TaskState:
         self._staged_decoded.pop(name, None)
 
     # The end of the micro-batch.
+
+    def make_ready(self) -> None:
+        """Encode what ``commit`` will write; it may be called several times, and then ``commit`` does not raise.
+
+        Raises:
+            StateError: a key or value cannot be kept.
+        """
+        for key_value in self._key_values.values():
+            key_value._make_ready()
 
     def commit(self, stamps: Callable[[], int]) -> int:
         """Write what changed, the directory last; nothing if nothing did.

@@ -1,0 +1,79 @@
+"""One tuple's trouble is that tuple's trouble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.poison import EXCEPTIONS, SENDABLE, UNSENDABLE, Doing, DoingByHand, Raising, raised, run
+
+REASONS: dict[str, Any] = {
+    "exception": raised(ValueError("no such user")),
+    "bytes": b"no",
+    "none": None,
+    "number": 7,
+    "raising": Raising(),
+    "empty": "",
+    "surrogates": "\ud800",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_reason_may_be_anything(name: str) -> None:
+    driver = run(DoingByHand(lambda bolt, tup, collector: collector.fail(tup, REASONS[name])))
+    assert driver.failed("source")[0].cause == "fail"
+    if name == "exception":
+        assert driver.failed("source")[0].reason == "ValueError: no such user"
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_is_reported_may_be_anything(name: str) -> None:
+    driver = run(Doing(lambda bolt, tup, collector: collector.report_error(REASONS[name])), fails=False)
+    assert len(driver.errors()) == 3
+
+
+@pytest.mark.parametrize("method", ["ack", "fail", "reset_timeout"])
+@pytest.mark.parametrize("thing", [None, 5, "tup", [], Raising()])
+def test_what_is_no_tuple_is_refused(method: str, thing: Any) -> None:
+    driver = run(DoingByHand(lambda bolt, tup, collector: getattr(collector, method)(thing)))
+    assert "a tuple that execute was given" in driver.failed("source")[0].reason
+
+
+def throw(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("name", EXCEPTIONS)
+@pytest.mark.parametrize("kind", [Doing, DoingByHand])
+def test_whatever_is_raised_fails_its_tuple(kind: Any, name: str) -> None:
+    run(kind(lambda bolt, tup, collector: throw(EXCEPTIONS[name]())))
+
+
+@pytest.mark.parametrize("name", UNSENDABLE)
+@pytest.mark.parametrize("stateless", [True, False])
+def test_a_value_that_cannot_travel_fails_its_tuple(name: str, stateless: bool) -> None:
+    run(Doing(lambda bolt, tup, collector: UNSENDABLE[name](), stateless=stateless))
+
+
+@pytest.mark.parametrize("name", SENDABLE)
+def test_a_value_that_is_odd_and_can_travel_does(name: str) -> None:
+    run(Doing(lambda bolt, tup, collector: SENDABLE[name]()), fails=False)
+
+
+def keep(bolt: Any, thing: Any) -> None:
+    bolt.thing = thing
+
+
+@pytest.mark.parametrize("name", [name for name in UNSENDABLE if not name.startswith("large")])
+@pytest.mark.parametrize("kind", [Doing, DoingByHand])
+def test_an_attribute_that_cannot_be_kept_fails_the_tuple_that_set_it(kind: Any, name: str) -> None:
+    driver = run(kind(lambda bolt, tup, collector: keep(bolt, UNSENDABLE[name]())))
+    failure = driver.failed("source")[0]
+    assert failure.cause == "state"
+    assert "'thing'" in failure.reason
+
+
+@pytest.mark.parametrize("name", SENDABLE)
+def test_an_attribute_that_is_odd_and_can_be_kept_is(name: str) -> None:
+    run(Doing(lambda bolt, tup, collector: keep(bolt, SENDABLE[name]())), fails=False)
