@@ -341,7 +341,8 @@ class BoltCollector:
 
     def _no_tuple(self, word: str, thing: object) -> EmitError:
         return EmitError(
-            f"{self._output.component!r}: a tuple that execute was given can be {word}, this is {printed(thing):.60}"
+            f"{self._output.component!r}: a tuple that execute was given can be {word}, "
+            f"and this is {printed(thing):.60}"
         )
 
     def report_error(self, error: BaseException | str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,10 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
-from sparkbolt.core.deaths import TaskWatch
+from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
@@ -88,6 +89,12 @@ class BoltTask:
         self.on_error = on_error
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``deaths``)."""
+        self.activity: Activity | None = None
+        """Set where somebody looks what the process is at."""
+        self._shows: Tuple | None = None
+        """What ``execute`` sees now."""
+        self._shown_too: dict[int, Tuple] = {}
+        """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
         self._late: list[Tuple] = []
         self._late_failures: list[tuple[Tuple, object]] = []
@@ -117,6 +124,16 @@ class BoltTask:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+
+    @property
+    def current(self) -> tuple[int, list[Any] | None, int]:
+        """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
+        if self.hosted is not None:
+            return self.hosted.told.metrics.windows, None, 0
+        tup, others = self._shows, list(self._shown_too.values())
+        if others:
+            tup = others[0]
+        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""
@@ -192,7 +209,7 @@ class BoltTask:
         """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
         counts = Counts()
         try:
-            with self.watch.flushing() if self.watch is not None else nullcontext():
+            with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
                 self.bolt.flush()
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
@@ -206,6 +223,9 @@ class BoltTask:
         if isinstance(self.bolt, Bolt):
             self._settle_flushed(counts, sink)
         return counts
+
+    def _flushing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
 
     def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
         """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
@@ -322,7 +342,7 @@ class BoltTask:
         reference_count = sys.getrefcount
         failures = counts.failures
         kept: list[Tuple] = []
-        tup = Tuple.at(rows.origin, rows, 0)
+        tup = self._shows = Tuple.at(rows.origin, rows, 0)
         basic = BasicCollector(self.output, tup)
         collector: Any = by_hand if by_hand is not None else basic
         ends = basic._by_rows() if by_hand is None else None
@@ -333,7 +353,7 @@ class BoltTask:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = basic._tup = Tuple.at(rows.origin, rows, row)
+                tup = basic._tup = self._shows = Tuple.at(rows.origin, rows, row)
             if single is not None:
                 tup[single] = values
             else:
@@ -348,6 +368,7 @@ class BoltTask:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
+        self._shows = None
         if by_hand is None:
             for tup in kept:
                 tup._settled = "failed" if tup._row in failures else "acked"
@@ -399,10 +420,12 @@ class BoltTask:
             try:
                 if watch is not None:
                     watch.row(tup._row)
+                self._shown_too[tup._row] = tup
                 await bolt.execute(tup, BasicCollector(self.output, tup))
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 counts.failures[tup._row] = failure_of(error)
             finally:
+                self._shown_too.pop(tup._row, None)
                 free.release()
 
         tuples = []

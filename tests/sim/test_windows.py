@@ -65,6 +65,7 @@ class Keep(BasicBolt):
 
 SHAPES: dict[str, Callable[[], WindowedBolt]] = {
     "acked on expiry": lambda: Sum().with_window(Count(7), slide=Count(3)).with_ack_on_expiry(),
+    "acked on expiry, between timers": lambda: Sum().with_window(Count(3), slide=5 * SECOND).with_ack_on_expiry(),
     "acked on expiry, by key in event time": lambda: (
         Sum()
         .with_window(10 * SECOND, slide=5 * SECOND)
