@@ -410,20 +410,20 @@ class SpoutCollector:
     def __init__(self, output: Output) -> None:
         """Gather records; the values are checked against the streams of ``output``."""
         self._output = output
-        self.records: list[tuple[str, Sequence[Any], Any, int | None]] = []
+        self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id."""
         self._output.checked(values, stream)
-        self.records.append((stream, values, message_id, None))
+        self.records.append((stream, list(values), message_id, None))
 
     def emit_direct(
         self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> None:
         """Emit a tuple to one task, by its number, on a direct stream."""
         self._output.checked(values, stream, direct=True)
-        self.records.append((stream, values, message_id, task))
+        self.records.append((stream, list(values), message_id, task))
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""

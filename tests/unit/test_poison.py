@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.unit.poison import EXCEPTIONS, SENDABLE, UNSENDABLE, Doing, DoingByHand, Raising, raised, run
+from sparkbolt.core.dead_letters import Attempt, DeadLetter
+from tests.unit.poison import (
+    EXCEPTIONS,
+    SENDABLE,
+    UNSENDABLE,
+    Doing,
+    DoingByHand,
+    Raising,
+    nested,
+    raised,
+    run,
+    run_record,
+)
 
 REASONS: dict[str, Any] = {
     "exception": raised(ValueError("no such user")),
@@ -77,3 +90,29 @@ def test_an_attribute_that_cannot_be_kept_fails_the_tuple_that_set_it(kind: Any,
 @pytest.mark.parametrize("name", SENDABLE)
 def test_an_attribute_that_is_odd_and_can_be_kept_is(name: str) -> None:
     run(Doing(lambda bolt, tup, collector: keep(bolt, SENDABLE[name]())), fails=False)
+
+
+@pytest.mark.parametrize("name", [name for name in UNSENDABLE if name != "lambda"])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_record_of_a_spout_that_cannot_travel_fails_alone(name: str, fuse: bool) -> None:
+    driver = run_record(UNSENDABLE[name], fuse=fuse)
+    letters = driver.dead_letters("source")
+    assert len(letters) == 2
+    for letter in letters:
+        assert DeadLetter.from_json(json.loads(letter.to_line())).last.reason == letter.last.reason
+
+
+@pytest.mark.parametrize("name", SENDABLE)
+def test_a_record_of_a_spout_that_is_odd_and_can_travel_does(name: str) -> None:
+    run_record(SENDABLE[name], fails=False)
+
+
+@pytest.mark.parametrize("name", [*SENDABLE, *UNSENDABLE, "deeper"])
+def test_a_dead_letter_of_anything_is_written_and_read(name: str) -> None:
+    value = {**SENDABLE, **UNSENDABLE, "deeper": lambda: nested(700)}[name]()
+    attempt = Attempt(1, "f", "exception", "no", "bolt", 0, 7, None, 1500)
+    letter = DeadLetter("5f", "words", "a1", "lines", 0, (attempt,), message_id="1", fields=("v",), tuples=((value,),))
+    known = DeadLetter.from_json(json.loads(letter.to_line()))
+    assert known.attempts == letter.attempts
+    if name in ("large int", "surrogates", "bytes"):
+        assert known.tuples == letter.tuples
