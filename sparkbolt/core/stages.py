@@ -22,7 +22,7 @@ from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.failures import pass_on, printed
-from sparkbolt.core.forgetting import forget
+from sparkbolt.core.forgetting import forget_in
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
@@ -50,6 +50,7 @@ from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.shards import shards_of
+from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
@@ -178,10 +179,10 @@ class StageRun:
         hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
-            forget(vars(task.bolt), dict(inbox.clock.void))
+            forget_in(task.bolt, dict(inbox.clock.void))
         if inbox.clock is not None and inbox.clock.wanted:
             wanted = frozenset(inbox.clock.wanted)
-            self.tracer.holds(task.context, held_tuples(vars(task.bolt), wanted), wanted)
+            self.tracer.holds(task.context, held_tuples(attributes_of(task.bolt), wanted), wanted)
         if inbox.clock is not None and own is not None:
             with self.worker.doing(Deed.STATE, number):
                 again = own.hear(inbox.clock, task.output)
