@@ -46,6 +46,7 @@ from sparkbolt.core.segments import (
     read_segment,
 )
 from sparkbolt.core.snapshots import CannotKeepError, Pickling
+from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 
 BUCKET_KEYS = 2048
@@ -115,6 +116,10 @@ class KeyValueState:
         """Frozen values that were asked for in this micro-batch."""
         self._encoded: tuple[Entries, bytes, bool] | None = None
         """What is dirty, ready to be written."""
+        self._held: dict[Any, list[Tuple]] = {}
+        """The tuples in committed values that were asked for in this micro-batch, by key."""
+        self._put_tuples: list[Tuple] = []
+        """The tuples in what is ready to be written."""
         self._store: SegmentStore | None = None
         self._table = _NO_BUCKETS
         self._synced = True
@@ -227,6 +232,8 @@ class KeyValueState:
         if key not in self._thawed:
             try:
                 self._thawed[key] = self._pickling.loads(value.data)
+                if self._pickling.restored:
+                    self._held[key] = self._pickling.restored
             except Exception as error:
                 raise StateError(
                     f"key-value state: the value of {printed(key):.200} cannot be read ({line_of(error)}): "
@@ -330,6 +337,8 @@ class KeyValueState:
         self._dirty.clear()
         self._thawed.clear()
         self._encoded = None
+        self._held.clear()
+        self._put_tuples = []
         self._store = store
         self._table = BucketTable.decode(table) if table is not None else _NO_BUCKETS
         self._synced = False
@@ -378,6 +387,14 @@ class KeyValueState:
         assert self._store is not None
         self._store.put(physical_key(name, stamp), data)
 
+    def _tuples(self) -> list[Tuple]:
+        """The tuples in values that are to be written, and in committed ones that were asked for and stay.
+
+        Call it after ``_make_ready``.
+        """
+        dirty = self._dirty
+        return [*self._put_tuples, *(tup for key, held in self._held.items() if key not in dirty for tup in held)]
+
     def _make_ready(self) -> None:
         """Encode what is dirty, for the ``_commit`` that comes next.
 
@@ -390,7 +407,8 @@ class KeyValueState:
         """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
         try:
-            frozen = freeze(values, self._pickling)
+            frozen = freeze(values, self._pickling, tuples := [])
+            self._put_tuples = tuples
             delta = Entries.of(keys, frozen, gone=has_gone(values))
             data = delta.encode(self._pickling)
             return delta, data, not delta.gone and type(frozen[0]) is not Frozen

@@ -28,6 +28,7 @@ import pyarrow as pa
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.stable_hash import hash_value
 from sparkbolt.core.text_keys import crc32s, joined, order_of, text_of
+from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError
 
 U32: TypeAlias = npt.NDArray[np.uint32]
@@ -226,10 +227,11 @@ class Entries:
         return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
 
 
-def freeze(values: Sequence[Any], pickling: Pickling) -> list[Any]:
+def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
     """The values with everything that could be changed in place as its own pickle.
 
-    All or none but ``GONE`` are frozen: a column is either plain or pickles.
+    All or none but ``GONE`` are frozen: a column is either plain or pickles. The tuples in them are put into
+    ``tuples``, once for each value that they are in.
 
     Raises:
         CannotKeepError: a value cannot be pickled, or not be read back.
@@ -237,7 +239,13 @@ def freeze(values: Sequence[Any], pickling: Pickling) -> list[Any]:
     kinds = set(map(type, values)) - {Gone}
     if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
         return list(values)
-    dumps = pickling.proved
+
+    def dumps(value: Any) -> bytes:
+        data = pickling.proved(value)
+        if tuples is not None:
+            tuples.extend(pickling.tuples)
+        return data
+
     return [value if value is GONE or type(value) is Frozen else Frozen(dumps(value)) for value in values]
 
 

@@ -38,7 +38,7 @@ from typing import Any, Generic
 import numpy as np
 
 from sparkbolt.core.failures import line_of, pass_on
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 
 STATE_WARN_BYTES = 4 * 1024 * 1024
@@ -46,6 +46,7 @@ STATE_WARN_BYTES = 4 * 1024 * 1024
 
 _PROTOCOL = 5
 _MAIN = "__main__"
+_TUPLES = restore.__module__
 _HEAP_TYPE = 1 << 9
 """Of a type's flags: it was made by a ``class`` statement."""
 _OWN_WAYS = (
@@ -134,6 +135,8 @@ class _Unpickler(pickle.Unpickler):
             return self.pickling.owned.__getitem__
         if module_name == __name__ and global_name == "_main":
             return self.pickling.find_main
+        if module_name == _TUPLES and global_name == restore.__name__:
+            return self.pickling.restore_tuple
         return super().find_class(module_name, global_name)
 
 
@@ -158,6 +161,8 @@ class Pickling:
         """Whether it is not known of what was pickled last that it can be read back."""
         self.tuples: list[Tuple] = []
         """The tuples in what was pickled last."""
+        self.restored: list[Tuple] = []
+        """The tuples in what was read last."""
 
     def dumps(self, value: object) -> bytes:
         """The bytes of a value.
@@ -204,7 +209,14 @@ class Pickling:
         """The inverse of ``dumps``; raises whatever the classes that are named raise."""
         unpickler = _Unpickler(io.BytesIO(data))
         unpickler.pickling = self
+        self.restored = []
         return unpickler.load()
+
+    def restore_tuple(self, *state: Any) -> Tuple:
+        """A tuple that is read, noted."""
+        tup = restore(*state)
+        self.restored.append(tup)
+        return tup
 
     def find_main(self, qualname: str) -> Any:
         """The object of ``__main__`` that has this qualified name.

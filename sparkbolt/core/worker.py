@@ -278,8 +278,11 @@ class Worker:
 
     def _stage(self, number: int) -> None:
         durable, state = self._durable[number], self._states[number]
-        state.set_snapshot(durable.capture(), durable.prove)
+        data = durable.capture()
+        tuples = durable.tuples
+        state.set_snapshot(data, durable.prove)
         state.make_ready()
+        state.check_held_once(tuples)
 
     def _look(self, number: int) -> str | None:
         """What is in a task's state now that cannot be kept; None if all can."""
