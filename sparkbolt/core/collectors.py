@@ -405,7 +405,7 @@ class SpoutCollector:
     def __init__(self, output: Output) -> None:
         """Gather records; the values are checked against the streams of ``output``."""
         self._output = output
-        self.records: list[tuple[str, Sequence[Any], Any, int | None]] = []
+        self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:

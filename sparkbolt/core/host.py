@@ -31,7 +31,8 @@ from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import ASKED_FOR_MAX, Record
+from sparkbolt.core.reading import ASKED_FOR_MAX
+from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import check
 

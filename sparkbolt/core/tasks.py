@@ -192,7 +192,10 @@ class BoltTask:
         except KilledWorkerError as error:
             counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        return self.hosted.rows(rows, counts)
+        held = self.hosted.rows(rows, counts)
+        if self.watch is not None and self.watch.look is not None:
+            self.watch.took(rows.unkeepable())
+        return held
 
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""

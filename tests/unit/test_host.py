@@ -14,7 +14,7 @@ from sparkbolt.core.feedback import gather
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.sim.engine import LocalEngine
 
 
