@@ -155,6 +155,18 @@ class Host:
         self._planned_at = mono_s
         return self.in_force
 
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """A plan that reads nothing and tells nobody anything, for a micro-batch that runs where none is due."""
+        check(self.in_force is None, f"a plan is in force: {self.in_force}")
+        self.in_force = MicroBatchPlan(
+            micro_batch_id=self.ledger.last_promoted + 1,
+            life=self.life,
+            now_ms=max(now_ms, self.ledger.last_now_ms),
+            void=self.ledger.void,
+        )
+        self._planned_at = mono_s
+        return self.in_force
+
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
         """The tasks that hold some of these trees and can be asked what it is that they hold."""
         clocked = set(self.lane.clocked()) if keys else ()
@@ -357,7 +369,9 @@ class Host:
 
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period

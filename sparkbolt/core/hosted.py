@@ -116,7 +116,7 @@ class Told:
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
     """(roots, edges) of tuples from earlier that are done now."""
-    fails: list[tuple[U64, Exception]] = field(default_factory=list)
+    fails: list[tuple[U64, BaseException]] = field(default_factory=list)
     """Roots of trees that fail, and why."""
     reports: list[str] = field(default_factory=list)
     """What is to be logged; it is no error."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.failures import failure_of, line_of
 from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
 from sparkbolt.core.rows import Rows
@@ -372,7 +373,8 @@ class WindowTask(Hosted):
         try:
             with self.showing():
                 self._bolt.execute(window, collector)
-        except Exception as raised:
+        except BaseException as raised:
+            failure_of(raised)  # Ctrl-C is no window's affair
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:
@@ -381,7 +383,7 @@ class WindowTask(Hosted):
             if self._context.config.on_error == "stop":
                 raise EngineError(
                     f"{self._context.component!r} raised for the window that ends at {fired.end_ms}, and its on_error "
-                    f"is 'stop': {type(error).__name__}: {error}"
+                    f"is 'stop': {line_of(error)}"
                 ) from raised
             self._output.errors.append(error)
         finally:
