@@ -94,7 +94,7 @@ class TextSpout(PartitionedSpout):
     """
 
     outputs = ["line", "path", "offset"]
-    first_budget = 256 * 1024
+    first_budget = 64 * 1024
 
     def __init__(
         self,
