@@ -85,7 +85,7 @@ class Host:
         self._promoted_at = mono_s
         """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
         self._emitted: dict[str, int] = {}
-        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
@@ -158,6 +158,18 @@ class Host:
             clocks=clocks,
         )
         self.in_force = plan
+        self._planned_at = mono_s
+        return self.in_force
+
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """A plan that reads nothing and tells nobody anything, for a micro-batch that runs where none is due."""
+        check(self.in_force is None, f"a plan is in force: {self.in_force}")
+        self.in_force = MicroBatchPlan(
+            micro_batch_id=self.ledger.last_promoted + 1,
+            life=self.life,
+            now_ms=max(now_ms, self.ledger.last_now_ms),
+            void=self.ledger.void,
+        )
         self._planned_at = mono_s
         return self.in_force
 
@@ -390,7 +402,9 @@ class Host:
 
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period

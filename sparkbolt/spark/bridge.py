@@ -2,9 +2,10 @@
 
 Which question it answers: who may ask the ``SpoutHost``, and how?
 Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; both ends prove that they know a
-secret that stands in a file beside it and nowhere else, before a byte is read.
+secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
+the other end has sent. What raised in the driver leaves the planner as data (``explain``).
 
-Read before: nothing.
+Read before: ``explain``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
+from sparkbolt.core.failures import line_of
+from sparkbolt.errors import SparkboltError
+from sparkbolt.spark.explain import carry
 
 SOCKET = "planner.sock"
 SECRET = "secret"
@@ -59,8 +64,10 @@ class Bridge:
                     return
                 try:
                     reply = ("ok", self._answer(*words))
-                except Exception as error:  # noqa: BLE001  whatever it was, the planner is told
-                    reply = ("error", f"{type(error).__name__}: {error}")
+                except SparkboltError as error:
+                    reply = ("error", carry(error))
+                except BaseException as error:  # noqa: BLE001  ``sys.exit`` in user code, too: the planner is told
+                    reply = ("error", line_of(error))
                 try:
                     connection.send_bytes(cloudpickle.dumps(reply))
                 except (BrokenPipeError, OSError):

@@ -14,7 +14,9 @@ Which question it answers: where is the ledger's log, which micro-batches are co
 Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
 Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
-Rule 4: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
+Rule 4: what is left of Spark's logs after a power cut counts, since Spark flushes none of them; a snapshot takes the
+place of entries only once Spark's commit of it is on the disk.
+Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
 Read before: ``core.ledger_files``.
 """
@@ -23,9 +25,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -34,6 +37,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
@@ -41,6 +45,7 @@ from sparkbolt.errors import CheckpointError
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+log = logging.getLogger("sparkbolt")
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
@@ -79,6 +84,17 @@ class LocalFiles:
         except OSError:  # a full disk: what was written of it only takes room
             temporary.unlink(missing_ok=True)
             raise
+
+    def flush(self, name: str) -> None:
+        """Have a file that somebody else has written, and its name, on the disk; nothing if it is not there."""
+        path = self._root / name
+        for place in (path, path.parent):
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(place, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -195,8 +211,10 @@ class Checkpoint:
         self._life = ledger_files.begin_life(self.files)
         return self._life
 
-    def check_life(self, life: int) -> None:
+    def check_life(self, life: int | None = None) -> None:
         """Before a life writes anything that counts: nobody began another one meanwhile.
+
+        By default the life is the last one that this driver has begun, though it may never have got as far as to read.
 
         The lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was
         thought dead.
@@ -204,6 +222,7 @@ class Checkpoint:
         Raises:
             CheckpointError: another driver has taken the checkpoint over.
         """
+        life = self._life if life is None else life
         newest = self.files.read("life")
         if newest is None or int(newest) != life:
             raise CheckpointError(
@@ -229,26 +248,83 @@ class Checkpoint:
             known = json.loads(data)
         except ValueError as error:
             raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
-        differences = changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint())))
+        self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
+        placement: Mapping[str, Any] = known["placement"]
+        return placement
+
+    def keep_placement(self, lane: Lane, before: Mapping[str, Any] | None) -> None:
+        """Note how the topology is laid out, where that is not what was noted before.
+
+        Raises:
+            CheckpointError: bolts would not find their state.
+        """
+        placement = lane.placement()
+        if before is not None:
+            self._refuse(moved(lane, before))
+        if placement != before:
+            body = {"fingerprint": lane.topology.fingerprint(), "placement": placement}
+            self.files.write("topology", json.dumps(body).encode())
+
+    def _refuse(self, differences: Sequence[str]) -> None:
         if differences:
             listed = "".join(f"\n  - {difference}" for difference in differences)
             raise CheckpointError(
                 f"checkpoint {self.directory} was begun by a topology that differs:{listed}\nGive the topology the "
                 "shape it had, or start it with a new checkpoint directory (which starts from the beginning)"
             )
-        placement: Mapping[str, Any] = known["placement"]
-        return placement
-
-    def keep_placement(self, topology: Topology, placement: Mapping[str, Any]) -> None:
-        """Note how the topology is laid out."""
-        self.files.write(
-            "topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode()
-        )
 
     def last_commit(self) -> int:
         """The last micro-batch that Spark has committed; -1 if there is none."""
-        found = [int(name) for name in self.files.names("spark/commits") if name.isdigit()]
-        return max(found, default=-1)
+        return max(self._numbers("spark/commits"), default=-1)
+
+    def cut_back(self) -> None:
+        """At the start, before anything is asked of it: agree with what is left of Spark's logs after a power cut.
+
+        Spark does not flush its logs to the disk, so the newest of its small files may be empty or gone. Its commits
+        count up to the last one that is whole and whose offset is. Offsets behind the one that comes next are removed:
+        Spark would go on with the newest of them, whatever is missing before it.
+
+        Raises:
+            CheckpointError: the ledger knows nothing as old as the last commit that is left; nothing was removed.
+        """
+        # Offsets first: a driver elsewhere that commits meanwhile must not make us remove what it has written since.
+        offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
+        kept = [*commits]
+        while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
+            kept.pop()
+        last = kept[-1] if kept else -1
+        for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
+            log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
+        for number in reversed(commits[len(kept) :]):
+            self._remove_of_spark("commits", number, "is not whole, or the offset of its micro-batch is not")
+        for number in reversed(offsets):
+            if number > last + 1:
+                self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
+            elif number == last + 1 and not self._is_whole("offsets", number):
+                self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
+
+    def _is_whole(self, log_: str, number: int) -> bool:
+        """Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
+
+        A commit has one such line; an offset has two, the settings of the query and the plan.
+        """
+        head, *lines = (self.files.read(f"spark/{log_}/{number}") or b"").rstrip().split(b"\n")
+        return head[:1] == b"v" and len(lines) >= (2 if log_ == "offsets" else 1) and lines[-1][-1:] == b"}"
+
+    def _numbers(self, folder: str) -> list[int]:
+        return sorted(int(name) for name in self.files.names(folder) if name.isdigit())
+
+    def _remove_of_spark(self, log_: str, number: int, why: str) -> None:
+        log.warning(
+            "checkpoint %s: spark/%s/%d is removed: it %s (a power cut leaves such files; what is not committed runs "
+            "again)",
+            self.directory,
+            log_,
+            number,
+            why,
+        )
+        self.files.remove(f"spark/{log_}/{number}")
+        self.files.remove(f"spark/{log_}/.{number}.crc")
 
     def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
         """The ledger as of the last commit.
@@ -270,7 +346,10 @@ class Checkpoint:
             CheckpointError: another driver has taken the checkpoint over, which reads these entries.
         """
         if self._life is not None:
-            self.check_life(self._life)
+            self.check_life()
+        if isinstance(self.files, LocalFiles):
+            self.files.flush(f"spark/offsets/{micro_batch_id}")
+            self.files.flush(f"spark/commits/{micro_batch_id}")
         ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 

@@ -218,6 +218,22 @@ def cores_of(session: SparkSession) -> int:
     return max(1, session.sparkContext.defaultParallelism)
 
 
+def stage_that_runs(session: SparkSession, group: str) -> tuple[int | None, tuple[int, int] | None]:
+    """Which stage of the newest job of a group runs, counted from 0, and how many of its spark_tasks are done, of all.
+
+    That is Spark's own status: it knows finished spark_tasks, and nothing of what one of them is at.
+    """
+    tracker = session.sparkContext.statusTracker()
+    job = tracker.getJobInfo(max(tracker.getJobIdsForGroup(group), default=-1))
+    if job is None:
+        return None, None
+    for level, number in enumerate(sorted(job.stageIds)):
+        stage = tracker.getStageInfo(number)
+        if stage is not None and stage.numActiveTasks:
+            return level, (stage.numCompletedTasks, stage.numTasks)
+    return None, None
+
+
 def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
     """A session of its own for one topology, with the settings that its query needs."""
     own = session.newSession()
