@@ -85,13 +85,13 @@ class Pacer:
         slopes = [
             (large[1] - small[1]) / (large[0] - small[0]) for large, small in pairs if large[0] > SPREAD * small[0]
         ]
-        if slopes:
-            cost = max(0.0, median(slopes))
+        cost = max(0.0, median(slopes)) if slopes else None
+        if cost is not None:
             self._floor_ms = median(elapsed - cost * count for count, elapsed in seen)
         if self._floor_ms is None:
-            return max(self.target_ms, 1.0) / max(elapsed_ms, 1.0) if elapsed_ms > self.target_ms else 2.0
+            return self.target_ms / elapsed_ms if elapsed_ms > self.target_ms else 2.0
         floor = max(0.0, min(self._floor_ms, self._floor_max_ms))
-        if not slopes:
+        if cost is None:
             cost = max(0.0, median((elapsed - floor) / count for count, elapsed in self._seen))
         aim = max(self.target_ms, 2 * floor)
         factor = (aim - floor) / max(cost * positions, 1.0)
