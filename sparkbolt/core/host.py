@@ -13,7 +13,7 @@ Read before: ``plan``, ``ledger``, ``pacing``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -37,6 +37,12 @@ from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
+FIRST_RECORDS = 10
+"""How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
+GROWTH_AT_FIRST = 8.0
+"""How many times as much the next one may read, as long as none has taken as long as it may."""
+WAITING_BUDGETS = 2
+"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
@@ -74,15 +80,8 @@ class Host:
         self.active = True
         self.spouts = spouts
         self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
-        self.pacers = {
-            spec.id: Pacer(
-                float(self.config.micro_batch_target_ms),
-                spouts[spec.id].first_budget,
-                self.config.micro_batch_bytes_max,
-            )
-            for spec in self.topology.spouts
-            if spec.id in spouts
-        }
+        self.pacers = {spec.id: self._pacer_of(spec) for spec in self.topology.spouts}
+        self._pace_desks()
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
@@ -111,6 +110,13 @@ class Host:
         limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
         keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
         return {number: Desk(number, limit, keeps, lettered) for number in self.topology.tasks(spec.id)}
+
+    def _pacer_of(self, spec: Any) -> Pacer:
+        target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
+        if spout is not None:
+            return Pacer(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        limit = (spec.config.max_spout_pending or DESK_RECORDS_MAX) * len(self.topology.tasks(spec.id))
+        return Pacer(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
 
     def take_over(self, old: Host) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
@@ -273,10 +279,35 @@ class Host:
     def _records(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
+        rooms = self._shares()
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms)
+            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, rooms[number])
         return entries
+
+    def _shares(self) -> dict[int, int]:
+        """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
+        shares: dict[int, int] = {}
+        for component, numbers in self._tasks_with_desks():
+            left = self.pacers[component].budget
+            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
+            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
+                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+                left -= shares[number]
+        return shares
+
+    def _tasks_with_desks(self) -> Iterator[tuple[str, Sequence[int]]]:
+        for spec in self.topology.spouts:
+            if spec.id not in self.spouts:
+                yield spec.id, self.topology.tasks(spec.id)
+
+    def _pace_desks(self) -> None:
+        """Let as much wait as about the next two micro-batches take."""
+        for component, numbers in self._tasks_with_desks():
+            for number in numbers:
+                self.desks[number].waiting_max = min(
+                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
+                )
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
@@ -364,10 +395,12 @@ class Host:
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, pacer in self.pacers.items():
             numbers = self.topology.tasks(component)
-            read = [entry for entry in plan.entries if entry.task in numbers and entry.positions is None]
+            read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
+            read = [entry for entry in read if entry.positions is None]
             measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
             positions = measured or sum(entry.reserved for entry in read)
             pacer.observe(elapsed_ms, positions, self._emitted_since(component))
+        self._pace_desks()
 
     def _emitted_since(self, component: str) -> int:
         emitted = self.ledger.metrics.of(component).emitted

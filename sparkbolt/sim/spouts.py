@@ -63,7 +63,7 @@ class LocalSpout:
             self._desk.exhausted = self._is_exhausted()
             if not active or self._desk.exhausted or not self._desk.open_for_more:
                 return
-            before = len(self._desk.waiting)
+            before, self._collector.room = len(self._desk.waiting), self._desk.room
             if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
                 break
         self._desk.exhausted = self._is_exhausted()

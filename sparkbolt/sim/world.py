@@ -317,7 +317,7 @@ class World:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, pacer in self.driver.host.pacers.items():
-            share = total = self.subject.positions[component]
+            share = total = self.subject.positions.get(component, self.subject.messages_max)
             if random_ is not None:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             pacer.budget = max(1, share)

@@ -150,6 +150,7 @@ class SpoutThread:
             with self._lock:
                 self._desk.exhausted = exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+                self._collector.room = self._desk.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()

@@ -373,6 +373,8 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
         (Outcome("stopped", 1.0, drained=False), 130),
         (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
         (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
+        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
         (Outcome("failed", 1.0, drained=True), 1),
     ],
 )
