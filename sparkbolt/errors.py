@@ -82,6 +82,14 @@ class CheckpointError(SparkboltError):
     """A checkpoint is corrupt, belongs to another topology, or is in use by another driver."""
 
 
+class FencedError(CheckpointError):
+    """Another driver has taken this one's checkpoint over, so this one ends; what it does no longer counts."""
+
+
+class OutdatedLifeError(SparkboltError):
+    """Spark's log has gone on since a life loaded its ledger, by another driver; the next life begins up to date."""
+
+
 class EngineError(SparkboltError):
     """The engine under the topology (Java, Spark, a Python worker) cannot do its work."""
 

@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="as one JSON object a line")
     explain.set_defaults(act=_explain)
 
+    _add_checkpoint(commands, debug)
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
@@ -150,6 +151,18 @@ def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
     levels = ["debug", "info", "warning", "error"]
     run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
     run.set_defaults(act=_run)
+
+
+def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
+    checkpoint = commands.add_parser("checkpoint", help="look whether a checkpoint is whole, and mend it")
+    what = checkpoint.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    verify = what.add_parser("verify", parents=[debug], help="say whether Spark's files and the ledger agree")
+    verify.add_argument("directory", metavar="DIR", help="the directory that run was given as --checkpoint")
+    verify.set_defaults(act=_checkpoint_verify)
+    repair = what.add_parser("repair", parents=[debug], help="go back to the last micro-batch on which they agree")
+    repair.add_argument("directory", metavar="DIR", help="the directory that run was given; no driver may have it")
+    repair.add_argument("--dry-run", action="store_true", help="only say what would be done, as verify does")
+    repair.set_defaults(act=_checkpoint_repair)
 
 
 def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -216,6 +229,11 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     simulate.add_argument(
         "--messages", type=_count, default=200, metavar="N", help="how many messages of a spout are read (default: 200)"
+    )
+    simulate.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with 1 also for what the topology does wrong by itself, such as tuples that are never acked",
     )
     simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     simulate.set_defaults(act=_simulate)
@@ -311,6 +329,22 @@ def _explain(options: argparse.Namespace) -> int:
     return EXIT_FINISHED
 
 
+def _checkpoint_verify(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import verify
+
+    agrees, lines = verify(options.directory)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
+
+
+def _checkpoint_repair(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import repair
+
+    agrees, lines = repair(options.directory, dry_run=options.dry_run)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
+
+
 def _dlq_list(options: argparse.Namespace) -> int:
     from sparkbolt.cli.dead_letters import Place, list_letters
 
@@ -391,5 +425,6 @@ def _simulate(options: argparse.Namespace) -> int:
             feed=dict(options.feed),
             messages_max=options.messages,
             as_json=options.json,
+            strict=options.strict,
         )
     )

@@ -20,11 +20,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.columns import GAP, Counters, fit
-from sparkbolt.core.activity import Progress, duration
+from sparkbolt.core.activity import Progress
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
@@ -63,9 +62,8 @@ WINDOW_COUNTS = frozenset({"windows", "window_tuples", "late_tuples", "expired",
 def window_line(component: str, counts: ComponentMetrics) -> str:
     """What became of a windowed bolt's windows, as a sentence.
 
-    >>> counts = ComponentMetrics(windows=6, window_tuples=15, watermark_ms=21_631_000, watermark_behind_ms=3200)
-    >>> window_line("average", counts)
-    'average: 6 windows of 15 tuples, 0 late, 0 expired, complete up to 06:00:31 UTC (3 s behind the clock)'
+    >>> window_line("average", ComponentMetrics(windows=6, window_tuples=15, expired=6, watermark_ms=21_631_000))
+    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 06:00:31, not behind'
     """
     return f"{component}: {', '.join(window_parts(counts))}"
 
@@ -77,31 +75,9 @@ def window_parts(counts: ComponentMetrics) -> list[str]:
         f"{counts.late_tuples:,} late",
         f"{counts.expired:,} expired",
     ]
-    if counts.watermark_ms:
-        parts.append(watermark_in_words(counts.watermark_ms, counts.watermark_behind_ms))
+    if counts.watermark_text:
+        parts.append(counts.watermark_text)
     return parts
-
-
-def watermark_in_words(mark_ms: int, behind_ms: int) -> str:
-    """A watermark for people: up to when a bolt takes what it has for complete.
-
-    >>> watermark_in_words(21_631_000, 3_200)
-    'complete up to 06:00:31 UTC (3 s behind the clock)'
-    >>> watermark_in_words(21_631_000, 93 * 86_400_000)
-    'complete up to 1970-01-01 06:00:31 UTC (93 days behind the clock)'
-    """
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=mark_ms)
-    near = abs(behind_ms) < DAY_MS // 2
-    side = "behind" if behind_ms >= 0 else "ahead of"
-    written = moment.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M:%S")
-    return f"complete up to {written} UTC ({_span(abs(behind_ms))} {side} the clock)"
-
-
-def _span(ms: int) -> str:
-    if ms < DAY_MS:
-        return duration(ms / 1000)
-    days = ms // DAY_MS
-    return f"{days:,} day{'s' if days > 1 else ''}" if days < 730 else f"{days // 365:,} years"
 
 
 def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool) -> str:

@@ -248,6 +248,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
                 return _End(finished=True)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
+        trouble = running.trouble if time_over else None  # before spouts rest, which may hide it
         display.draining(running.metrics().open_trees, asked=requests.count > 0)
         running.deactivate()
         patience = Patience(limits.drain_secs)
@@ -259,6 +260,11 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             if patience.is_over(runs, time.monotonic()):
                 break
             display.look(running)
+        if time_over and not requests.count:
+            waits = running.waits_for
+            trouble = trouble or (waits and f"it never came up: {waits}")
+            if trouble is not None:
+                return _End(failure=f"when its time was over: {trouble}")
         # Of a run that is drained after all nothing is broken off.
         return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:

@@ -44,3 +44,11 @@ def run_level(
         else:
             passing.extend((dest, data) for data in frames if not run.absorb(data))
     return passing + run.close()
+
+
+def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
+    """The runs of a stateful level, where each dest's rows are a run of their own: Spark groups by it."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    return list(groups.values())

@@ -28,7 +28,7 @@ from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
 from sparkbolt.core.deaths import Deed, TaskWatch
-from sparkbolt.core.failures import Failure, failure_of, line_of, text_of
+from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -97,7 +97,7 @@ class BoltTask:
         """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
         self._late: list[Tuple] = []
-        self._late_failures: list[tuple[Tuple, str]] = []
+        self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
@@ -208,7 +208,7 @@ class BoltTask:
         try:
             with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
                 self.bolt.flush()
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
@@ -259,7 +259,7 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)
+            self._fail(tup.anchors, failure_said(reason), sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
@@ -273,8 +273,8 @@ class BoltTask:
                 sink.report(Report(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
-            text = error if isinstance(error, str) else line_of(error)
-            sink.report(Report(*who, text, None if isinstance(error, str) else text_of(error)))
+            text, trace = said(error)
+            sink.report(Report(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
@@ -298,7 +298,7 @@ class BoltTask:
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
-                counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)
+                counts.failures[tup._row] = failure_said(reason)
             else:
                 self._late_failures.append((tup, reason))
         collector.failures.clear()
@@ -359,7 +359,7 @@ class BoltTask:
             tup._row = row
             try:
                 execute(tup, collector)
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
             if note_end is not None:
                 note_end(len(emitted))
@@ -392,7 +392,7 @@ class BoltTask:
             coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
@@ -419,7 +419,7 @@ class BoltTask:
                     watch.row(tup._row)
                 self._shown_too[tup._row] = tup
                 await bolt.execute(tup, BasicCollector(self.output, tup))
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
                 counts.failures[tup._row] = failure_of(error)
             finally:
                 self._shown_too.pop(tup._row, None)

@@ -30,6 +30,7 @@ from sparkbolt.core.shipping import main_definitions, materials_of, pickled_comp
 from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Materials, Worker
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.explain import errors_carried
 from sparkbolt.spark.pages import LookOut
 from sparkbolt.spark.prints import print_to_driver
 
@@ -109,12 +110,13 @@ class Shipment:
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
-    """Run a stage without cyclic garbage collection, then collect what it left."""
+def staged() -> Iterator[None]:
+    """Run a stage without cyclic garbage collection, then collect what it left; errors of ours leave it as data."""
     global _stages_run
     gc.disable()
     try:
-        yield
+        with errors_carried():
+            yield
     finally:
         _stages_run += 1
         gc.collect(2 if _stages_run % FULL_COLLECTION_EVERY == 0 else 1)
