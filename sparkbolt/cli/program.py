@@ -33,8 +33,8 @@ POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
 EXIT_TIME_OVER = 4
 """``--for`` was over, and trees were left for replay."""
-DRAIN_SECS = 4.0
-"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
+DRAIN_SECS = 3.0
+"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second more."""
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,7 @@ def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[
     clock, console = Clock(), Console(file=io.StringIO(), width=width)
     display = LiveTable(console, clock)
     display.starting(wide())
-    running: Any = SimpleNamespace(progress=lambda: progress)
+    running: Any = SimpleNamespace(progress=lambda: progress, waits_for=None)
     display.started(running)
     if committed:
         display.micro_batch(big(0), 0)
@@ -341,7 +341,7 @@ def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_c
     display = PlainLines(out, clock)
     display.starting(build())
     for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
-        running: Any = SimpleNamespace(progress=lambda progress=progress: progress)
+        running: Any = SimpleNamespace(progress=lambda progress=progress: progress, waits_for=None)
         while clock.now < until:
             clock.now += 0.25
             display.look(running)
