@@ -29,10 +29,12 @@ from sparkbolt.errors import (
     EngineError,
     FailedException,
     InvalidTopology,
+    Reject,
     ReportedFailedException,
     SourceUnavailable,
     SparkboltError,
     StateError,
+    Unavailable,
 )
 from sparkbolt.windows import Count, WindowedBolt
 
@@ -58,6 +60,7 @@ __all__ = [
     "PartitionedSpout",
     "Range",
     "RawMessage",
+    "Reject",
     "ReportedFailedException",
     "RetryPolicy",
     "SourceUnavailable",
@@ -69,6 +72,7 @@ __all__ = [
     "TopologyBuilder",
     "TopologyContext",
     "Tuple",
+    "Unavailable",
     "WindowedBolt",
     "bolt",
 ]

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
-EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
+EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,19 @@ class Outcome:
     failure: str | None = None
     error: BaseException | None = None
     """What a failure is raised from."""
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """How many messages of each spout this run has seen given up; only of those that have some."""
+    letters_directory: str = ""
+    """Where the dead letters of the checkpoint are."""
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped and drained; 1: failed; 130: stopped with trees left for replay."""
+        """0: finished, or stopped and drained; 3: so too, but messages were set aside; 1: failed; 130: trees are left."""
         if self.kind == "failed":
             return EXIT_FAILED
-        return EXIT_FINISHED if self.kind == "finished" or self.drained else EXIT_LEFT
+        if self.kind != "finished" and not self.drained:
+            return EXIT_LEFT
+        return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
 
 class StopRequests:
@@ -165,6 +171,8 @@ def _start_and_watch(
             drained,
             running.retries,
             failure,
+            set_aside=running.set_aside_here,
+            letters_directory=running.dead_letters_directory,
         )
     finally:
         running.close()

@@ -49,6 +49,19 @@ class _LocalDirectory:
         raise InvariantError(f"{name} is removed from a checkpoint that is only read")
 
 
+class _WritableDirectory(_LocalDirectory):
+    """The same where notes may be left beside dead letters."""
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
 def open_ledger(directory: str) -> LedgerReader:
     """The ledger of a checkpoint.
 
@@ -57,7 +70,7 @@ def open_ledger(directory: str) -> LedgerReader:
         CheckpointError: it is no checkpoint, or it is damaged.
     """
     where = f"checkpoint {directory}"
-    files = _files(directory)
+    files = checkpoint_files(directory)
     for attempt in range(READS_MAX):
         try:
             return LedgerReader(files, _last_commit(files), where)
@@ -68,13 +81,18 @@ def open_ledger(directory: str) -> LedgerReader:
     raise InvariantError("the last attempt at reading a ledger returns or raises")
 
 
-def _files(directory: str) -> Files:
+def checkpoint_files(directory: str, *, write: bool = False) -> Files:
+    """The files of a checkpoint, to be read; with ``write`` some may be written.
+
+    Raises:
+        WrongUseError: there is no such directory.
+    """
     url = urlparse(directory)
     if url.scheme in ("", "file"):
         path = url.path if url.scheme else directory
         if not os.path.isdir(path):
             raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
-        return _LocalDirectory(path)
+        return _WritableDirectory(path) if write else _LocalDirectory(path)
     from sparkbolt.spark.checkpoint import HadoopFiles
     from sparkbolt.spark.session import make_session
 

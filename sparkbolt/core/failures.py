@@ -11,11 +11,25 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
+from sparkbolt.errors import (
+    EmitError,
+    FailedException,
+    KilledWorkerError,
+    Reject,
+    ReportedFailedException,
+    SparkboltError,
+    Unavailable,
+)
 
 TRACEBACK_CHARACTERS_MAX = 4000
 REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
+UNAVAILABLE = "unavailable"
+"""The cause of a tuple that failed since something is away that its bolt depends on (``Unavailable``)."""
+REJECTED = "rejected"
+"""The cause of a tuple that its bolt does not want to see again (``Reject``)."""
+RAISED = frozenset({"exception", "emit", UNAVAILABLE})
+"""The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
 
 @dataclass
@@ -41,6 +55,10 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("fail", line_of(error), reported=False)
     if isinstance(error, KilledWorkerError):
         return Failure("killed", str(error))
+    if isinstance(error, Unavailable):
+        return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if isinstance(error, Reject):
+        return Failure(REJECTED, line_of(error) or "rejected by the bolt")
     return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
 
 

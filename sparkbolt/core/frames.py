@@ -41,6 +41,7 @@ PARTIALS = 3
 FEEDBACK = 4
 VERDICTS = 5
 READS = 6
+LETTERS = 7
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
@@ -309,7 +310,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS`` or ``READS``."""
+    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS``, ``READS``, ``LETTERS``."""
     return memoryview(data)[0]
 
 

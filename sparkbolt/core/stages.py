@@ -21,6 +21,7 @@ from sparkbolt.core.acker import Fail, Partials, Report, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
+from sparkbolt.core.failures import failure_of
 from sparkbolt.core.forgetting import forget
 from sparkbolt.core.frames import (
     FEEDBACK,
@@ -42,9 +43,10 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.hosted import Wake
+from sparkbolt.core.hosted import HostedBolt, Wake
 from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
+from sparkbolt.core.outages import Health, WorkSeen, add_healths
 from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
@@ -54,8 +56,9 @@ from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tracing import Tracer
-from sparkbolt.core.tuples import Origin, tick
+from sparkbolt.core.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.worker import Worker
+from sparkbolt.errors import Unavailable
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
@@ -92,6 +95,10 @@ class StageRun:
         """Of earlier stages."""
         self._wakes: dict[int, Wake | None] = {}
         """When hosted tasks are to be told the time next."""
+        self._healths: dict[str, Health] = {}
+        """Of earlier stages."""
+        self._work_seen: dict[int, WorkSeen] = {}
+        """By task, of this one."""
 
     # What tasks say of trees.
 
@@ -160,12 +167,18 @@ class StageRun:
         self.worker.enter(number)
         stateful = store is not None and spec.keeps_state
         own = None
-        if stateful and store is not None:
-            with self.worker.doing(Deed.STATE, number):
-                task = self.worker.load(number, store)
-                own = self.worker.own_trees(number)
-        else:
-            task = self.worker.bolt(number)
+        try:
+            if stateful and store is not None:
+                with self.worker.doing(Deed.STATE, number):
+                    task = self.worker.load(number, store)
+                    own = self.worker.own_trees(number)
+            else:
+                task = self.worker.bolt(number)
+        except Unavailable as error:
+            if isinstance(spec.component, HostedBolt) or component in self.lane.starters:
+                raise  # what its clock says must not be lost: the micro-batch is run again
+            self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
+            return
         self._begin(task)
         hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
@@ -186,10 +199,8 @@ class StageRun:
             tup = tick(rate)
             seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
-            origin = self.worker.origin(frame.source, frame.stream)
-            rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
-            seen.append(self._work(task, rows, own))
-        self._add(component, task.flush(seen, self))
+            seen.append(self._work(task, self._rows_of(frame), own))
+        self._flush(task, seen)
         if hosted is not None:
             self._between(task, hosted.end, own)
             self._wakes[number] = hosted.wake
@@ -198,6 +209,26 @@ class StageRun:
                 warning = self.worker.save(number)
             if warning is not None:
                 self.report(Report(component, task.context.index, warning))
+        self.worker.leave(number)
+
+    def _rows_of(self, frame: Frame) -> Rows:
+        origin = self.worker.origin(frame.source, frame.stream)
+        return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
+
+    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable) -> None:
+        """A task cannot be prepared, since something is away that it depends on: all that came for it fails."""
+        component, index = self.lane.topology.task_owner(number)
+        failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
+        self.report(Report(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
+        metrics = self.counts(component)
+        metrics.errors += 1
+        seen = self._work_seen.setdefault(number, WorkSeen())
+        for rows in came:
+            seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
+            metrics.failed += rows.count
+            for row in range(rows.count):
+                for root, _ in rows.anchors_of(row):
+                    self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
         self.worker.leave(number)
 
     def _begin(self, task: BoltTask) -> None:
@@ -238,6 +269,7 @@ class StageRun:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
+        self._judge(task, rows, counts)
         self._trace(task, rows, counts)
         for out in task.output.streams.values():
             if not out.heard:
@@ -265,6 +297,22 @@ class StageRun:
         metrics.errors += counts.errors
         if counts.of_windows is not None:
             metrics.add(counts.of_windows)
+
+    def _judge(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
+        """Note whether a bolt does its work on what it gets."""
+        if rows.origin.component == SYSTEM_COMPONENT or not (rows.count or counts.of_trees):
+            return
+        seen = self._work_seen.setdefault(task.context.task, WorkSeen())
+        seen.add(rows.count, counts.failures, rows.attempts)
+        for trees, failure in counts.of_trees:
+            seen.add(trees, dict.fromkeys(range(trees), failure), None)
+
+    def _flush(self, task: BoltTask, seen: list[Rows]) -> None:
+        """The end of a task's part of the micro-batch."""
+        counts = task.flush(seen, self)
+        self._add(task.context.component, counts)
+        if counts.flush_failure is not None and task.context.task in self._work_seen:
+            self._work_seen[task.context.task].fail_all(counts.flush_failure)
 
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
@@ -315,12 +363,16 @@ class StageRun:
         if self.witness is not None:
             self.witness.sent(sender, stream, parcel)
         if parcel.route.fused:
-            self.worker.enter(parcel.target)
-            task = self.worker.bolt(parcel.target)
-            self._begin(task)
             origin = self.worker.origin(sender, stream)
             rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
-            self._add(task.context.component, task.flush([self._work(task, rows)], self))
+            self.worker.enter(parcel.target)
+            try:
+                task = self.worker.bolt(parcel.target)
+            except Unavailable as error:
+                self._not_prepared(parcel.target, [rows], error)
+                return
+            self._begin(task)
+            self._flush(task, [self._work(task, rows)])
             self.worker.leave(parcel.target)
             return
         dest = self.lane.dests[parcel.target]
@@ -378,8 +430,9 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
             self._wakes.update(wakes)
+            add_healths(self._healths, healths)
             for component, counts in unpack(metrics).items():
                 self.counts(component).add(counts)
             self._reports.extend(reports)
@@ -397,8 +450,10 @@ class StageRun:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
-        if self._metrics or self._reports or hops or self._wakes:
-            told = pack(self._metrics), self._reports, hops, self._wakes
+        for number, seen in self._work_seen.items():
+            add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        if self._metrics or self._reports or hops or self._wakes or self._healths:
+            told = pack(self._metrics), self._reports, hops, self._wakes, self._healths
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 

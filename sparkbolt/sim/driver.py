@@ -10,6 +10,7 @@ Read before: ``core.host``, ``core.ledger_files``, ``spouts``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +112,7 @@ class Driver:
 
         self.ledger = ledger_files.load_ledger(durable.files, durable.last_commit, make, restore)
         self.ledger.begin_life(ledger_files.begin_life(durable.files))
+        ledger_files.drop_uncommitted_letters(durable.files, durable.last_commit)
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
         self.spouts: dict[int, LocalSpout] = open_tasks(lane, materials, self.host)
         for number, task in self.spouts.items():
@@ -134,6 +136,10 @@ class Driver:
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
         """Stage a micro-batch; the entry is not written yet."""
         return self.host.stage(micro_batch_id, feedback)
+
+    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+        """Make the dead letters of the checkpoint durable."""
+        ledger_files.write_letters(self.files, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""

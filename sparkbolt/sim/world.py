@@ -34,14 +34,14 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
-from sparkbolt.sim.letters import SimulatedSink
+from sparkbolt.sim.letters import SimulatedSink, letters_in
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
 
 START_MS = 1_767_225_600_000
 """When every simulation begins: 2026-01-01, in milliseconds since the epoch."""
 MICRO_BATCH_MS = 300
-MICRO_BATCHES_MAX = 400
+MICRO_BATCHES_MAX = 2000
 """So many are enough for a healed world to finish; then it never does."""
 IDLE_TURNS_MAX = 2000
 JUMP_MS_MAX = 3_600_000
@@ -81,7 +81,7 @@ class World:
         self.durable = Durable()
         spouts = subject.lane.topology
         self.durable.queues = {
-            number: Queue(messages, spouts.components[spouts.task_owner(number)[0]].config.max_attempts)
+            number: Queue(messages, spouts.components[spouts.task_owner(number)[0]].config.max_attempts or 3)
             for number, messages in subject.queued.items()
         }
         checkers.facts.queues = self.durable.queues
@@ -250,8 +250,11 @@ class World:
     def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
         """``foreachBatch`` and the commit."""
         number = plan.micro_batch_id
-        entry = self.driver.stage(number, gather(data for _, data in outcome.rows))
+        feedback = gather(data for _, data in outcome.rows)
+        outcome.healths = feedback.healths
+        entry = self.driver.stage(number, feedback)
         self._step(number, "staged")
+        self.driver.write_letters(number, feedback.letters)
         self.driver.write_entry(number, entry)
         self._hear()
         fault = self.pending.take(number, "entered")
@@ -263,6 +266,7 @@ class World:
         elif kind == WRITE_FAILS:
             raise QueryDied
         self.durable.stores.update(outcome.stores)
+        self.durable.letters.update((letter.id, letter) for letter in letters_in(feedback.letters))
         self.durable.last_commit = number
         self.checkers.committed(plan, outcome)
         if kind == COMMIT_OUTLIVES:

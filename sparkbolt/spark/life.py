@@ -94,6 +94,7 @@ class Life:
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
         ledger.begin_life(number)
+        checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         self.host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
         self._bridge = Bridge(self._answer)
@@ -190,6 +191,7 @@ class Life:
         with self._changed:
             self._checkpoint.check_life(self.host.life)
             entry = self.host.stage(micro_batch_id, feedback)
+            self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
 
     def _promote(self, micro_batch_id: int) -> None:

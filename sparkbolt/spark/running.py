@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
+import re
 import shutil
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 
 import cloudpickle
@@ -80,6 +83,7 @@ class RunningTopology:
         self._ended = False
         self._failure: str | None = None
         self._life = self._new_life()
+        self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
@@ -227,7 +231,7 @@ class RunningTopology:
             self._host.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, what: str, error: BaseException) -> None:
-        log.error("%s raised %s: %s; it is called again after a pause", what, type(error).__name__, error)
+        self._announcer.error(what, f"{what} raised {type(error).__name__}: {error}; it is called again after a pause")
         with self._changed:
             self._host.ledger.metrics.of(what.rsplit(" ", 1)[1].split("[")[0]).errors += 1
 
@@ -246,6 +250,22 @@ class RunningTopology:
         """The newest trees that were given up, with their stories."""
         with self._changed:
             return self._host.ledger.set_aside
+
+    @property
+    def dead_letters_directory(self) -> str:
+        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+
+        It is there once there is one; ``sparkbolt dlq`` reads it. With a checkpoint it is in it.
+        """
+        return self._checkpoint.letters_directory
+
+    @property
+    def set_aside_here(self) -> dict[str, int]:
+        """How many messages of each spout this object has seen given up since ``start``; only of those that have some."""
+        with self._changed:
+            counts = self._host.ledger.metrics.components
+            found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
+        return {name: count for name, count in found.items() if count}
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -374,9 +394,19 @@ class RunningTopology:
         for thread in self._threads:
             thread.close()
         self._life.end()
+        self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _letters_beside(topology: Topology) -> str:
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, and nobody removes them.
+
+    The directory is made when there is a letter.
+    """
+    name = re.sub(r"[^\w.-]", "_", topology.name)
+    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def start(
@@ -392,7 +422,8 @@ def start(
 
     Args:
         topology: what to run.
-        checkpoint: a directory for durable state; without one a temporary directory that is removed at the end.
+        checkpoint: a directory for durable state; without one a temporary directory that is removed at the end. Dead
+            letters of the checkpoint are kept, in a directory of their own (``dead_letters_directory``).
         master: as of ``spark-submit``, if no session is active; default ``local[*]``.
         spark: the session to use; default the active one, or a new one.
         settings: further settings of a new session.
@@ -412,7 +443,7 @@ def start(
     if checkpoint is None:
         temporary = checkpoint = tempfile.mkdtemp(prefix="sparkbolt-checkpoint-")
     try:
-        held = Checkpoint(session, checkpoint)
+        held = Checkpoint(session, checkpoint, letters=None if temporary is None else _letters_beside(topology))
     except OSError as error:
         raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
     try:

@@ -27,7 +27,7 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     from sparkbolt.spark.running import RunningTopology
 
     builder = TopologyBuilder("t")
-    builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1)
+    builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
     builder.set_bolt("grim", Grim()).shuffle_grouping("numbers")
     topology = builder.build()
     engine = LocalEngine(topology)

@@ -1,0 +1,69 @@
+"""What is said of messages that were set aside: how many, where they are, and how they come back.
+
+Which question it answers: a run has ended, and some messages were given up; what does somebody type next?
+Rule: a command that is shown can be copied as it is.
+
+Read before: ``core.letter_ways``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from sparkbolt.bolts.letter_files import FileDeadLetters
+from sparkbolt.core.dead_letters import CHECKPOINT, stream_of
+from sparkbolt.core.topology import Topology
+
+
+def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
+    """A sentence for each place where messages are that a run has given up.
+
+    Args:
+        set_aside: how many of each spout.
+        topology: None where it was never there.
+        letters_directory: where the dead letters of the checkpoint are.
+    """
+    if topology is None:
+        return
+    by_place: dict[str, list[str]] = {}
+    for spout in set_aside:
+        by_place.setdefault(_place(topology, spout, letters_directory), []).append(spout)
+    for place, spouts in by_place.items():
+        count = sum(set_aside[spout] for spout in spouts)
+        one = len(spouts) == 1
+        yield (
+            f"{count:,} message{'s' if count != 1 else ''} of {', '.join(spouts)} {'were' if count != 1 else 'was'} set "
+            f"aside: {_what_to_do(place, None if one else spouts[0])}"
+        )
+
+
+def _place(topology: Topology, spout: str, letters_directory: str) -> str:
+    spec = topology.components[spout]
+    way = spec.dead_letters
+    if way == CHECKPOINT:
+        return letters_directory
+    if isinstance(way, FileDeadLetters):
+        return way.path
+    name = stream_of(way)
+    if name is not None:
+        return f"!their dead letters went to stream {name!r}"
+    if way is not None:
+        topic, brokers = getattr(way, "topic", None), getattr(getattr(way, "settings", None), "brokers", None)
+        if topic is not None and brokers is not None:
+            return f"kafka:{brokers}/{topic}"
+        return f"!their dead letters went to {type(way).__name__}"
+    how = "" if spec.is_spout else ", which has no dead letters"
+    return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps them{how}"
+
+
+def _what_to_do(place: str, spout: str | None) -> str:
+    if place.startswith("!"):
+        return place[1:]
+    where = shlex.quote(place)
+    only = f" --spout {shlex.quote(spout)}" if spout is not None else ""
+    into = "" if place.startswith("kafka:") else " --into FILE"
+    return (
+        f"look at them with `sparkbolt dlq list {where}`, give them to the topology again with `sparkbolt dlq replay "
+        f"{where}{only}{into}`"
+    )
