@@ -17,7 +17,7 @@ from sparkbolt.core.topology import Topology
 
 
 def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
-    """A sentence for each place where messages are that a run has given up.
+    """A sentence for each spout of which a run has given messages up.
 
     Args:
         set_aside: how many of each spout.
@@ -26,16 +26,9 @@ def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters
     """
     if topology is None:
         return
-    by_place: dict[str, list[str]] = {}
-    for spout in set_aside:
-        by_place.setdefault(_place(topology, spout, letters_directory), []).append(spout)
-    for place, spouts in by_place.items():
-        count = sum(set_aside[spout] for spout in spouts)
-        one = len(spouts) == 1
-        yield (
-            f"{count:,} message{'s' if count != 1 else ''} of {', '.join(spouts)} {'were' if count != 1 else 'was'} set "
-            f"aside: {_what_to_do(place, None if one else spouts[0])}"
-        )
+    for spout, count in sorted(set_aside.items()):
+        what = _what_to_do(_place(topology, spout, letters_directory), spout)
+        yield f"{count:,} message{'s' if count != 1 else ''} of {spout} {'were' if count != 1 else 'was'} set aside: {what}"
 
 
 def _place(topology: Topology, spout: str, letters_directory: str) -> str:
@@ -57,13 +50,12 @@ def _place(topology: Topology, spout: str, letters_directory: str) -> str:
     return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps them{how}"
 
 
-def _what_to_do(place: str, spout: str | None) -> str:
+def _what_to_do(place: str, spout: str) -> str:
     if place.startswith("!"):
         return place[1:]
     where = shlex.quote(place)
-    only = f" --spout {shlex.quote(spout)}" if spout is not None else ""
     into = "" if place.startswith("kafka:") else " --into FILE"
     return (
         f"look at them with `sparkbolt dlq list {where}`, give them to the topology again with `sparkbolt dlq replay "
-        f"{where}{only}{into}`"
+        f"{where} --spout {shlex.quote(spout)}{into}`"
     )

@@ -66,8 +66,8 @@ class LetterFile:
         self._path = os.path.expanduser(path)
         if not os.path.isfile(self._path):
             raise WrongUseError(
-                f"there are no dead letters at {path}: give the checkpoint of the topology, or the PATH of the spout's "
-                "dead_letters='file:PATH'"
+                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the PATH "
+                "of the spout's dead_letters='file:PATH'"
             )
 
     def letters(self) -> LettersRead:

@@ -261,7 +261,7 @@ class RunningTopology:
 
     @property
     def set_aside_here(self) -> dict[str, int]:
-        """How many messages of each spout this object has seen given up since ``start``; only of those that have some."""
+        """How many messages of each spout were given up since ``start``; only of those that have some."""
         with self._changed:
             counts = self._host.ledger.metrics.components
             found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
@@ -401,7 +401,7 @@ class RunningTopology:
 
 
 def _letters_beside(topology: Topology) -> str:
-    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, and nobody removes them.
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
 
     The directory is made when there is a letter.
     """

@@ -242,11 +242,8 @@ def test_a_database_that_is_away_drains_no_source(away_ms: int, error: type[Exce
 
 
 def test_a_database_that_goes_away_while_the_last_micro_batch_runs_is_an_outage_too() -> None:
-    class Dies(Exception):
-        """The connection, in the middle."""
-
-    WORLD.away, WORLD.error = (0, HOUR_MS), lambda n: Dies("broken pipe")
-    WORLD.error = lambda n: Dies("broken pipe") if n >= 700 or WORLD.now_ms > MICRO_BATCH_MS else None
+    WORLD.away = (0, HOUR_MS)
+    WORLD.error = lambda n: ConnectionError("broken pipe") if n >= 700 or WORLD.now_ms > MICRO_BATCH_MS else None
     run = Run(topology(outage_patience_secs=3 * 3600))
     run.to_the_end()
     assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
