@@ -27,8 +27,8 @@ def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters
     if topology is None:
         return
     for spout, count in sorted(set_aside.items()):
-        what = _what_to_do(_place(topology, spout, letters_directory), spout)
-        yield f"{count:,} message{'s' if count != 1 else ''} of {spout} {'were' if count != 1 else 'was'} set aside: {what}"
+        how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"
+        yield f"{how_many} set aside: {_what_to_do(_place(topology, spout, letters_directory), spout)}"
 
 
 def _place(topology: Topology, spout: str, letters_directory: str) -> str:

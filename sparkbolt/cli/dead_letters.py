@@ -66,8 +66,8 @@ class LetterFile:
         self._path = os.path.expanduser(path)
         if not os.path.isfile(self._path):
             raise WrongUseError(
-                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the PATH "
-                "of the spout's dead_letters='file:PATH'"
+                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the "
+                "PATH of the spout's dead_letters='file:PATH'"
             )
 
     def letters(self) -> LettersRead:
@@ -180,7 +180,7 @@ def shelf_at(where: str, client: Mapping[str, str]) -> Shelf:
 
 
 SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: shelf_at, KAFKA: LetterTopic}
-"""By how a place begins: what makes a shelf of the rest. A place that begins with none of them is a folder or a file."""
+"""By how a place begins: what makes a shelf of the rest. One that begins with none of them is a folder or a file."""
 
 
 @dataclass(frozen=True)

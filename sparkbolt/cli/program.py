@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped and drained; 3: so too, but messages were set aside; 1: failed; 130: trees are left."""
+        """0: finished, or stopped and drained; 3: the same, with messages set aside; 1: failed; 130: trees are left."""
         if self.kind == "failed":
             return EXIT_FAILED
         if self.kind != "finished" and not self.drained:

@@ -83,8 +83,8 @@ class Spout(Component):
 
     Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails.
     A message that is given up becomes a dead letter in the checkpoint, and then ``fail`` is called; where
-    ``dead_letters`` sends the letter elsewhere, ``ack`` is. Without ``retry`` and ``dead_letters`` every failure is told,
-    and the spout decides.
+    ``dead_letters`` sends the letter elsewhere, ``ack`` is. Without ``retry`` and ``dead_letters`` every failure is
+    told, and the spout decides.
     """
 
     retry: RetryPolicy | None = None

@@ -348,8 +348,8 @@ class DeadLetterSink(Protocol):
 
 LetterFunction: TypeAlias = Callable[[DeadLetter], None]
 DeadLetters: TypeAlias = str | LetterFunction | DeadLetterSink
-"""What ``dead_letters=`` may be: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a topic),
-a function, a sink, or ``log:`` for no letters at all."""
+"""What ``dead_letters=`` may be: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a
+topic), a function, a sink, or ``log:`` for no letters at all."""
 
 
 @dataclass

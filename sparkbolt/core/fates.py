@@ -2,14 +2,15 @@
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
-Rule 2: what nobody has read was not tried; nor was what a bolt could not try (``outages``). A source that is away costs no attempt, and nothing is given up for it; it
-is never asked again at once. Nor does a range that is too large to be read at once, the rest of which is due at once.
+Rule 2: what nobody has read was not tried; nor was what a bolt could not try (``outages``). A source that is away costs
+no attempt, and nothing is given up for it; it is never asked again at once. Nor does a range that is too large to be
+read at once, the rest of which is due at once.
 Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
 a message is, since nobody is left to take it.
 Rule 4: what can never be read (``BadRecord``), or is rejected (``Reject``), is not tried again, and of a spout that
 reads once no record is.
 
-Read before: ``retry``, ``partition_manager``, ``story``.
+Read before: ``retry``, ``outages``, ``partition_manager``, ``story``.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS``, ``READS``, ``LETTERS``."""
+    """Which kind of frame it is: one of ``DATA``, ``CLOCK``, ``PARTIALS`` to ``LETTERS``."""
     return memoryview(data)[0]
 
 

@@ -202,7 +202,8 @@ class Ledger:
     ) -> list[Retry]:
         """Up to ``limit`` records that are due at ``now_ms``, by default ever, by when they are due.
 
-        Of the components in ``rooms`` at most so many. They stay until a plan that names their positions is promoted: one that was made and dropped loses nothing.
+        Of the components in ``rooms`` at most so many. They stay until a plan that names their positions is promoted:
+        one that was made and dropped loses nothing.
         """
         return self.messages.first_retries(limit, now_ms, rooms)
 

@@ -414,7 +414,7 @@ def outages_from_json(body: Mapping[str, Any]) -> dict[str, Outage]:
 def _pattern(reason: str) -> str:
     """A reason without the numbers in it, which tell one failure from another of its kind.
 
-    >>> _pattern("ConnectionError: 10.0.0.1:5432 refused, try 17") == _pattern("ConnectionError: 10.0.0.2:5432 refused, try 3")
-    True
+    >>> _pattern("ConnectionError: 10.0.0.1:5432 refused, try 17")
+    'ConnectionError: #.#.#.#:# refused, try #'
     """
     return re.sub(r"\d+", "#", reason)

@@ -2,8 +2,8 @@
 
 Which question it answers: is this report one too many?
 Rule: at most so many reports of one component an interval; the next one that passes says how many did not (Storm's
-``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``). Where none comes, the end of the
-interval says it.
+``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``). Where none comes, the end of
+the interval says it.
 
 Read before: nothing.
 """

@@ -1,8 +1,8 @@
 """The subject: a topology made ready to be simulated many times.
 
 Which question it answers: what of a simulation is the same for all seeds, and so made once?
-Rule 1: a topology is simulated as it is, but for its sources (``sources``), for the length of the ledger's log, which is
-compacted every few micro-batches, since a simulation has only a few, and for a patience that is longer than a minute.
+Rule 1: a topology is simulated as it is, but for its sources (``sources``), for the length of the ledger's log, which
+is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
 Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
 
 Read before: ``core.shipping``, ``sources``.
@@ -35,7 +35,7 @@ MESSAGES_MAX = 200
 CORES = 2
 COMPACT_EVERY = 2
 PATIENCE_SECS_MAX = 60.0
-"""For so long at most a bolt that fails everything is only probed: a simulation that waited for an hour would be long."""
+"""For so long at most a bolt that fails everything is only probed: a simulation of an hour would be long."""
 
 Feed = Mapping[str, Sequence[Mapping[str, Any] | Sequence[Any]]]
 """By spout, or ``spout/stream``: the values of each message, in order or by field."""

@@ -112,8 +112,8 @@ def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
     )
     longest = PROBE_WAITS.max_backoff.total_seconds()
     slowly = (
-        f"its spouts give it about {outage.probe_tuples} messages at a time now, after waits of up to {longest:g} s, its "
-        "failures cost no attempt, and everything goes on at full speed as soon as it takes some of them"
+        f"its spouts give it about {outage.probe_tuples} messages at a time now, after waits of up to {longest:g} s, "
+        "its failures cost no attempt, and everything goes on at full speed as soon as it takes some of them"
     )
     if change.after is Phase.OUT and change.away:
         return logging.ERROR, f"bolt {bolt!r} says that it is unavailable{most}: {slowly}"
@@ -126,13 +126,13 @@ def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
     if change.after is Phase.SPENT:
         return logging.ERROR, (
             f"bolt {bolt!r} still fails nearly everything it gets{most}, and patience (outage_patience_secs, "
-            f"{patience_secs:g} s) is used up: its spouts go on at full speed, its failures count as attempts again, and "
-            "what has used its attempts is given up"
+            f"{patience_secs:g} s) is used up: its spouts go on at full speed, its failures count as attempts again, "
+            "and what has used its attempts is given up"
         )
     lasted = (change.now_ms - outage.since_ms) / 1000
     return logging.WARNING, (
-        f"bolt {bolt!r} takes tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts go on at full "
-        "speed"
+        f"bolt {bolt!r} takes tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts go on at "
+        "full speed"
     )
 
 
