@@ -40,8 +40,6 @@ FIRST_RECORDS = 10
 """How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
 """How many times as much the next one may read, as long as none has taken as long as it may."""
-WAITING_BUDGETS = 2
-"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
@@ -295,12 +293,12 @@ class Host:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _pace_desks(self) -> None:
-        """Let as much wait as about the next two micro-batches take."""
+        """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
         for component, numbers in self._tasks_with_desks():
+            pacer = self.pacers[component]
+            waiting_max = math.ceil((pacer.budget + pacer.outlook) / len(numbers))
             for number in numbers:
-                self.desks[number].waiting_max = min(
-                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
-                )
+                self.desks[number].waiting_max = min(DESK_RECORDS_MAX, waiting_max)
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
