@@ -74,6 +74,10 @@ class KilledWorkerError(SparkboltError):
     """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
 
 
+class UnkeptError(KilledWorkerError):
+    """A tuple, a window or a flush is not tried again, because what it left in the task's state cannot be kept."""
+
+
 class StateError(SparkboltError):
     """A task's durable state cannot be written or read."""
 

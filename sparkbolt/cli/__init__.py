@@ -83,6 +83,45 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("topology", metavar="TOPOLOGY", help="module:attribute, such as word_count:topology")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
+    _add_run(commands, common)
+    check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
+    check.add_argument("--cores", type=_count, metavar="N", help="lay out for N cores (default: this machine's)")
+    check.add_argument("--json", action="store_true", help="as one JSON object")
+    check.set_defaults(act=_check)
+
+    debug = argparse.ArgumentParser(add_help=False)
+    debug.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    errors = commands.add_parser("errors", parents=[debug], help="list the trees that failed, also after the end")
+    errors.add_argument("checkpoint", metavar="CHECKPOINT", help="the directory that run was given as --checkpoint")
+    states = ["failed", "open", "acked"]
+    errors.add_argument(
+        "--state", choices=states, default="failed", help="failed trees, open ones, or traced ones that were acked"
+    )
+    errors.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
+    errors.add_argument("--json", action="store_true", help="as one JSON object a line")
+    errors.set_defaults(act=_errors)
+
+    explain = commands.add_parser("explain", parents=[debug], help="tell the way of one tree, and why it failed")
+    explain.add_argument(
+        "root", metavar="ROOT", help="16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION"
+    )
+    explain.add_argument("--checkpoint", metavar="DIR", required=True, help="the directory that run was given")
+    explain.add_argument("--json", action="store_true", help="as one JSON object a line")
+    explain.set_defaults(act=_explain)
+
+    _add_checkpoint(commands, debug)
+    graph = commands.add_parser("graph", parents=[common], help="draw a topology")
+    graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
+    graph.set_defaults(act=_graph)
+
+    _add_dlq(commands, debug)
+    _add_lag(commands, common)
+    _add_windows(commands, debug)
+    _add_simulate(commands, common)
+    return top
+
+
+def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
     run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
     run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
     run.add_argument(
@@ -113,40 +152,17 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
     run.set_defaults(act=_run)
 
-    check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
-    check.add_argument("--cores", type=_count, metavar="N", help="lay out for N cores (default: this machine's)")
-    check.add_argument("--json", action="store_true", help="as one JSON object")
-    check.set_defaults(act=_check)
 
-    debug = argparse.ArgumentParser(add_help=False)
-    debug.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    errors = commands.add_parser("errors", parents=[debug], help="list the trees that failed, also after the end")
-    errors.add_argument("checkpoint", metavar="CHECKPOINT", help="the directory that run was given as --checkpoint")
-    states = ["failed", "open", "acked"]
-    errors.add_argument(
-        "--state", choices=states, default="failed", help="failed trees, open ones, or traced ones that were acked"
-    )
-    errors.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
-    errors.add_argument("--json", action="store_true", help="as one JSON object a line")
-    errors.set_defaults(act=_errors)
-
-    explain = commands.add_parser("explain", parents=[debug], help="tell the way of one tree, and why it failed")
-    explain.add_argument(
-        "root", metavar="ROOT", help="16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION"
-    )
-    explain.add_argument("--checkpoint", metavar="DIR", required=True, help="the directory that run was given")
-    explain.add_argument("--json", action="store_true", help="as one JSON object a line")
-    explain.set_defaults(act=_explain)
-
-    graph = commands.add_parser("graph", parents=[common], help="draw a topology")
-    graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
-    graph.set_defaults(act=_graph)
-
-    _add_dlq(commands, debug)
-    _add_lag(commands, common)
-    _add_windows(commands, debug)
-    _add_simulate(commands, common)
-    return top
+def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
+    checkpoint = commands.add_parser("checkpoint", help="look whether a checkpoint is whole, and mend it")
+    what = checkpoint.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    verify = what.add_parser("verify", parents=[debug], help="say whether Spark's files and the ledger agree")
+    verify.add_argument("directory", metavar="DIR", help="the directory that run was given as --checkpoint")
+    verify.set_defaults(act=_checkpoint_verify)
+    repair = what.add_parser("repair", parents=[debug], help="go back to the last micro-batch on which they agree")
+    repair.add_argument("directory", metavar="DIR", help="the directory that run was given; no driver may have it")
+    repair.add_argument("--dry-run", action="store_true", help="only say what would be done, as verify does")
+    repair.set_defaults(act=_checkpoint_repair)
 
 
 def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -311,6 +327,22 @@ def _explain(options: argparse.Namespace) -> int:
 
     print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
     return EXIT_FINISHED
+
+
+def _checkpoint_verify(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import verify
+
+    agrees, lines = verify(options.directory)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
+
+
+def _checkpoint_repair(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import repair
+
+    agrees, lines = repair(options.directory, dry_run=options.dry_run)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
 
 
 def _dlq_list(options: argparse.Namespace) -> int:

@@ -26,15 +26,15 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
 EXIT_TIME_OVER = 4
 """``--for`` was over, and trees were left for replay."""
-DRAIN_SECS = 4.0
-"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
+DRAIN_SECS = 3.0
+"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second more."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +252,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
                 return _End(finished=True)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
+        trouble = running.trouble if time_over else None  # before spouts rest, which may hide it
         display.draining(running.metrics().open_trees, asked=requests.count > 0)
         running.deactivate()
         patience = Patience(limits.drain_secs)
@@ -263,6 +264,11 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             if patience.is_over(runs, time.monotonic()):
                 break
             display.look(running)
+        if time_over and not requests.count:
+            waits = running.waits_for
+            trouble = trouble or (waits and f"it never came up: {waits}")
+            if trouble is not None:
+                return _End(failure=f"when its time was over: {trouble}")
         # Of a run that is drained after all nothing is broken off.
         return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:

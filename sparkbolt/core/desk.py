@@ -25,7 +25,7 @@ from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.histories import NO_HISTORY
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.plan import Entry
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.story import short
 
@@ -138,10 +138,10 @@ class Desk:
         taken: list[tuple[Record, Any]] = []
         while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2 and 2 * len(taken) < most:
             taken.append(heapq.heappop(self.again)[2:])
-            size += _size(taken[-1][0])
+            size += taken[-1][0].size
         while self.waiting and size < bytes_max and len(taken) < most:
             taken.append(self.waiting.popleft())
-            size += _size(taken[-1][0])
+            size += taken[-1][0].size
         taken.sort(key=lambda pair: pair[0].attempt)
         self.planned += taken
         self.planned_base = base
@@ -239,7 +239,3 @@ class Desk:
             self.dying.append(replace(one, due_ms=tree.due_ms, attempt=one.attempt + 1))
         else:
             self.fails.append(one.message_id)
-
-
-def _size(record: Record) -> int:
-    return 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)

@@ -19,7 +19,8 @@ from sparkbolt.core.frames import Moment
 from sparkbolt.core.lane import Lane, spark_hash
 from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import Record, clock_rows, run_entry
+from sparkbolt.core.reading import clock_rows, run_entry
+from sparkbolt.core.records import Record
 from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials, Worker

@@ -197,7 +197,8 @@ class Life:
         shards = len(self.lane.acker_dests)
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-        frames = [value.as_buffer() for value in frame.select("frame").toArrow().column(0).combine_chunks()]
+        chunks = frame.select("frame").toArrow().column(0).chunks
+        frames = [value.as_buffer() for chunk in chunks for value in chunk]
         self.collected_bytes += sum(len(frame) for frame in frames)
         feedback = gather(frames)
         self._partials = feedback.partials

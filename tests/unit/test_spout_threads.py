@@ -10,10 +10,10 @@ import pytest
 
 from sparkbolt import Spout
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 
 pytest.importorskip("pyspark")
 
@@ -57,7 +57,7 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     thread.start()
     assert both.wait(10)
     thread.close()
-    assert told == [Report("grumbler", 0, "half a message"), Report("grumbler", 0, "another")]
+    assert told == [Report("grumbler", 0, "half a message"), Report("grumbler", 0, "ValueError: another")]
     assert raised == [
         "next_tuple of spout grumbler[0] raised RuntimeError: and now this; it is called again after a pause"
     ]
