@@ -277,20 +277,20 @@ class Host:
     def _records(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
-        rooms = self._shares()
+        rooms = self._shares(ready_ms)
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
             entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, rooms[number])
         return entries
 
-    def _shares(self) -> dict[int, int]:
+    def _shares(self, ready_ms: int) -> dict[int, int]:
         """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
         shares: dict[int, int] = {}
         for component, numbers in self._tasks_with_desks():
             left = self.pacers[component].budget
-            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
-            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
-                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+            by_need = sorted((self.desks[number].ready(ready_ms), number) for number in numbers)
+            for place, (ready, number) in enumerate(by_need):
+                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
                 left -= shares[number]
         return shares
 

@@ -407,7 +407,9 @@ class Follower:
             if not path.startswith(one.path) or path == one.path or not one.id.has_head(head):
                 continue
             if os.path.splitext(path)[0] == one.path and is_compressed(path):
-                self._tell_once(path, "%s begins as %s does: it is not read while that is there", path, one.path)
+                if path not in self._told:
+                    self._told.add(path)
+                    log.info("%s begins as %s does: it is not read while that is there", path, one.path)
                 return True
             if path[len(one.path)] in ".-_~":
                 before, looks = self._copies.pop(path, (-1, 0))

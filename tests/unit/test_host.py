@@ -197,6 +197,7 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     host = LocalEngine(builder.build()).host
     few, many, none = host.desks.values()
     few.waiting.append(record(0))
+    few.again.extend((60_000, number, *record(number)) for number in range(20))
     many.waiting.extend(map(record, range(100)))
     plan = host.next_plan(0, 0.0)
     assert plan is not None
