@@ -144,3 +144,20 @@ def test_a_master_or_a_setting_beside_a_session_must_be_what_the_session_has() -
         given_session(own, "a session was given", "local[4]")
     with pytest.raises(EngineError, match=r"where spark.driver.memory is '2g', and '8g' was given for it"):
         given_session(own, "a session was given", None, {"spark.driver.memory": "8g"})
+
+
+def test_a_line_for_accumulators_that_is_cut_prints_no_traceback(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    from socketserver import BaseServer
+
+    server = BaseServer(("", 0), object)  # type: ignore[arg-type]  it never serves
+    session_module._keep_to_the_log(SimpleNamespace(_accumulatorServer=server))  # type: ignore[arg-type]
+    with caplog.at_level("DEBUG", "sparkbolt"):
+        try:
+            raise EOFError
+        except EOFError:
+            server.handle_error(None, None)  # type: ignore[arg-type]
+    assert [record.getMessage() for record in caplog.records] == ["PySpark's line for accumulators was cut"]
+    assert capsys.readouterr().err == ""
+    session_module._keep_to_the_log(SimpleNamespace())  # type: ignore[arg-type]  another version may have none
