@@ -26,8 +26,8 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130

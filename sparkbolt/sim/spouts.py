@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
+from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.worker import Materials, context_of
 
@@ -93,9 +95,9 @@ class LocalSpout:
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
-            call(*arguments)
+            refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
         except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
-            self._raised(call.__name__, error)
+            self._raised(getattr(call, "__name__", ""), error)
             return False
         finally:
             self._hand_over()
@@ -108,7 +110,7 @@ class LocalSpout:
     def _hand_over(self) -> None:
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.append((Record(stream, values, tracked, task), message_id))
         self._collector.records = []
         for error in self._output.errors:
             self.reports.append(Report(self._context.component, self._context.index, *said(error)))

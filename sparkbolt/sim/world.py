@@ -260,7 +260,10 @@ class World:
                 queue.lose_connection()
         return offset
 
-    def partitions(self, start: Offset, end: Offset) -> Ready:
+    def commit(self, end: Offset) -> None:
+        """The start of the next question says as much, and says it earlier."""
+
+    def spark_partitions(self, start: Offset, end: Offset) -> Ready:
         """The plan that Spark runs, and the records that ride along with it."""
         plan = self.driver.planner.confirm(end, self.mono_s)
         return plan, self.driver.records_of(plan)

@@ -7,7 +7,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/plans        plans that are too large for an offset
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
-    DIR/life         the number of the last life; raised before anything else of a life happens
+    DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
     DIR/lock         held by the JVM: it dies with it
     DIR/owner        who took the lock last, for the message to whoever does not get it
 
@@ -27,7 +27,9 @@ import contextlib
 import json
 import logging
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,8 @@ from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
 """The modules of Hadoop that Spark does not bring along, by what they are for."""
@@ -63,7 +67,7 @@ class LocalFiles:
     def __init__(self, directory: str) -> None:
         """Make the directory if it is missing."""
         self._root = Path(directory)
-        for folder in ("ledger", "plans"):
+        for folder in ("ledger", "lives", "plans"):
             (self._root / folder).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes | None:
@@ -76,7 +80,7 @@ class LocalFiles:
     def write(self, name: str, data: bytes) -> None:
         """Write, flush to the disk, rename."""
         path = self._root / name
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with temporary.open("wb") as file:
                 file.write(data)
@@ -97,6 +101,17 @@ class LocalFiles:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet, and flush it to the disk; False if it is there."""
+        try:
+            with (self._root / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            return False
+        return True
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -122,10 +137,10 @@ class HadoopFiles:
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
-        configuration = spark._jsc.hadoopConfiguration()
-        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), configuration)
+        self._configuration = spark._jsc.hadoopConfiguration()
+        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), self._configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
-        for folder in ("ledger", "plans") if make else ():
+        for folder in ("ledger", "lives", "plans") if make else ():
             self._manager.mkdirs(self._at(folder))
 
     def _at(self, name: str) -> Any:
@@ -151,6 +166,23 @@ class HadoopFiles:
             stream.cancel()
             raise
         stream.close()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is there.
+
+        HDFS and most object stores see to that themselves, S3 where Hadoop's client asks for a conditional write.
+        """
+        path = self._at(name)
+        try:
+            builder = path.getFileSystem(self._configuration).createFile(path).overwrite(False).recursive()
+            stream = builder.opt(CONDITIONAL, True).build()
+            stream.write(bytearray(data))
+            stream.close()
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in error.java_exception.getClass().getName():
+                return False
+            raise
+        return True
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -208,6 +240,8 @@ class Checkpoint:
 
     _life: int | None = None
     """The number of the life that this driver has begun last."""
+    _owner = ""
+    """What names that life, here and elsewhere."""
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
         """Lock the directory.
@@ -245,12 +279,13 @@ class Checkpoint:
                 channel.close()
 
     def begin_life(self) -> int:
-        """The number of the life that begins now: one more than ever before."""
-        self._life = ledger_files.begin_life(self.files)
+        """The number of the life that begins now: one more than ever before, and nobody else's."""
+        self._owner = uuid.uuid4().hex
+        self._life = ledger_files.begin_life(self.files, self._owner)
         return self._life
 
     def check_life(self, life: int | None = None) -> None:
-        """Before a life writes anything that counts: nobody began another one meanwhile.
+        """Before a life writes anything that counts: nobody has begun another one meanwhile.
 
         By default the life is the last one that this driver has begun, though it may never have got as far as to read.
 
@@ -258,15 +293,11 @@ class Checkpoint:
         thought dead.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over.
+            FencedError: another driver has taken the checkpoint over.
         """
         life = self._life if life is None else life
-        newest = self.files.read("life")
-        if newest is None or int(newest) != life:
-            raise CheckpointError(
-                f"checkpoint {self.directory} was taken over by another driver (life {newest and int(newest)} began, "
-                f"this one is {life}): this one ends without counting what it does"
-            )
+        assert life is not None, "a life begins before it is checked"
+        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -381,7 +412,7 @@ class Checkpoint:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over, which reads these entries.
+            FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
         if self._life is not None:
             self.check_life()

@@ -20,10 +20,11 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
 from sparkbolt.core.activity import Hangs, Progress
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
@@ -62,7 +63,7 @@ LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology:
+class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
