@@ -38,10 +38,12 @@ from sparkbolt.errors import (
     EnoughRead,
     FailedException,
     InvalidTopology,
+    Reject,
     ReportedFailedException,
     SourceUnavailable,
     SparkboltError,
     StateError,
+    Unavailable,
 )
 from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
@@ -79,6 +81,7 @@ __all__ = [
     "PartitionedSpout",
     "Range",
     "RawMessage",
+    "Reject",
     "ReportedFailedException",
     "RetryPolicy",
     "RunningTopology",
@@ -95,6 +98,7 @@ __all__ = [
     "TopologyMetrics",
     "Tuple",
     "TupleWindow",
+    "Unavailable",
     "WindowCollector",
     "WindowedBolt",
     "bolt",

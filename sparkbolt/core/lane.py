@@ -138,10 +138,9 @@ class Lane:
     @cached_property
     def timed_tasks(self) -> frozenset[int]:
         """Those of them whose timers run from their start on, whenever their first tuple comes."""
-        component = self.topology.components
-        return frozenset(
-            task for task in self.hosted_tasks if component[self.topology.task_owner(task)[0]].component.runs_timers
-        )
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        timed = (name for name, bolt in bolts if isinstance(bolt, HostedBolt) and bolt.runs_timers)
+        return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""

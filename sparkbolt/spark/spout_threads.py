@@ -21,7 +21,7 @@ from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of, said
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.core.returned import refuse_of_spout
 
 IDLE_SECS = 0.01
@@ -150,6 +150,7 @@ class SpoutThread:
             with self._lock:
                 self._desk.exhausted = exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+                self._collector.room = self._desk.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
@@ -181,10 +182,13 @@ class SpoutThread:
         records = self._collector.records
         if not records:
             return False
+        bytes_max = self._context.config.tuple_bytes_max
+        given = [
+            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            for stream, values, message_id, task in records
+        ]
         with self._lock:
-            for stream, values, message_id, task in records:
-                tracked = self._tracked and message_id is not None
-                self._desk.waiting.append((Record(stream, values, tracked, task), message_id))
+            self._desk.waiting.extend(given)
             self._lock.notify_all()
         self._collector.records = []
         return True

@@ -359,7 +359,7 @@ class WindowTask(Hosted):
     def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
         for one in fired:
             self._changed = True
-            self._expire(window.log, one.expired if one.over is None else one.over)
+            self._expire(window.log, one.expired if one.expiring is None else one.expiring)
             if one.events.count:
                 self._execute(window.log, one, key)
             if one.is_last:
