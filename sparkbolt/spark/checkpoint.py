@@ -44,7 +44,7 @@ from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
+from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
@@ -221,7 +221,7 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
     services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
     check_hdfs(directory, services.split(","))
     try:
-        return HadoopFiles(spark, directory, make=make)
+        return answer_within(FILES_SECS, lambda: HadoopFiles(spark, directory, make=make), directory)
     except Py4JJavaError as error:
         raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
 

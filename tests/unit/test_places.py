@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from sparkbolt import CheckpointError, EngineError
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.spark.places import check_hdfs, check_master, local_directory, scheme_of
+from sparkbolt.spark.places import answer_within, check_hdfs, check_master, local_directory, scheme_of
 
 pytest.importorskip("pyspark")
 
@@ -101,6 +102,16 @@ def test_a_name_node_that_does_not_answer_is_told(port: int, nobody: int) -> Non
     check_hdfs("s3a://bucket/state")
     with pytest.raises(CheckpointError, match=r"no name node answers there .*Connection refused"):
         check_hdfs(f"hdfs://127.0.0.1:{nobody}/state")
+
+
+def test_a_file_system_that_does_not_answer_is_not_waited_for_any_longer() -> None:
+    assert answer_within(30.0, lambda: 7, "s3a://bucket") == 7
+    with pytest.raises(ZeroDivisionError):
+        answer_within(30.0, lambda: 1 / 0, "s3a://bucket")
+    hangs = threading.Event()
+    with pytest.raises(CheckpointError, match=r"s3a://bucket: its file system has not answered within 0.01 s"):
+        answer_within(0.01, hangs.wait, "s3a://bucket")
+    hangs.set()
 
 
 # Sessions that somebody else has made.
