@@ -4,7 +4,8 @@ Which question it answers: which commands are there, and what do their exit code
 Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
 the traceback.
 
-Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130 stopped by
+Ctrl-C, both with trees left for replay.
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
-from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
+from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.errors import InvalidTopology, SparkboltError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -30,7 +31,8 @@ _EPILOG = """\
 TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
 one. The module is looked for in the working directory first.
 
-exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; and with trees left for replay: 4 if the time of
+--for was over, 130 if it was stopped by Ctrl-C.
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
 """
 
@@ -87,6 +89,15 @@ def parser() -> argparse.ArgumentParser:
         "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
     )
     run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
+    run.add_argument(
+        "--drain",
+        dest="drain_secs",
+        metavar="TIME",
+        type=seconds,
+        default=DRAIN_SECS,
+        help="how long a micro-batch may run on after Ctrl-C or --for, before it is broken off and left for replay "
+        f"(default: {DRAIN_SECS:g}s)",
+    )
     run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     run.add_argument(
         "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
@@ -216,6 +227,11 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--messages", type=_count, default=200, metavar="N", help="how many messages of a spout are read (default: 200)"
     )
+    simulate.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with 1 also for what the topology does wrong by itself, such as tuples that are never acked",
+    )
     simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     simulate.set_defaults(act=_simulate)
 
@@ -253,7 +269,7 @@ def _complain(error: Exception, code: int, debug: bool) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from sparkbolt.cli.display import choose_display, logged
-    from sparkbolt.cli.program import perform
+    from sparkbolt.cli.program import Limits, perform
 
     look_in(options.py_files)
     topology = load_topology(options.topology)
@@ -261,7 +277,7 @@ def _run(options: argparse.Namespace) -> int:
         outcome = perform(
             topology,
             choose_display(as_json=options.json),
-            stop_after_secs=options.for_secs,
+            Limits(options.for_secs, options.drain_secs),
             checkpoint=options.checkpoint,
             master=options.master,
             settings=dict(options.conf),
@@ -406,5 +422,6 @@ def _simulate(options: argparse.Namespace) -> int:
             feed=dict(options.feed),
             messages_max=options.messages,
             as_json=options.json,
+            strict=options.strict,
         )
     )

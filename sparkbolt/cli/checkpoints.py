@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkbolt.cli.stories import LocalDirectory, is_local, open_files, path_of
+from sparkbolt.cli.stories import LocalDirectory, open_files
 from sparkbolt.core import agreement
 from sparkbolt.core.ledger_files import Files, begin_life
 from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.places import local_directory
 
 
 class _Writable(LocalDirectory):
@@ -112,15 +113,14 @@ def _next(last: int) -> str:
 @contextmanager
 def _alone(directory: str) -> Iterator[Files]:
     """The files of a checkpoint that no driver on this machine has."""
-    if not is_local(directory):
-        yield open_files(directory)
+    files, path = open_files(directory), local_directory(directory)
+    if path is None:
+        yield files
         return
-    root = Path(path_of(directory))
-    files = open_files(directory)
-    with (root / "lock").open("a+b") as lock:
+    with Path(path, "lock").open("a+b") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             owner = (files.read("owner") or b"another driver").decode()
             raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that one first") from error
-        yield _Writable(str(root))
+        yield _Writable(path)

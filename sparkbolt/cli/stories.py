@@ -12,13 +12,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlparse
 
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
 from sparkbolt.core.story import FATES, Story, time_text
 from sparkbolt.errors import CheckpointError, InvariantError
+from sparkbolt.spark.places import local_directory
 
 READS_MAX = 5
 """How often a log that changes while it is read is read again."""
@@ -77,32 +77,21 @@ def open_ledger(directory: str) -> LedgerReader:
     raise InvariantError("the last attempt at reading a ledger returns or raises")
 
 
-def is_local(directory: str) -> bool:
-    """Whether a checkpoint is on this machine's own disks."""
-    return urlparse(directory).scheme in ("", "file")
-
-
-def path_of(directory: str) -> str:
-    """The path of a local checkpoint."""
-    url = urlparse(directory)
-    return url.path if url.scheme else directory
-
-
 def open_files(directory: str) -> Files:
     """The files of a checkpoint; where they are local, to be read only.
 
     Raises:
         WrongUseError: there is no such directory.
     """
-    if is_local(directory):
-        path = path_of(directory)
+    path = local_directory(directory)
+    if path is not None:
         if not os.path.isdir(path):
             raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
         return LocalDirectory(path)
-    from sparkbolt.spark.checkpoint import HadoopFiles
+    from sparkbolt.spark.checkpoint import hadoop_files
     from sparkbolt.spark.session import make_session
 
-    return HadoopFiles(make_session("sparkbolt", "local[1]", None), directory, make=False)
+    return hadoop_files(make_session("sparkbolt", "local[1]", None), directory, make=False)
 
 
 def _last_commit(files: Files) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkbolt.core.failures import printed
 from sparkbolt.core.ids import OBJECT_ORDINAL
 from sparkbolt.core.routing import StreamRoutes
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
@@ -113,7 +114,8 @@ class Output:
         self.component = component
         self.streams = {stream.name: StreamOut(stream, overheard or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
-        self.errors: list[BaseException | str] = []
+        self.errors: list[object] = []
+        """What was reported: texts and exceptions, or whatever was taken for one."""
 
     def of(self, stream: str, direct: bool = False) -> StreamOut:
         """The buffer of a stream.
@@ -235,7 +237,8 @@ class BoltCollector:
         self._status = bytearray()
         self._micro_batch_id = -1
         self._late: list[Tuple] = []
-        self.failures: list[tuple[Tuple, str]] = []
+        self.failures: list[tuple[Tuple, Any]] = []
+        """Tuples that were failed, with the reasons that were given."""
         self.touched: list[Tuple] = []
 
     def begin(self, rows: Rows, micro_batch_id: int) -> None:
@@ -297,12 +300,14 @@ class BoltCollector:
         """Say that the tuple is done. What was emitted anchored to it keeps its trees open by itself."""
         self._settle(tup, self.ACKED, "acked")
 
-    def fail(self, tup: Tuple, reason: str = "") -> None:
-        """Fail all trees of the tuple; ``reason`` stands in the tree's story."""
+    def fail(self, tup: Tuple, reason: object = "") -> None:
+        """Fail all trees of the tuple; ``reason``, a text or the exception, stands in the trees' stories."""
         if self._settle(tup, self.FAILED, "failed"):
             self.failures.append((tup, reason))
 
     def _settle(self, tup: Tuple, status: int, word: str) -> bool:
+        if not isinstance(tup, Tuple):
+            raise self._no_tuple(word, tup)
         if tup._chunk is not None and tup._chunk is self._rows:
             before = self._status[tup._row]
             if before == 0:
@@ -330,7 +335,15 @@ class BoltCollector:
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Give all trees of the tuple a full ``message_timeout_secs`` again."""
+        if not isinstance(tup, Tuple):
+            raise self._no_tuple("given more time", tup)
         self.touched.append(tup)
+
+    def _no_tuple(self, word: str, thing: object) -> EmitError:
+        return EmitError(
+            f"{self._output.component!r}: a tuple that execute was given can be {word}, "
+            f"and this is {printed(thing):.60}"
+        )
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""

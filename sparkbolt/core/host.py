@@ -42,6 +42,8 @@ SETTLED_PER_PLAN_MAX = 5000
 """Spans of what tasks need not keep any more; the rest goes with the next plans."""
 SETTLED_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
+CATCH_UP_SPEED = 0.9
+"""How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
 STOPPING = frozenset({"exception", "killed", "read"})
@@ -84,9 +86,10 @@ class Host:
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
         self._promoted_at = mono_s
-        """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
+        self._timed_at = mono_s
+        """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
-        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
@@ -122,14 +125,13 @@ class Host:
             return self.in_force
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        now_ms = max(now_ms, self.ledger.last_now_ms)
+        now_ms = self._time_ms(now_ms, mono_s)
         bases: dict[int, int] = {}
-        retries = self._retries(bases, ready_ms)
+        retries = self._retries(bases, now_ms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not self._held_back():
-            entries += [*self._ranges(bases), *self._records(bases, ready_ms)]
+            entries += [*self._ranges(bases), *self._records(bases, now_ms)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -161,7 +163,7 @@ class Host:
         self.in_force = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
             life=self.life,
-            now_ms=max(now_ms, self.ledger.last_now_ms),
+            now_ms=self._time_ms(now_ms, mono_s),
             void=self.ledger.void,
         )
         self._planned_at = mono_s
@@ -201,9 +203,13 @@ class Host:
         bases[task] = base + reserve
         return base
 
-    def _ready_ms(self, now_ms: int, mono_s: float) -> int:
-        """Up to when, by the time of plans, retries are due: a wall clock that was set back holds none of them up."""
-        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._promoted_at) * 1000))
+    def _time_ms(self, now_ms: int, mono_s: float) -> int:
+        """The time of a plan that is made now: the wall clock, unless that was set back.
+
+        Then the time of the last plan goes on by the monotonic clock, so that ticks, windows and retries do; a little
+        slower, until the wall clock has come up with it.
+        """
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
 
     def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms)
@@ -279,16 +285,17 @@ class Host:
 
         That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
         """
-        due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
+        desks = () if self._held_back() else self.desks.values()
+        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
+        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
+        time_ms = self._time_ms(now_ms, mono_s)
+        speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
+        due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
         if settled:
             due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        desks = () if self._held_back() else self.desks.values()
-        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
-        due += [now_ms + max(0, when - ready_ms) for when in retries if when is not None]
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -323,7 +330,7 @@ class Host:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
-        plan, self._promoted_at = self.in_force, mono_s
+        plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
@@ -369,7 +376,9 @@ class Host:
 
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period

@@ -33,6 +33,7 @@ from sparkbolt.core.routing import Block, Parents, StreamRoutes, without
 from sparkbolt.core.settled import Span, folded, less
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.state import TaskState
+from sparkbolt.core.tuples import ATTEMPT_MAX
 from sparkbolt.errors import StateError, check
 
 _TABLE = "__trees"
@@ -197,7 +198,7 @@ class OwnTrees:
         keys = (rows + entry.base).astype(np.uint64) + np.uint64(tree_key(self._number, 0))
         roots = mix64_array(keys)
         parents = Parents(roots, roots, 0)
-        attempts = np.full(len(rows), min(entry.attempt, 255), dtype=np.uint8)
+        attempts = np.full(len(rows), min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
         direct_to = piece.direct_to[within] if piece.direct_to is not None else None
         return Started(
             Block(stream, columns, len(rows), 0, parents, attempts, direct_to, ((self._number, stream.index),)), keys

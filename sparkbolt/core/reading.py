@@ -330,7 +330,10 @@ class EntryReader:
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task that is told something: the time, a tick, what is void or asked, what became of trees."""
+    """One row for each task that is told something: the time, a tick, what is void or asked, what became of trees.
+
+    A plan of an earlier life may name a bolt that has become fused since, which keeps nothing and hears nothing.
+    """
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     owner = lane.topology.task_owner
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
@@ -340,9 +343,9 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     for task, first, last in plan.settled:
         settled.setdefault(task, []).append((first, last))
     rows: list[Row] = []
+    everyone = told.union(*(lane.topology.tasks(component) for component in everybody))
     for task in sorted(
-        told.union(*(lane.topology.tasks(component) for component in everybody)),
-        key=lambda task: (owner(task)[0], task),
+        (task for task in everyone if owner(task)[0] not in lane.hosts), key=lambda task: (owner(task)[0], task)
     ):
         clock = Clock(
             tick=owner(task)[0] in plan.ticks,

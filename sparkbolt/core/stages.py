@@ -92,6 +92,10 @@ class StageRun:
         """Of earlier stages."""
         self._wakes: dict[int, Wake | None] = {}
         """When hosted tasks are to be told the time next."""
+        self._counted_before: list[dict[str, ComponentMetrics]] = []
+        """Counters of earlier stages: passed on with this one's own, which alone say what is done here."""
+        if worker.activity is not None:
+            worker.activity.stage(moment.micro_batch_id, self._metrics)
 
     # What tasks say of trees.
 
@@ -232,8 +236,14 @@ class StageRun:
         clock = self.worker.materials.clock
         if self.witness is not None and run is None:
             rows = self.witness.starting(task, rows)
+        activity = self.worker.activity
+        before = activity.begin(Deed.EXECUTE, task.context.task, rows.count, task) if activity is not None else None
         started = clock()
-        counts = (run or task.run)(rows, self)
+        try:
+            counts = (run or task.run)(rows, self)
+        finally:
+            if activity is not None and before is not None:
+                activity.back(before)
         if task.watch is not None and run is None:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
@@ -380,8 +390,7 @@ class StageRun:
         elif kind == FEEDBACK:
             metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
             self._wakes.update(wakes)
-            for component, counts in unpack(metrics).items():
-                self.counts(component).add(counts)
+            self._counted_before.append(unpack(metrics))
             self._reports.extend(reports)
             self._hops.extend(hops)
         else:
@@ -397,10 +406,19 @@ class StageRun:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
-        if self._metrics or self._reports or hops or self._wakes:
-            told = pack(self._metrics), self._reports, hops, self._wakes
+        metrics = self._all_metrics()
+        if metrics or self._reports or hops or self._wakes:
+            told = pack(metrics), self._reports, hops, self._wakes
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
+
+    def _all_metrics(self) -> dict[str, ComponentMetrics]:
+        """What was counted here and in earlier stages."""
+        found: dict[str, ComponentMetrics] = {}
+        for metrics in (*self._counted_before, self._metrics):
+            for component, counts in metrics.items():
+                found.setdefault(component, ComponentMetrics()).add(counts)
+        return found
 
     def _combined(self) -> Partials:
         parts = [*self._parts, *self._accounts.partials()]

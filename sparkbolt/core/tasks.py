@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,11 +23,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
-from sparkbolt.core.deaths import TaskWatch
-from sparkbolt.core.failures import Failure, failure_of, line_of, text_of
+from sparkbolt.core.deaths import Deed, TaskWatch
+from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -88,9 +89,15 @@ class BoltTask:
         self.on_error = on_error
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``deaths``)."""
+        self.activity: Activity | None = None
+        """Set where somebody looks what the process is at."""
+        self._shows: Tuple | None = None
+        """What ``execute`` sees now."""
+        self._shown_too: dict[int, Tuple] = {}
+        """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
         self._late: list[Tuple] = []
-        self._late_failures: list[tuple[Tuple, str]] = []
+        self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
@@ -117,6 +124,16 @@ class BoltTask:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+
+    @property
+    def current(self) -> tuple[int, list[Any] | None, int]:
+        """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
+        if self.hosted is not None:
+            return self.hosted.told.metrics.windows, None, 0
+        tup, others = self._shows, list(self._shown_too.values())
+        if others:
+            tup = others[0]
+        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""
@@ -189,9 +206,9 @@ class BoltTask:
         """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
         counts = Counts()
         try:
-            with self.watch.flushing() if self.watch is not None else nullcontext():
+            with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
                 self.bolt.flush()
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
@@ -203,6 +220,9 @@ class BoltTask:
         if isinstance(self.bolt, Bolt):
             self._settle_flushed(counts, sink)
         return counts
+
+    def _flushing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
 
     def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
         """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
@@ -239,7 +259,7 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)
+            self._fail(tup.anchors, failure_said(reason), sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
@@ -253,8 +273,8 @@ class BoltTask:
                 sink.report(Report(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
-            text = error if isinstance(error, str) else line_of(error)
-            sink.report(Report(*who, text, None if isinstance(error, str) else text_of(error)))
+            text, trace = said(error)
+            sink.report(Report(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
@@ -278,7 +298,7 @@ class BoltTask:
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
-                counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)
+                counts.failures[tup._row] = failure_said(reason)
             else:
                 self._late_failures.append((tup, reason))
         collector.failures.clear()
@@ -319,7 +339,7 @@ class BoltTask:
         reference_count = sys.getrefcount
         failures = counts.failures
         kept: list[Tuple] = []
-        tup = Tuple.at(rows.origin, rows, 0)
+        tup = self._shows = Tuple.at(rows.origin, rows, 0)
         basic = BasicCollector(self.output, tup)
         collector: Any = by_hand if by_hand is not None else basic
         ends = basic._by_rows() if by_hand is None else None
@@ -330,7 +350,7 @@ class BoltTask:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = basic._tup = Tuple.at(rows.origin, rows, row)
+                tup = basic._tup = self._shows = Tuple.at(rows.origin, rows, row)
             if single is not None:
                 tup[single] = values
             else:
@@ -339,12 +359,13 @@ class BoltTask:
             tup._row = row
             try:
                 execute(tup, collector)
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
             if note_end is not None:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
+        self._shows = None
         if by_hand is None:
             for tup in kept:
                 tup._settled = "failed" if tup._row in failures else "acked"
@@ -371,7 +392,7 @@ class BoltTask:
             coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
             self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
@@ -396,10 +417,12 @@ class BoltTask:
             try:
                 if watch is not None:
                     watch.row(tup._row)
+                self._shown_too[tup._row] = tup
                 await bolt.execute(tup, BasicCollector(self.output, tup))
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
                 counts.failures[tup._row] = failure_of(error)
             finally:
+                self._shown_too.pop(tup._row, None)
                 free.release()
 
         tuples = []

@@ -275,6 +275,11 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for key in ("kind", "parallelism"):
             if before[id_][key] != after[id_][key]:
                 found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
+            said = "started no trees and would start trees of its own"
+            if before[id_].get("starts_trees", False):
+                said = "started trees of its own and would start none any more"
+            found.append(f"bolt {id_!r} {said}")
         for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
             found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
     return found
@@ -303,7 +308,9 @@ class BoltDeclarer:
         return self.grouping(component, ShuffleGrouping(), stream)
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples with equal values of ``fields`` to the same task."""
+        """Tuples with equal values of ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream)
         return self._by_fields(FieldsGrouping, component, fields, stream)
 
     def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:

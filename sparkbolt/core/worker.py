@@ -11,12 +11,13 @@ Read before: ``lane``, ``tasks``, ``state``, ``own_trees``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from sparkbolt.core.acker import Fail
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
@@ -84,10 +85,17 @@ class Materials:
 class Worker:
     """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
 
-    def __init__(self, materials: Materials, watch: Watch | None = None) -> None:
-        """Nothing is prepared yet; ``watch`` is for a process that may die (``deaths``)."""
+    def __init__(self, materials: Materials, watch: Watch | None = None, activity: Activity | None = None) -> None:
+        """Nothing is prepared yet.
+
+        Args:
+            materials: what there is to work with.
+            watch: for a process that may die (``deaths``).
+            activity: is told what the process is at, where somebody wants to see it.
+        """
         self.materials = materials
         self.watch = watch
+        self.activity = activity
         self.lane = materials.lane
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
@@ -126,8 +134,15 @@ class Worker:
         return context_of(self.lane, number)
 
     def doing(self, deed: Deed, number: int, block: int = 0) -> AbstractContextManager[None]:
-        """Be at something that may kill the process; noted where somebody watches."""
-        return self.watch.at(deed, number, block) if self.watch is not None else nullcontext()
+        """Be at something that may kill the process, or take long; noted where somebody watches, or looks."""
+        if self.watch is not None:
+            return self._watched(self.watch.at(deed, number, block), deed, number)
+        return self.activity.at(deed, number) if self.activity is not None else nullcontext()
+
+    @contextmanager
+    def _watched(self, watched: AbstractContextManager[None], deed: Deed, number: int) -> Iterator[None]:
+        with self.activity.at(deed, number) if self.activity is not None else nullcontext(), watched:
+            yield
 
     def enter(self, number: int) -> None:
         """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
@@ -154,6 +169,7 @@ class Worker:
                 instance = self.materials.unpickle(self.materials.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
                 task.watch = self.watch.of(number) if self.watch is not None else None
+                task.activity = self.activity
                 task.prepare()
             self._tasks[number] = task
         return task

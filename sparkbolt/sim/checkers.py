@@ -8,6 +8,7 @@ Read before: ``promises``.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -231,16 +232,26 @@ class NothingIsLost(Checker):
             if component not in self._promised:
                 continue
             for source, (_, _, positions) in found.items():
-                missing = sorted(set(positions) - self._done.get((component, source), set()))
+                missing = sorted(set(positions) - self._done.get((component, source), set()) - self._open(source))
                 if missing:
                     self.broken(
                         f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
                         f"aside, the first of them {source}@{missing[0]}"
                     )
+        waiting = Counter(split_key(key)[0] for key in self.facts.trees.open)
         for number, queue in self.facts.queues.items():
-            left = len(queue.messages) - len(queue.done)
-            if left:
+            left = len(queue.messages) - len(queue.done) - waiting[number]
+            if left > 0:
                 self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
+
+    def _open(self, source: str) -> set[int]:
+        """Positions whose trees are open in the end: without message timeouts nothing ends what nobody acks."""
+        return {
+            entry.position_of(sequence)
+            for task, sequence in map(split_key, self.facts.trees.open)
+            for entry in self._entries
+            if entry.source == source and entry.task == task and 0 <= sequence - entry.base < entry.reserved
+        }
 
 
 def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:

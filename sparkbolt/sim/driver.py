@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
 from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
@@ -31,11 +32,11 @@ from sparkbolt.sim.subject import Subject
 WHERE = "the checkpoint"
 
 
-class DriverDied(BaseException):
+class DriverDied(Interruption):
     """The driver process is gone; no code of a user's catches it."""
 
 
-class QueryDied(BaseException):
+class QueryDied(Interruption):
     """Spark's query is gone; it starts again in the same driver."""
 
 
@@ -136,6 +137,7 @@ class Driver:
             return Ledger.restore(snapshot, **settings, name=name)
 
         self.took_over = before is not None
+        ledger_files.cut_back(durable.files, durable.log.last_commit)
         self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
         durable.drivers += 1
         self._owner = str(durable.drivers)

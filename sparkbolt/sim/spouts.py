@@ -9,7 +9,6 @@ Read before: ``core.host``.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import Output, SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.failures import line_of, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.reading import Record
@@ -58,13 +58,13 @@ class LocalSpout:
             self._was_active = active
             self._call(self.spout.activate if active else self.spout.deactivate)
         for _ in range(CALLS_PER_TURN_MAX):
-            self._desk.exhausted = self.spout.exhausted
+            self._desk.exhausted = self._is_exhausted()
             if not active or self._desk.exhausted or not self._desk.open_for_more:
                 return
             before = len(self._desk.waiting)
             if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
                 break
-        self._desk.exhausted = self.spout.exhausted
+        self._desk.exhausted = self._is_exhausted()
 
     def go_on_with(self, desk: Desk) -> None:
         """Use the desk of a new life in the same driver, which has taken over what the old one had."""
@@ -83,17 +83,27 @@ class LocalSpout:
             self.hear()
             self._call(self.spout.close)
 
+    def _is_exhausted(self) -> bool:
+        """Whether the spout says that it will never emit again; one that raises has not said so."""
+        try:
+            return bool(self.spout.exhausted)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  as in ``_call``
+            self._raised("exhausted", error)
+            return False
+
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
             call(*arguments)
-        except Exception as error:  # noqa: BLE001  user code may raise anything, and only its task is concerned
-            text = f"{call.__name__} raised {type(error).__name__}: {error}"
-            lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            self.reports.append(Report(self._context.component, self._context.index, text, lines))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
+            self._raised(call.__name__, error)
             return False
         finally:
             self._hand_over()
         return True
+
+    def _raised(self, what: str, error: BaseException) -> None:
+        text = f"{what} raised {line_of(error)}"
+        self.reports.append(Report(self._context.component, self._context.index, text, text_of(error)))
 
     def _hand_over(self) -> None:
         for stream, values, message_id, task in self._collector.records:
@@ -101,7 +111,7 @@ class LocalSpout:
             self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(Report(self._context.component, self._context.index, str(error)))
+            self.reports.append(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
 
 

@@ -49,6 +49,8 @@ MICRO_BATCH_MS = 300
 MICRO_BATCHES_MAX = 400
 """So many are enough for a healed world to finish; then it never does."""
 IDLE_TURNS_MAX = 2000
+QUIET_TURNS_MAX = 60
+"""After so many turns in which nothing new was read a source that goes on for ever is taken to have no more now."""
 JUMP_MS_MAX = 3_600_000
 RESTARTS_MAX = 20
 """So many starts of a query without a commit between them are no accident."""
@@ -99,7 +101,9 @@ class World:
         checkers.facts.letters = self.durable.letters
         self.executions = 0
         self.trail: list[tuple[str, int]] = []
+        self.details: list[tuple[str, ...]] = []
         self._micro_batches = micro_batches
+        self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, Outcome] | None = None
         self._late: tuple[MicroBatchPlan, Outcome] | None = None
         """What a driver that is dead commits once the next one has begun."""
@@ -142,6 +146,8 @@ class World:
                 return None
             enough = self._enough()
             self.driver.host.active = not enough
+            if self._quiet:
+                return None
             if self._turn():
                 idle = 0
                 continue
@@ -150,10 +156,21 @@ class World:
             if enough and self.driver.host.drained and not self.driver.host.retries:
                 return None
             idle += 1
+            self._quiet_turns += 1
             due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
             self.checkers.idle(self.driver, self.now_ms, due)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
         return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing new has come for long, and nothing that was read waits for anything but the topology.
+
+        A source that is followed never ends. Without message timeouts a tree that nobody acks stays open for ever.
+        """
+        host = self.driver.host
+        still = host.drained or (not host.config.enable_message_timeouts and host.ledger.staged is None)
+        return self._quiet_turns >= QUIET_TURNS_MAX and still and not host.retries
 
     @property
     def stopped(self) -> str | None:
@@ -255,13 +272,16 @@ class World:
         """The spark_tasks of a micro-batch, and ``foreachBatch``."""
         plan, records = parts
         check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
+        self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
         self.executions += 1
         random_ = random.Random(f"{self.seed}/{micro_batch_id}/{self.executions}")
         self.checkers.begun(plan, records)
         self._pass(MICRO_BATCH_MS)
         given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
         outcome = self.executors.run(plan, given, self.pending, random_)
-        self.trail += [(component, sum_) for seen in outcome.sightings for component, sum_ in seen.trail]
+        for seen in outcome.sightings:
+            self.trail += seen.trail
+            self.details += seen.details
         self.checkers.ran(plan, outcome)
         fault = self._step(micro_batch_id, "run")
         if fault is not None and fault.kind == SLOW:

@@ -25,7 +25,7 @@ from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Worker
 from sparkbolt.spark.bridge import Asker
 from sparkbolt.spark.shield import StoreOf, shielded
-from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off
+from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, staged
 
 
 class LanePartition(InputPartition):
@@ -74,10 +74,9 @@ class LaneReader(DataSourceStreamReader):
         assert isinstance(partition, LanePartition)
         if partition.clocks:
             yield batch_of(list(partition.clocks))
-        worker = self._shipment.worker()
         for piece in partition.pieces:
-            with collector_off():
-                rows = shielded(worker, partial(_read, partition.moment, piece))
+            with staged():
+                rows = shielded(self._shipment.worker(), partial(_read, partition.moment, piece))
             if rows:
                 yield batch_of(rows)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.failures import failure_of
+from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import Counts
@@ -28,6 +28,7 @@ from sparkbolt.windows.content import I64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
+_DAY_MS = 24 * 3600 * 1000
 MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids of one source are known, those of the highest ids."""
 
@@ -37,14 +38,48 @@ def times_of(
 ) -> tuple[I64, npt.NDArray[np.bool_]]:
     """The timestamp of each row in milliseconds, and which rows have one; the others are in ``counts.failures``."""
     if extractor is not None:
-        return _each_time(_extracted(rows, extractor, counts), "with_timestamp_extractor", counts)
+        return _each_time(_extracted(rows, extractor, counts), _giver(None), counts)
     assert field is not None
     column = rows.columns[rows.origin.fields.index(field)]
     if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
         return column.astype(np.int64), np.ones(rows.count, dtype=bool)
     if isinstance(column, pa.Array) and pa.types.is_int64(column.type) and not column.null_count:
         return column.to_numpy(), np.ones(rows.count, dtype=bool)
-    return _each_time(python_values(column), f"the timestamp field {field!r}", counts)
+    return _each_time(python_values(column), _giver(field), counts)
+
+
+def refuse_far_future(
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: Counts
+) -> None:
+    """Good rows that are more than ``limit_ms`` ahead of ``now_ms`` fail for good, and are not good any more.
+
+    Each would move the watermark so far that whatever comes after it is late.
+    """
+    for row in np.flatnonzero(good & (times > now_ms + limit_ms)).tolist():
+        good[row] = False
+        time_ms = int(times[row])
+        reason = (
+            f"{_giver(field)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
+            f"with_max_future allows {_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms)}"
+        )
+        counts.failures[row] = Failure("unreadable", reason)
+
+
+def _giver(field: str | None) -> str:
+    return "with_timestamp_extractor" if field is None else f"the timestamp field {field!r}"
+
+
+def _span(duration_ms: int) -> str:
+    if duration_ms >= 2 * _DAY_MS:
+        return f"{duration_ms // _DAY_MS:,} days"
+    return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def _likely(time_ms: int, now_ms: int) -> str:
+    for unit, factor in (("microseconds", 10**3), ("nanoseconds", 10**6)):
+        if now_ms // 2 < time_ms // factor < 2 * now_ms:
+            return f"Did you give {unit}? A timestamp counts milliseconds"
+    return "Is a clock wrong? If not, raise with_max_future"
 
 
 def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Counts) -> list[Any]:

@@ -77,7 +77,8 @@ def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
         old.compact(2, b"a snapshot")
     assert sorted(new.files.names("ledger")) == [f"{number}.entry" for number in range(4)]
     new.compact(2, b"a snapshot")
-    assert sorted(new.files.names("ledger")) == ["2.snapshot", "3.entry"]
+    new.compact(3, b"a snapshot")
+    assert sorted(new.files.names("ledger")) == ["2.snapshot", "3.entry", "3.snapshot"]
     assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
 
 

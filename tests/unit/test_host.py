@@ -172,3 +172,54 @@ def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
     engine = LocalEngine(keeping())
     assert engine.host.next_plan(0, 0.0) is not None
     assert not engine.host.drained
+
+
+class Ticking(BasicBolt):
+    """Wants a tick every five seconds."""
+
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def ticking() -> Topology:
+    builder = TopologyBuilder("ticking")
+    builder.set_spout("numbers", Numbers(0))
+    builder.set_bolt("ticking", Ticking(), tick_tuple_freq_secs=5).shuffle_grouping("numbers")
+    return builder.build()
+
+
+def ticks_within(engine: LocalEngine, wall_s: float, mono_s: float, for_s: float, takes_s: float = 0.0) -> list[float]:
+    """Seconds on the monotonic clock at which ticks came, while the wall clock goes on from ``wall_s``."""
+    found = []
+    passed = 0.0
+    while passed < for_s:
+        plan = engine.host.next_plan(int((wall_s + passed) * 1000), mono_s + passed)
+        if plan is not None:
+            assert plan.ticks == ("ticking",)
+            found.append(passed)
+            engine.host.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
+            passed += takes_s
+            engine.host.promote(plan.micro_batch_id, mono_s + passed)
+        due = engine.host.next_due_ms(int((wall_s + passed) * 1000), mono_s + passed)
+        assert due is not None
+        passed += max(0.05, due / 1000 - wall_s - passed)
+    return found
+
+
+def test_ticks_go_on_when_the_clock_went_forward_and_back() -> None:
+    for takes_s in (0.0, 4.0):
+        engine = LocalEngine(ticking())
+        assert len(ticks_within(engine, 0.0, 0.0, 60.0, takes_s)) in (11, 12)
+        assert len(ticks_within(engine, 3660.0, 60.0, 20.0, takes_s)) in (3, 4, 5), "an hour forward is one tick"
+        ahead = ticks_within(engine, 80.0, 80.0, 600.0, takes_s)
+        assert 100 <= len(ahead) <= 120, "and back again: a tenth slower, until the clock has come up"
+
+
+def test_a_clock_that_was_set_back_a_little_and_the_time_of_plans_meet_again() -> None:
+    engine = LocalEngine(ticking())
+    ticks_within(engine, 60.0, 0.0, 20.0)
+    ticks_within(engine, 70.0, 20.0, 200.0)  # ten seconds back
+    before = engine.ledger.last_now_ms
+    ticks_within(engine, 270.0, 220.0, 20.0)
+    assert before < engine.ledger.last_now_ms <= 290_000, "no second ahead of the wall clock any more"
