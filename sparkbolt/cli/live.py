@@ -24,7 +24,6 @@ from sparkbolt.cli.display import (
     Display,
     counters_of,
     drain_sentence,
-    going_on,
     summary_lines,
     window_parts,
 )
@@ -34,8 +33,8 @@ from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
-    from sparkbolt.spark.running import RunningTopology
 
 STARTING = "starting Spark"
 
@@ -96,7 +95,7 @@ class LiveTable(Display):
             return Group(head, *self._table({}, {}))
         counts = {} if now is None else now.metrics.components
         lines = self._table(self._rates() if now is not None else {}, self._so_far(counts))
-        foot = [going_on(progress, self.spouts, read=now is not None)]
+        foot = [self.doing]
         if progress.micro_batch_id is None and now is not None:
             foot = [f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"]
         if now is not None:
