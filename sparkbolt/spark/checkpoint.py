@@ -32,6 +32,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.agreement import is_whole
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
@@ -249,11 +251,6 @@ def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
-    _life: int | None = None
-    """The number of the life that this driver has begun last."""
-    _owner = ""
-    """What names that life, here and elsewhere."""
-
     def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
 
@@ -297,11 +294,14 @@ class Checkpoint:
             with contextlib.suppress(Py4JError, OSError):  # the JVM is gone, and the lock with it
                 channel.close()
 
+    @cached_property
+    def tenure(self) -> ledger_files.Tenure:
+        """The lives that this driver has begun."""
+        return ledger_files.Tenure(self.files, where=f"checkpoint {self.directory}")
+
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before, and nobody else's."""
-        self._owner = uuid.uuid4().hex
-        self._life = ledger_files.begin_life(self.files, self._owner)
-        return self._life
+        return self.tenure.begin(uuid.uuid4().hex)
 
     def check_life(self, life: int | None = None) -> None:
         """Before a life writes anything that counts: nobody has begun another one meanwhile.
@@ -314,9 +314,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over.
         """
-        life = self._life if life is None else life
-        assert life is not None, "a life begins before it is checked"
-        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
+        self.tenure.check(life)
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -392,12 +390,8 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
 
     def _is_whole(self, log_: str, number: int) -> bool:
-        """Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
-
-        A commit has one such line; an offset has two, the settings of the query and the plan.
-        """
-        head, *lines = (self.files.read(f"spark/{log_}/{number}") or b"").rstrip().split(b"\n")
-        whole = head[:1] == b"v" and len(lines) >= (2 if log_ == "offsets" else 1) and lines[-1][-1:] == b"}"
+        """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""
+        whole = is_whole(log_, self.files.read(f"spark/{log_}/{number}"))
         return whole and (log_ == "offsets" or not self._has_empty_state(number))
 
     def _has_empty_state(self, micro_batch_id: int) -> bool:
@@ -465,7 +459,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
-        if self._life is not None:
+        if self.tenure.life is not None:
             self.check_life()
         if isinstance(self.files, LocalFiles):
             self.files.flush(f"spark/offsets/{micro_batch_id}")

@@ -326,7 +326,12 @@ def a_life_that_does_not_look_at_what_was_promoted(patch: Patch) -> None:
     patch.setattr(Planner, "committed", trusting)
 
 
+def a_life_that_never_read_is_taken_for_another_driver(patch: Patch) -> None:
+    patch.setattr(World, "_still_ours", lambda self: self.driver.tenure.check(self.driver.host.life))
+
+
 PLANTS = (
+    a_life_that_never_read_is_taken_for_another_driver,
     a_beginning_that_is_given_as_an_end,
     a_life_that_does_not_look_at_what_was_promoted,
     edges_without_the_delivery_slot,
