@@ -397,16 +397,22 @@ class ColumnCollector:
         self._output.errors.append(error)
 
 
+ROOM_MAX = 1 << 31
+
+
 class SpoutCollector:
     """Of ``Spout``: emit with or without a message id."""
 
-    __slots__ = ("_output", "records")
+    __slots__ = ("_output", "records", "room")
 
     def __init__(self, output: Output) -> None:
         """Gather records; the values are checked against the streams of ``output``."""
         self._output = output
-        self.records: list[tuple[str, Sequence[Any], Any, int | None]] = []
+        self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""
+        self.room = ROOM_MAX
+        """How many tuples there is use for now, as the topology's pace and ``max_spout_pending`` say. More may be
+        emitted: they wait. A spout whose source keeps messages for it until they are done takes no more than that."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id.

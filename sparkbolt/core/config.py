@@ -49,6 +49,7 @@ class Settings(ComponentSettings, total=False):
     acker_tasks: int | None
     micro_batch_target_ms: int
     frame_bytes_max: int
+    tuple_bytes_max: int
     micro_batch_bytes_max: int
     plan_bytes_max: int
     state_warn_bytes: int
@@ -171,6 +172,8 @@ class Config:
     spout's tuple that says True."""
     frame_bytes_max: int = _whole(4 * MIB, KIB)
     """How many bytes of values a frame holds, about, before it is cut."""
+    tuple_bytes_max: int = _whole(64 * MIB, KIB)
+    """How many bytes one tuple may have, about, to be sent to another task; the tree of a larger one fails."""
     micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
     """How many bytes of records the spouts of one micro-batch may hold in the driver, in all."""
     plan_bytes_max: int = _whole(64 * KIB, KIB)

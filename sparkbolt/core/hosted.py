@@ -44,7 +44,8 @@ class Wakes:
     """When hosted tasks are to be told the time; in the driver.
 
     Args:
-        unknown: tasks that have run in an earlier life: each is asked once.
+        unknown: tasks that may have something to do and have not said when: those of an earlier life, and those whose
+            timers begin with the topology. Each is asked once.
 
     >>> wakes = Wakes()
     >>> wakes.heard = {3: Wake(1000), 4: None}
@@ -83,6 +84,11 @@ class Wakes:
 
 class HostedBolt(BoltBase):
     """A bolt that brings along what runs it. Its user's attributes are durable like those of any other bolt."""
+
+    @property
+    def runs_timers(self) -> bool:
+        """Whether timers run from a task's start on: it is told the time once when the topology starts."""
+        return False
 
     @abstractmethod
     def hosted(self, context: TopologyContext, output: Output) -> Hosted:

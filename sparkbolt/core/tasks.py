@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector
 from sparkbolt.core.components import (
@@ -38,7 +39,7 @@ from sparkbolt.core.components import (
     TopologyContext,
     defines_flush,
 )
-from sparkbolt.core.deaths import TaskWatch
+from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
@@ -102,6 +103,12 @@ class BoltTask:
         self.on_error = on_error
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``deaths``)."""
+        self.activity: Activity | None = None
+        """Set where somebody looks what the process is at."""
+        self._shows: Tuple | None = None
+        """What ``execute`` sees now."""
+        self._shown_too: dict[int, Tuple] = {}
+        """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
         self._basic = BasicCollector(output)
         self._late: list[Tuple] = []
@@ -135,6 +142,16 @@ class BoltTask:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+
+    @property
+    def current(self) -> tuple[int, list[Any] | None, int]:
+        """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
+        if self.hosted is not None:
+            return self.hosted.told.metrics.windows, None, 0
+        tup, others = self._shows, list(self._shown_too.values())
+        if others:
+            tup = others[0]
+        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""
@@ -175,7 +192,10 @@ class BoltTask:
         except KilledWorkerError as error:
             counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        return self.hosted.rows(rows, counts)
+        held = self.hosted.rows(rows, counts)
+        if self.watch is not None and self.watch.look is not None:
+            self.watch.took(rows.unkeepable())
+        return held
 
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
@@ -211,7 +231,7 @@ class BoltTask:
         counts = Counts()
         self._begin_flush()
         try:
-            with self.watch.flushing() if self.watch is not None else nullcontext():
+            with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
                 returned = self.bolt.flush()
                 if returned is not None:
                     self._emit_flushed(returned)
@@ -230,6 +250,9 @@ class BoltTask:
             self._report(counts, sink)
         self._end_flush()
         return counts
+
+    def _flushing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
 
     def _begin_flush(self) -> None:
         """Let all collectors take what is anchored to nothing, or to tuples that were kept."""
@@ -367,7 +390,7 @@ class BoltTask:
         reference_count = sys.getrefcount
         failures = counts.failures
         kept: list[Tuple] = []
-        tup = Tuple.at(rows.origin, rows, 0)
+        tup = self._shows = Tuple.at(rows.origin, rows, 0)
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
         ends = basic.begin(tup) if by_hand is None else None
@@ -378,7 +401,7 @@ class BoltTask:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = Tuple.at(rows.origin, rows, row)
+                tup = self._shows = Tuple.at(rows.origin, rows, row)
                 if by_hand is None:
                     basic.show(tup)
             if single is not None:
@@ -399,6 +422,7 @@ class BoltTask:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
+        self._shows = None
         basic.end()
         if by_hand is None:
             for tup in kept:
@@ -470,9 +494,12 @@ class BoltTask:
             try:
                 if watch is not None:
                     watch.row(tup._row)
+                self._shown_too[tup._row] = tup
                 await self._run_coroutine(bolt.execute(tup, collector), collector)
             except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
                 counts.failures[tup._row] = failure_of(error)
+            finally:
+                self._shown_too.pop(tup._row, None)
 
         def ended(tup: Tuple, collector: BasicCollector, task: asyncio.Task[None]) -> None:
             running.discard(task)

@@ -352,6 +352,11 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for key in ("kind", "parallelism"):
             if before[id_][key] != after[id_][key]:
                 found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
+            said = "started no trees and would start trees of its own"
+            if before[id_].get("starts_trees", False):
+                said = "started trees of its own and would start none any more"
+            found.append(f"bolt {id_!r} {said}")
         for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
             found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
     return found

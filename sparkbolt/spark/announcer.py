@@ -15,6 +15,7 @@ import time
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.config import Config
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.throttle import Throttle
@@ -56,6 +57,12 @@ class Announcer:
         for tree in promotion.letters_failed:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
             self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)
+
+    def listener_raised(self, listener: object, error: BaseException) -> None:
+        """A listener of ``on_micro_batch`` raised."""
+        name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
+        self._log_some(logging.ERROR, f"listener {name}", text)
 
     def _away(self, tree: FailedTree) -> None:
         with self._lock:
