@@ -19,6 +19,7 @@ from sparkbolt.core.promotion import MicroBatchReport
 from sparkbolt.core.story import Story
 
 if TYPE_CHECKING:
+    from sparkbolt.core.activity import Progress
     from sparkbolt.core.topology import Topology
 
 
@@ -63,6 +64,26 @@ class RunningTopology(ABC):
     @abstractmethod
     def retries(self) -> int:
         """How many messages wait to be given again."""
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
+
+    @property
+    @abstractmethod
+    def waits_for(self) -> str | None:
+        """What it waits for before it is up, in a sentence; None once it is.
+
+        It is up when all spouts are open, and a first micro-batch runs, or there is nothing to do.
+        """
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """Why it does not run as it should just now, in a sentence; None if it does.
+
+        That is that it failed; that it is being started again; that a spout cannot be opened.
+        """
 
     @property
     @abstractmethod
