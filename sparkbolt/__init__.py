@@ -39,10 +39,12 @@ from sparkbolt.errors import (
     EnoughRead,
     FailedException,
     InvalidTopology,
+    Reject,
     ReportedFailedException,
     SourceUnavailable,
     SparkboltError,
     StateError,
+    Unavailable,
 )
 from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
@@ -82,6 +84,7 @@ __all__ = [
     "Promotion",
     "Range",
     "RawMessage",
+    "Reject",
     "ReportedFailedException",
     "RetryPolicy",
     "RunningTopology",
@@ -98,6 +101,7 @@ __all__ = [
     "TopologyMetrics",
     "Tuple",
     "TupleWindow",
+    "Unavailable",
     "WindowCollector",
     "WindowedBolt",
     "bolt",

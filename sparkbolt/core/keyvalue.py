@@ -406,8 +406,9 @@ class KeyValueState:
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
         """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
+        tuples: list[Tuple] = []
         try:
-            frozen = freeze(values, self._pickling, tuples := [])
+            frozen = freeze(values, self._pickling, tuples)
             self._put_tuples = tuples
             delta = Entries.of(keys, frozen, gone=has_gone(values))
             data = delta.encode(self._pickling)

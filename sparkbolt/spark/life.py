@@ -106,6 +106,7 @@ class Life:
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
         ledger.begin_life(number)
+        checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         spouts: dict[str, PartitionedSpout] = {}
         try:
@@ -205,6 +206,7 @@ class Life:
         with self._changed:
             self._checkpoint.check_life(self.host.life)
             entry = self.host.stage(micro_batch_id, feedback)
+            self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
 
     def _promote(self, micro_batch_id: int) -> None:
