@@ -71,9 +71,16 @@ def test_a_grouping_copies_for_all_and_where_a_custom_one_names_a_task_twice(end
 def test_all_kinds_of_bolts_emit_anchored_and_ack(ended: Engine) -> None:
     assert sorted(n for [n] in ended.notes("from-function")) == list(range(30))
     assert sorted(n for [n] in ended.notes("from-doubled")) == sorted([2 * n for n in range(30)] * 2)
-    assert sorted(n for [n] in ended.notes("from-concurrent")) == [n for n in range(30) if n != 7]
-    assert list(ended.failures_of("numbers")) == [7]
-    assert ended.of("numbers").acked == 29
+    assert sorted(n for [n] in ended.notes("from-concurrent")) == [n for n in range(30) if n not in (7, 8)]
+    assert sorted(n for [n] in ended.notes("from-batched")) == list(range(30))
+    assert sorted(ended.failures_of("numbers")) == [7, 8]
+    assert ended.of("numbers").acked == 28
+
+
+def test_flush_is_called_once_a_task_and_micro_batch(ended: Engine) -> None:
+    names = [(micro_batch_id, task) for micro_batch_id, task in ended.notes("flushed")]
+    assert names
+    assert len(set(names)) == len(names)
 
 
 def test_coroutines_of_a_frame_run_at_once_up_to_the_limit(ended: Engine) -> None:
