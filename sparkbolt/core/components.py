@@ -130,6 +130,12 @@ class Spout(Component):
         return None
 
 
+POSITION_MAX = (1 << 63) - 1
+"""Positions are below it."""
+RANGE_POSITIONS_MAX = 1 << 40
+"""How many positions a range may have; a task has sequences for so many times more in all (``ids.AGAIN``)."""
+
+
 @dataclass(frozen=True, order=True)
 class Range:
     """Positions ``start`` (inclusive) to ``end`` (exclusive) of one source, to be read by one task.
@@ -145,9 +151,17 @@ class Range:
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that is empty or runs backwards."""
+        """Refuse a range that is empty or runs backwards, and one with more positions than trees can be numbered."""
         if not 0 <= self.start < self.end:
             raise ValueError(f"range of {self.source!r}: expected 0 <= start < end, got {self.start}, {self.end}")
+        if self.end > POSITION_MAX:
+            raise ValueError(f"range of {self.source!r}: positions are below 2**63, got {self.end}")
+        if self.end - self.start > RANGE_POSITIONS_MAX:
+            raise ValueError(
+                f"range of {self.source!r}: {self.end - self.start:,} positions from {self.start} on, expected at most "
+                f"2**40: a tree is reserved for each of them, be there a record or not. Are they nanoseconds? Count in "
+                "milliseconds, or give a position several records; and plan as many positions as `budget` says"
+            )
 
 
 @dataclass(frozen=True)
