@@ -4,8 +4,8 @@ Which question it answers: which commands are there, and what do their exit code
 Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
 the traceback.
 
-Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130 stopped by
-Ctrl-C, both with trees left for replay.
+Exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130
+stopped by Ctrl-C, both with trees, or records that failed, left for replay.
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -31,8 +31,8 @@ _EPILOG = """\
 TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
 one. The module is looked for in the working directory first.
 
-exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; and with trees left for replay: 4 if the time of
---for was over, 130 if it was stopped by Ctrl-C.
+exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; and with trees, or records that failed,
+left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
 """
 
@@ -138,6 +138,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="as one JSON object a line")
     explain.set_defaults(act=_explain)
 
+    _add_checkpoint(commands, debug)
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
@@ -147,6 +148,18 @@ def parser() -> argparse.ArgumentParser:
     _add_windows(commands, debug)
     _add_simulate(commands, common)
     return top
+
+
+def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
+    checkpoint = commands.add_parser("checkpoint", help="look whether a checkpoint is whole, and mend it")
+    what = checkpoint.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    verify = what.add_parser("verify", parents=[debug], help="say whether Spark's files and the ledger agree")
+    verify.add_argument("directory", metavar="DIR", help="the directory that run was given as --checkpoint")
+    verify.set_defaults(act=_checkpoint_verify)
+    repair = what.add_parser("repair", parents=[debug], help="go back to the last micro-batch on which they agree")
+    repair.add_argument("directory", metavar="DIR", help="the directory that run was given; no driver may have it")
+    repair.add_argument("--dry-run", action="store_true", help="only say what would be done, as verify does")
+    repair.set_defaults(act=_checkpoint_repair)
 
 
 def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -311,6 +324,22 @@ def _explain(options: argparse.Namespace) -> int:
 
     print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
     return EXIT_FINISHED
+
+
+def _checkpoint_verify(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import verify
+
+    agrees, lines = verify(options.directory)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
+
+
+def _checkpoint_repair(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import repair
+
+    agrees, lines = repair(options.directory, dry_run=options.dry_run)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
 
 
 def _dlq_list(options: argparse.Namespace) -> int:

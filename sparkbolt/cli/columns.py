@@ -97,17 +97,14 @@ def fit(components: Sequence[Counters], columns: Sequence[str], width: int) -> T
     """
     longest = max((len(component.name) for component in components), default=0)
     kept = list(columns)
-    names = longest
-    for name_width in (longest, max(NAME_MIN, width // 4)):
-        names = min(longest, name_width)
-        table = _table(components, kept, exact, names)
+    quarter, names = min(longest, max(NAME_MIN, width // 4)), min(longest, NAME_MIN)
+    for name_width, written in ((longest, exact), (quarter, exact), (quarter, short)):
+        table = _table(components, kept, written, name_width)
         if table.width <= width:
             return table
-    for name_width in (names, NAME_MIN):
-        names = min(longest, name_width)
-        table = _table(components, kept, short, names)
-        if table.width <= width:
-            return table
+    table = _table(components, kept, short, names)
+    if table.width <= width:
+        return table
     silent = [column for column in DROPPED if not any(component.values.get(column) for component in components)]
     for column in (*silent, *GIVEN_UP):
         if table.width <= width:

@@ -30,8 +30,8 @@ from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
     from sparkbolt.core.promotion import MicroBatchReport
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
-    from sparkbolt.spark.running import RunningTopology
 
 DAY_MS = 86_400_000
 LINE_EVERY_SECS = 5.0

@@ -26,8 +26,8 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
@@ -60,10 +60,13 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped and drained; 1: failed; 130: stopped with trees left for replay; 4: by ``--for``."""
+        """0: finished, or stopped with nothing left; 1: failed; 130: stopped with something left; 4: so, by ``--for``.
+
+        What is left for replay is an open tree, or a record that failed and waits to be given again.
+        """
         if self.kind == "failed":
             return EXIT_FAILED
-        if self.kind == "finished" or self.drained:
+        if self.kind == "finished" or (self.drained and not self.retries):
             return EXIT_FINISHED
         return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
 
@@ -157,7 +160,7 @@ def run(
     Raises:
         EngineError: it failed.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-        KeyboardInterrupt: it was stopped, and trees were left for replay.
+        KeyboardInterrupt: it was stopped, and trees, or records to be given again, were left for replay.
     """
     from sparkbolt.cli.display import choose_display
 
@@ -165,7 +168,8 @@ def run(
     if outcome.kind == "failed":
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
     if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
-        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and open trees are left for replay")
+        left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
+        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and {left} left for replay")
     return outcome.metrics
 
 
@@ -248,6 +252,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
                 return _End(finished=True)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
+        trouble = running.trouble if time_over else None  # before spouts rest, which may hide it
         display.draining(running.metrics().open_trees, asked=requests.count > 0)
         running.deactivate()
         patience = Patience(limits.drain_secs)
@@ -259,6 +264,11 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             if patience.is_over(runs, time.monotonic()):
                 break
             display.look(running)
+        if time_over and not requests.count:
+            waits = running.waits_for
+            trouble = trouble or (waits and f"it never came up: {waits}")
+            if trouble is not None:
+                return _End(failure=f"when its time was over: {trouble}")
         # Of a run that is drained after all nothing is broken off.
         return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:

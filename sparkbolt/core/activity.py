@@ -37,6 +37,7 @@ _NOTE = struct.Struct("<qqiiqdq")
 NOTE_BYTES = _NOTE.size
 """How much room a note takes."""
 _PLAIN = (str, bytes, int, float, bool, type(None))
+_BRACKETS: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)", set: "{...}"}
 
 
 class Doing(NamedTuple):
@@ -198,7 +199,7 @@ def _text_of(value: Any) -> str:
         return "<int>"
     if kind in _PLAIN:
         return repr(value)
-    return {list: "[...]", dict: "{...}", tuple: "(...)", set: "{...}"}.get(kind) or f"<{kind.__name__}>"
+    return _BRACKETS.get(kind) or f"<{kind.__name__}>"
 
 
 @dataclass(frozen=True)

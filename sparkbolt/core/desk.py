@@ -1,7 +1,8 @@
 """Desks: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
 
 Which question it answers: which records of one task wait, which are planned, and which message ids are open?
-Rule 1: a desk holds as much as its spout may have under way, and never more.
+Rule 1: a desk holds as much as its spout may have under way, and of what waits for a plan no more than about the next
+two micro-batches take: what waits longer is no nearer to its end, and comes again when the driver dies.
 Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
 due; what waits for that holds up nothing that is new.
 
@@ -72,6 +73,8 @@ class Desk:
     """What waits for its dead letter, in the order in which it was given up."""
     writing: dict[int, Dying] = field(default_factory=dict)
     """Sequence to message, for dead letters in plans that are not finished."""
+    waiting_max: int = DESK_RECORDS_MAX
+    """How many records may wait for a plan: as of the pace of the component."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -89,7 +92,17 @@ class Desk:
     @property
     def open_for_more(self) -> bool:
         """Whether ``next_tuple`` may be called."""
-        return self.pending < self.pending_max
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more records there is use for now."""
+        return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
+
+    @property
+    def ready(self) -> int:
+        """How many records wait for a plan, or for the time when they are given again."""
+        return len(self.waiting) + len(self.again)
 
     @property
     def idle(self) -> bool:
@@ -116,14 +129,17 @@ class Desk:
 
     # Plans.
 
-    def plan(self, base: int, bytes_max: int, now_ms: float = math.inf) -> list[Entry]:
-        """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt."""
-        size = 0
+    def plan(self, base: int, bytes_max: int, now_ms: float = math.inf, room: int | None = None) -> list[Entry]:
+        """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt.
+
+        With ``room`` at most so many, half of them for what waits.
+        """
+        size, most = 0, math.inf if room is None else room
         taken: list[tuple[Record, Any]] = []
-        while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2:
+        while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2 and 2 * len(taken) < most:
             taken.append(heapq.heappop(self.again)[2:])
             size += taken[-1][0].size
-        while self.waiting and size < bytes_max:
+        while self.waiting and size < bytes_max and len(taken) < most:
             taken.append(self.waiting.popleft())
             size += taken[-1][0].size
         taken.sort(key=lambda pair: pair[0].attempt)

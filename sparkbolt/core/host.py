@@ -13,7 +13,7 @@ Read before: ``plan``, ``ledger``, ``pacing``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -37,12 +37,20 @@ from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000
+FIRST_RECORDS = 10
+"""How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
+GROWTH_AT_FIRST = 8.0
+"""How many times as much the next one may read, as long as none has taken as long as it may."""
+WAITING_BUDGETS = 2
+"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
 """Spans of what tasks need not keep any more; the rest goes with the next plans."""
 SETTLED_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
+CATCH_UP_SPEED = 0.9
+"""How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
 STOPPING = frozenset({"exception", "killed", "read"})
@@ -72,20 +80,14 @@ class Host:
         self.active = True
         self.spouts = spouts
         self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
-        self.pacers = {
-            spec.id: Pacer(
-                float(self.config.micro_batch_target_ms),
-                spouts[spec.id].first_budget,
-                self.config.micro_batch_bytes_max,
-            )
-            for spec in self.topology.spouts
-            if spec.id in spouts
-        }
+        self.pacers = {spec.id: self._pacer_of(spec) for spec in self.topology.spouts}
+        self._pace_desks()
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
         self._promoted_at = mono_s
-        """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
+        self._timed_at = mono_s
+        """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
@@ -109,6 +111,13 @@ class Host:
         keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
         return {number: Desk(number, limit, keeps, lettered) for number in self.topology.tasks(spec.id)}
 
+    def _pacer_of(self, spec: Any) -> Pacer:
+        target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
+        if spout is not None:
+            return Pacer(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        limit = (spec.config.max_spout_pending or DESK_RECORDS_MAX) * len(self.topology.tasks(spec.id))
+        return Pacer(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
+
     def take_over(self, old: Host) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
         self.active = old.active
@@ -123,14 +132,13 @@ class Host:
             return self.in_force
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        now_ms = max(now_ms, self.ledger.last_now_ms)
+        now_ms = self._time_ms(now_ms, mono_s)
         bases: dict[int, int] = {}
-        retries = self._retries(bases, ready_ms)
+        retries = self._retries(bases, now_ms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not self._held_back():
-            entries += [*self._ranges(bases), *self._records(bases, ready_ms)]
+            entries += [*self._ranges(bases), *self._records(bases, now_ms)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -162,7 +170,7 @@ class Host:
         self.in_force = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
             life=self.life,
-            now_ms=max(now_ms, self.ledger.last_now_ms),
+            now_ms=self._time_ms(now_ms, mono_s),
             void=self.ledger.void,
         )
         self._planned_at = mono_s
@@ -209,9 +217,13 @@ class Host:
         bases[task] = base + reserve
         return base
 
-    def _ready_ms(self, now_ms: int, mono_s: float) -> int:
-        """Up to when, by the time of plans, retries are due: a wall clock that was set back holds none of them up."""
-        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._promoted_at) * 1000))
+    def _time_ms(self, now_ms: int, mono_s: float) -> int:
+        """The time of a plan that is made now: the wall clock, unless that was set back.
+
+        Then the time of the last plan goes on by the monotonic clock, so that ticks, windows and retries do; a little
+        slower, until the wall clock has come up with it.
+        """
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
 
     def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms)
@@ -274,10 +286,35 @@ class Host:
     def _records(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
+        rooms = self._shares()
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms)
+            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, rooms[number])
         return entries
+
+    def _shares(self) -> dict[int, int]:
+        """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
+        shares: dict[int, int] = {}
+        for component, numbers in self._tasks_with_desks():
+            left = self.pacers[component].budget
+            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
+            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
+                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+                left -= shares[number]
+        return shares
+
+    def _tasks_with_desks(self) -> Iterator[tuple[str, Sequence[int]]]:
+        for spec in self.topology.spouts:
+            if spec.id not in self.spouts:
+                yield spec.id, self.topology.tasks(spec.id)
+
+    def _pace_desks(self) -> None:
+        """Let as much wait as about the next two micro-batches take."""
+        for component, numbers in self._tasks_with_desks():
+            for number in numbers:
+                self.desks[number].waiting_max = min(
+                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
+                )
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
@@ -287,16 +324,17 @@ class Host:
 
         That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
         """
-        due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
+        desks = () if self._held_back() else self.desks.values()
+        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
+        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
+        time_ms = self._time_ms(now_ms, mono_s)
+        speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
+        due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
         if settled:
             due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        desks = () if self._held_back() else self.desks.values()
-        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
-        due += [now_ms + max(0, when - ready_ms) for when in retries if when is not None]
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -331,7 +369,7 @@ class Host:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
-        plan, self._promoted_at = self.in_force, mono_s
+        plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
@@ -364,10 +402,12 @@ class Host:
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, pacer in self.pacers.items():
             numbers = self.topology.tasks(component)
-            read = [entry for entry in plan.entries if entry.task in numbers and entry.positions is None]
+            read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
+            read = [entry for entry in read if entry.positions is None]
             measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
             positions = measured or sum(entry.reserved for entry in read)
             pacer.observe(elapsed_ms, positions, self._emitted_since(component))
+        self._pace_desks()
 
     def _emitted_since(self, component: str) -> int:
         emitted = self.ledger.metrics.of(component).emitted

@@ -4,13 +4,16 @@ Which question it answers: given the files beside a checkpoint and the last comm
 
     ledger/n.entry      what micro-batch n staged; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
-    life                the number of the last life; raised before anything else of a life happens
+    lives/n             who has begun life n; made before anything else of that life happens, by one driver only
+    life                the number of the last life, for drivers of earlier versions, which look at nothing else
 
 Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
 Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
 The snapshot before it stays, and the entries since that one: a log of commits that has lost its end, which may not have
 been on the disk when the power went, still finds the ledger that belongs to what is left of it.
-Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
+Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
+one number, also where no lock keeps two drivers apart.
+Rule 4: a life whose number is not the newest any more writes nothing that counts.
 
 Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 """
@@ -22,8 +25,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sparkbolt.core.ledger import Ledger
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import CheckpointError, FencedError
 
+LIVES_KEPT = 16
+"""So many of the last lives keep their files."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
@@ -36,6 +41,9 @@ class Files(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole, replacing it atomically."""
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False, and nothing written, if it is."""
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
 
@@ -43,12 +51,45 @@ class Files(Protocol):
         """Remove a file that may or may not be there."""
 
 
-def begin_life(files: Files) -> int:
-    """The number of the life that begins now: one more than ever before."""
+def begin_life(files: Files, owner: str) -> int:
+    """Take the number of the life that begins now, one more than ever before.
+
+    Args:
+        files: the checkpoint's.
+        owner: names this life among all that ever begin, here or elsewhere.
+    """
     before = files.read("life")
-    life = int(before) + 1 if before else 0
+    taken = [int(name) for name in files.names("lives") if name.isdigit()]
+    life = max([*taken, int(before) if before else -1]) + 1
+    while not files.create(f"lives/{life}", owner.encode()):
+        life += 1
     files.write("life", str(life).encode())
+    for old in taken:
+        if old <= life - LIVES_KEPT:
+            files.remove(f"lives/{old}")
     return life
+
+
+def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
+    """Before a life writes anything that counts: nobody has begun another one meanwhile.
+
+    A lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was thought
+    dead.
+
+    Raises:
+        FencedError: another driver has taken the checkpoint over.
+    """
+    mine = files.read(f"lives/{life}")
+    if mine != owner.encode():
+        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
+    elif files.read(f"lives/{life + 1}") is not None:
+        began = f"life {life + 1} began"
+    else:
+        return
+    raise FencedError(
+        f"{where} was taken over by another driver ({began}, this one is {life}): this one ends without counting what "
+        "it does"
+    )
 
 
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:

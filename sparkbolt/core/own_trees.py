@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import empty_u64
-from sparkbolt.core.collectors import Output
+from sparkbolt.core.emission import Output
 from sparkbolt.core.frames import Clock, Column, take
 from sparkbolt.core.ids import AGAIN, U64, mix64_array, tree_key
 from sparkbolt.core.plan import Entry

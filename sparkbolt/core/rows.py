@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.collectors import StreamOut
+from sparkbolt.core.emission import StreamOut
 from sparkbolt.core.frames import Column, Path, part, python_values
 from sparkbolt.core.ids import U64, mix64_array, ordinals_within
 from sparkbolt.core.routing import Block, Parents
@@ -105,6 +105,8 @@ def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
     if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
+        if len(out.values) > ends[-1]:  # a thread of the user's was emitting when the last row ended
+            del out.values[int(ends[-1]) :]
         parents = np.arange(rows.count, dtype=np.int64).repeat(per_row)
     else:
         parents = np.array(out.parents, dtype=np.int64)

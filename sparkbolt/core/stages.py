@@ -91,6 +91,10 @@ class StageRun:
         self._tracer: Tracer | None = None
         self._hops: list[Hop] = []
         """Of earlier stages."""
+        self._fused: dict[int, BoltTask] = {}
+        """The tasks of fused bolts that have got rows."""
+        self._unflushed: dict[int, list[Rows]] = {}
+        """What those of them have got that are to be flushed at the end."""
         self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
         """What was emitted, for whoever is told of it once it counts."""
         self._ready: list[int] = []
@@ -200,10 +204,11 @@ class StageRun:
             origin = self.worker.origin(frame.source, frame.stream)
             rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
             seen.append(self._work(task, rows, own))
-        self._add(component, task.flush(seen, self))
         if hosted is not None:
             self._between(task, hosted.end, own)
             self._wakes[number] = hosted.wake
+        if any(rows.count for rows in seen) or (hosted is not None and hosted.has_run):
+            self._flush(task, seen, own)
         if stateful:
             with self.worker.doing(Deed.STATE, number):
                 self.worker.make_ready(number)
@@ -266,6 +271,17 @@ class StageRun:
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
         self._trace(task, rows, counts)
+        self._send_emitted(task, rows, own)
+
+    def _flush(self, task: BoltTask, seen: list[Rows], own: OwnTrees | None = None) -> None:
+        """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
+        counts = task.flush(seen, self)
+        self._add(task.context.component, counts)
+        nothing = Rows(_NOWHERE, 0, [], None, None)
+        self._trace(task, nothing, counts)
+        self._send_emitted(task, nothing, own)
+
+    def _send_emitted(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
         for out in task.output.streams.values():
             if not out.heard:
                 self.counts(task.context.component).emitted += out.count
@@ -341,13 +357,12 @@ class StageRun:
         if self.witness is not None:
             self.witness.sent(sender, stream, parcel)
         if parcel.route.fused:
-            self.worker.enter(parcel.target)
-            task = self.worker.bolt(parcel.target)
-            self._begin(task)
+            task = self._enter_fused(parcel.target)
             origin = self.worker.origin(sender, stream)
-            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
-            self._add(task.context.component, task.flush([self._work(task, rows)], self))
-            self.worker.leave(parcel.target)
+            self._work(task, Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path))
+            if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
+                done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
+                self._unflushed[parcel.target].append(done)
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
@@ -379,6 +394,28 @@ class StageRun:
             self._refuse(frame.source, frame.roots_of(0), text, frame.path)
         else:
             self.rows.append((dest, data))
+
+    def _enter_fused(self, number: int) -> BoltTask:
+        """The task of a fused bolt, which begins with the first rows that it gets in this run and ends with the run."""
+        if number in self._fused:
+            return self._fused[number]
+        self.worker.enter(number)
+        task = self._fused[number] = self.worker.bolt(number)
+        self._begin(task)
+        if task.flushes:
+            self._unflushed[number] = []
+        return task
+
+    def _end_fused(self) -> None:
+        """Flush the tasks of fused bolts, those first that may give the others more to do."""
+        depths, owner = self.lane.depths, self.lane.topology.task_owner
+        while self._unflushed:
+            number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
+            seen = self._unflushed.pop(number)
+            self._flush(self._fused[number], seen)
+        for number in self._fused:
+            self.worker.leave(number)
+        self._fused.clear()
 
     def _readable(self, frame: Frame) -> Frame:
         """The frame less the rows with a value that cannot be read here; their trees fail."""
@@ -451,6 +488,7 @@ class StageRun:
 
     def close(self) -> list[Row]:
         """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
+        self._end_fused()
         rows, self.rows = self.rows, []
         capture = self.worker.materials.capture
         if capture is not None:

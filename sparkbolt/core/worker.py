@@ -19,10 +19,10 @@ from typing import Any, Protocol, TypeAlias
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.activity import Activity
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
@@ -254,6 +254,7 @@ class Worker:
         hosted = self._tasks[number].hosted
         if hosted is not None:
             hosted.attach(self._states[number])
+            hosted.has_run = False
             if clock is not None and clock.void:
                 hosted.forget(void_roots(dict(clock.void)))
         return hosted

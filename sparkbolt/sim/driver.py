@@ -60,6 +60,11 @@ class MemoryFiles:
         """The content of a file, or None if there is none."""
         return self.files.get(name)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is."""
+        self._change()
+        return self.files.setdefault(name, data) is data
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole."""
         self._change()
@@ -81,6 +86,8 @@ class Durable:
     """What is on disks, or in other people's processes."""
 
     files: MemoryFiles = field(default_factory=MemoryFiles)
+    drivers: int = 0
+    """How many lives ever began; what names each of them."""
     log: SparkLog = field(default_factory=SparkLog)
     """Spark's own files."""
     stores: dict[int, DictStore] = field(default_factory=dict)
@@ -132,7 +139,9 @@ class Driver:
         self.took_over = before is not None
         ledger_files.cut_back(durable.files, durable.log.last_commit)
         self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
-        self.ledger.begin_life(ledger_files.begin_life(durable.files))
+        durable.drivers += 1
+        self._owner = str(durable.drivers)
+        self.ledger.begin_life(ledger_files.begin_life(durable.files, self._owner))
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
         self.planner = Planner(self.host, durable.files, where=WHERE)
         self.spouts: dict[int, LocalSpout]
@@ -169,6 +178,7 @@ class Driver:
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""
+        ledger_files.check_life(self.files, self.host.life, self._owner)
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:

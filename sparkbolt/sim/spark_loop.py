@@ -13,6 +13,7 @@ What it takes Spark to do:
 * Without a committed offset there is no start: ``initialOffset`` is asked in its place each time one is needed, for
   ``latestOffset`` and again for ``partitions``, and whatever ``latestOffset`` answers is news, also that very offset.
 * Otherwise an end that equals the start is no news, and no micro-batch runs.
+* ``commit`` tells of a micro-batch only when the end of the one behind it is logged.
 * The end is in the offset log before anything runs. A number that is there already was written by another driver, and
   the query fails; so it is with the commit log.
 
@@ -42,8 +43,11 @@ class Query(Protocol[Parts]):
     def latest_offset(self, start: Mapping[str, Any]) -> Mapping[str, Any]:
         """``latestOffset(start, limit)``."""
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Parts:
+    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Parts:
         """``partitions(start, end)``."""
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """``commit(end)``."""
 
     def run_micro_batch(self, micro_batch_id: int, parts: Parts) -> None:
         """All spark_tasks of the micro-batch, and ``foreachBatch``."""
@@ -96,7 +100,7 @@ class MicroBatchLoop(Generic[Parts]):
             return False
         assert self._end is not None
         number = self.micro_batch_id
-        parts = self._query.partitions(self._begin(), json.loads(self._end))
+        parts = self._query.spark_partitions(self._begin(), json.loads(self._end))
         self._query.run_micro_batch(number, parts)
         self._query.at("commit", number)
         if number in self._log.commits:
@@ -123,6 +127,8 @@ class MicroBatchLoop(Generic[Parts]):
             raise ConcurrentLogError(number)
         self._log.offsets[number] = end
         self._end = end
+        if number > 0:
+            self._query.commit(json.loads(self._log.offsets[number - 1]))
         self._query.at("logged", number)
         return True
 

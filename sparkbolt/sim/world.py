@@ -260,7 +260,10 @@ class World:
                 queue.lose_connection()
         return offset
 
-    def partitions(self, start: Offset, end: Offset) -> Ready:
+    def commit(self, end: Offset) -> None:
+        """The start of the next question says as much, and says it earlier."""
+
+    def spark_partitions(self, start: Offset, end: Offset) -> Ready:
         """The plan that Spark runs, and the records that ride along with it."""
         plan = self.driver.planner.confirm(end, self.mono_s)
         return plan, self.driver.records_of(plan)
@@ -314,7 +317,7 @@ class World:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, pacer in self.driver.host.pacers.items():
-            share = total = self.subject.positions[component]
+            share = total = self.subject.positions.get(component, self.subject.messages_max)
             if random_ is not None:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             pacer.budget = max(1, share)

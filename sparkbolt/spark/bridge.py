@@ -5,15 +5,13 @@ Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; 
 secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
 the other end has sent. What raised in the driver leaves the planner as data (``explain``).
 
-Read before: ``explain``.
+Read before: ``explain``, ``scratch``.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener
@@ -24,6 +22,7 @@ import cloudpickle
 
 from sparkbolt.core.failures import line_of
 from sparkbolt.errors import SparkboltError
+from sparkbolt.spark import scratch
 from sparkbolt.spark.explain import carry
 
 SOCKET = "planner.sock"
@@ -35,7 +34,7 @@ class Bridge:
 
     def __init__(self, answer: Callable[[str, Any], Any]) -> None:
         """Open the socket and serve it from a thread of its own."""
-        self.directory = tempfile.mkdtemp(prefix="sparkbolt-")  # mkdtemp makes it 0700
+        self.directory = scratch.make()
         secret = secrets.token_bytes(32)
         path = Path(self.directory, SECRET)
         path.touch(mode=0o600)
@@ -77,7 +76,7 @@ class Bridge:
         """Close the socket and remove the directory."""
         self._closed = True
         self._listener.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        scratch.remove(self.directory)
 
 
 class Asker:

@@ -7,7 +7,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/plans        plans that are too large for an offset
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
-    DIR/life         the number of the last life; raised before anything else of a life happens
+    DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
     DIR/lock         held by the JVM: it dies with it
     DIR/owner        who took the lock last, for the message to whoever does not get it
 
@@ -27,13 +27,14 @@ import contextlib
 import json
 import logging
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
@@ -42,10 +43,15 @@ from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
 log = logging.getLogger("sparkbolt")
+_MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
+"""The modules of Hadoop that Spark does not bring along, by what they are for."""
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
@@ -61,7 +67,7 @@ class LocalFiles:
     def __init__(self, directory: str) -> None:
         """Make the directory if it is missing."""
         self._root = Path(directory)
-        for folder in ("ledger", "plans"):
+        for folder in ("ledger", "lives", "plans"):
             (self._root / folder).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes | None:
@@ -74,7 +80,7 @@ class LocalFiles:
     def write(self, name: str, data: bytes) -> None:
         """Write, flush to the disk, rename."""
         path = self._root / name
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with temporary.open("wb") as file:
                 file.write(data)
@@ -95,6 +101,17 @@ class LocalFiles:
                     os.fsync(descriptor)
                 finally:
                     os.close(descriptor)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet, and flush it to the disk; False if it is there."""
+        try:
+            with (self._root / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            return False
+        return True
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -120,10 +137,10 @@ class HadoopFiles:
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
-        configuration = spark._jsc.hadoopConfiguration()
-        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), configuration)
+        self._configuration = spark._jsc.hadoopConfiguration()
+        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), self._configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
-        for folder in ("ledger", "plans") if make else ():
+        for folder in ("ledger", "lives", "plans") if make else ():
             self._manager.mkdirs(self._at(folder))
 
     def _at(self, name: str) -> Any:
@@ -150,6 +167,23 @@ class HadoopFiles:
             raise
         stream.close()
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is there.
+
+        HDFS and most object stores see to that themselves, S3 where Hadoop's client asks for a conditional write.
+        """
+        path = self._at(name)
+        try:
+            builder = path.getFileSystem(self._configuration).createFile(path).overwrite(False).recursive()
+            stream = builder.opt(CONDITIONAL, True).build()
+            stream.write(bytearray(data))
+            stream.close()
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in error.java_exception.getClass().getName():
+                return False
+            raise
+        return True
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
         path = self._at(folder)
@@ -162,29 +196,67 @@ class HadoopFiles:
         self._manager.delete(self._at(name))
 
 
+def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> HadoopFiles:
+    """The files of a checkpoint that is not local.
+
+    Args:
+        spark: any session.
+        directory: its URL.
+        make: as of ``HadoopFiles``.
+
+    Raises:
+        CheckpointError: Spark cannot speak to such a file system, or nobody answers there.
+    """
+    services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
+    check_hdfs(directory, services.split(","))
+    try:
+        return HadoopFiles(spark, directory, make=make)
+    except Py4JJavaError as error:
+        raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
+
+
+def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
+    """A sentence of the first cause of what Java says; which cause it is says its class."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    kind, said = cause.getClass().getSimpleName(), str(cause.getMessage()).split("\n", 1)[0]
+    if kind in ("ClassNotFoundException", "UnsupportedFileSystemException"):
+        scheme = scheme_of(directory)
+        version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
+        module = _MODULES.get(scheme or "")
+        example = f", here org.apache.hadoop:{module}:{version}" if module else ""
+        return (
+            f"Spark has no file system for {scheme}:// ({said}): name the package that has it in the setting "
+            f"spark.jars.packages{example} (sparkbolt run --conf spark.jars.packages=...)"
+        )
+    if kind == "UnknownHostException":
+        return f"there is no host {said!r}"
+    return f"{kind}: {said}"
+
+
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
     _life: int | None = None
     """The number of the life that this driver has begun last."""
+    _owner = ""
+    """What names that life, here and elsewhere."""
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
         """Lock the directory.
 
         Raises:
-            CheckpointError: another driver has it.
+            CheckpointError: another driver has it, or it cannot be reached.
         """
-        scheme = urlparse(directory).scheme
-        self.directory = directory
         self.files: Files
-        local = scheme in ("", "file")
-        if local:
-            self.directory = os.path.abspath(urlparse(directory).path if scheme else directory)
-            self.files = LocalFiles(self.directory)
-        else:
-            self.files = HadoopFiles(spark, directory)
+        local = local_directory(directory)
+        self.directory = directory if local is None else local
+        self.url = self.directory if local is None else f"file://{local}"
+        """Where Spark finds it, whatever its default file system is."""
+        self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
         self._lock = None
-        if local:
+        if local is not None:
             owner = self.files.read("owner")
             self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
             pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
@@ -197,7 +269,7 @@ class Checkpoint:
     @property
     def spark_directory(self) -> str:
         """Where Spark keeps its own files."""
-        return f"{self.directory}/spark"
+        return f"{self.url}/spark"
 
     def close(self) -> None:
         """Let another driver have it."""
@@ -207,12 +279,13 @@ class Checkpoint:
                 channel.close()
 
     def begin_life(self) -> int:
-        """The number of the life that begins now: one more than ever before."""
-        self._life = ledger_files.begin_life(self.files)
+        """The number of the life that begins now: one more than ever before, and nobody else's."""
+        self._owner = uuid.uuid4().hex
+        self._life = ledger_files.begin_life(self.files, self._owner)
         return self._life
 
     def check_life(self, life: int | None = None) -> None:
-        """Before a life writes anything that counts: nobody began another one meanwhile.
+        """Before a life writes anything that counts: nobody has begun another one meanwhile.
 
         By default the life is the last one that this driver has begun, though it may never have got as far as to read.
 
@@ -220,15 +293,11 @@ class Checkpoint:
         thought dead.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over.
+            FencedError: another driver has taken the checkpoint over.
         """
         life = self._life if life is None else life
-        newest = self.files.read("life")
-        if newest is None or int(newest) != life:
-            raise CheckpointError(
-                f"checkpoint {self.directory} was taken over by another driver (life {newest and int(newest)} began, "
-                f"this one is {life}): this one ends without counting what it does"
-            )
+        assert life is not None, "a life begins before it is checked"
+        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -343,7 +412,7 @@ class Checkpoint:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over, which reads these entries.
+            FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
         if self._life is not None:
             self.check_life()
@@ -362,8 +431,8 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
         try:
             if channel.tryLock() is not None:
                 return channel
-        except Exception as error:
-            if "OverlappingFileLock" not in str(error):
+        except Py4JJavaError as error:  # this very JVM holds it
+            if error.java_exception.getClass().getSimpleName() != "OverlappingFileLockException":
                 raise
             until = 0.0
         channel.close()

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import copy
 import logging
-import shutil
-import tempfile
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,10 +20,11 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
 from sparkbolt.core.activity import Hangs, Progress
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
@@ -36,7 +36,7 @@ from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError
-from sparkbolt.spark import sources
+from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain, query_failure
@@ -47,6 +47,7 @@ from sparkbolt.spark.session import (
     check_reachable,
     cores_of,
     for_lane,
+    given_session,
     is_local,
     jvm_lives,
     make_session,
@@ -62,7 +63,7 @@ LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology:
+class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
@@ -307,9 +308,17 @@ class RunningTopology:
         return next((thread.trouble for thread in self._threads if thread.trouble is not None), None)
 
     @property
-    def came_up(self) -> bool:
-        """Whether all spouts are open, and Spark has committed a micro-batch or heard that there is nothing to do."""
-        return self._life_works and all(thread.opened for thread in self._threads)
+    def waits_for(self) -> str | None:
+        """What the topology waits for before it is up, in a sentence; None once it is.
+
+        It is up when all spouts are open, and Spark runs a micro-batch, or has heard that there is nothing to do.
+        """
+        closed = [thread.name for thread in self._threads if not thread.opened]
+        if closed:
+            return f"{', '.join(closed)}: open has not returned"
+        if not self._life_works and self._life.progress().micro_batch_id is None:
+            return "Spark has not run its first micro-batch"
+        return None
 
     @property
     def _life_works(self) -> bool:
@@ -420,13 +429,13 @@ class RunningTopology:
         self._life.end()
         self._checkpoint.close()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            scratch.remove(self._temporary)
 
 
 def start(
     topology: Topology,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     master: str | None = None,
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
@@ -436,29 +445,49 @@ def start(
 
     Args:
         topology: what to run.
-        checkpoint: a directory for durable state; without one a temporary directory that is removed at the end.
-        master: as of ``spark-submit``, if no session is active; default ``local[*]``.
+        checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
+            file system is. Without one a temporary directory that is removed at the end.
+        master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
+            given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
-        settings: further settings of a new session.
+        settings: further settings of a new session; beside another they must be what that has.
         py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
             On a cluster the modules that this program has loaded and that are not installed are sent without it.
 
     Raises:
         EngineError: Java or Spark cannot do the work.
-        CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
-    session = spark if spark is not None else make_session(topology.name, master, settings)
+    if spark is not None and not jvm_lives(spark):
+        raise EngineError(JVM_IS_GONE)
+    for left in scratch.sweep():
+        log.info("%s was left by a process that has died, and is removed", left)
+    if spark is not None:
+        session = given_session(spark, "a session was given (spark=...)", master, settings)
+    else:
+        session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
-    check_reachable(session, checkpoint)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
-    temporary = None
-    if checkpoint is None:
-        temporary = checkpoint = tempfile.mkdtemp(prefix="sparkbolt-checkpoint-")
+    temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        held = Checkpoint(session, checkpoint)
+        running = _running(topology, session, place or str(temporary), temporary)
+    except BaseException:
+        if temporary is not None:
+            scratch.remove(temporary)
+        raise
+    running.start()
+    return running
+
+
+def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
+    """The topology with its checkpoint, locked and agreed with, its first life begun."""
+    try:
+        held = Checkpoint(session, place)
     except OSError as error:
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:
         held.cut_back()
         placement = held.placement(topology)
@@ -467,12 +496,10 @@ def start(
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except OSError as error:
         held.close()
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
     except BaseException:
         held.close()
         raise
-    running.start()
-    return running

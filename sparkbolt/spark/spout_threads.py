@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of, said
 from sparkbolt.core.records import Record
+from sparkbolt.core.returned import refuse_of_spout
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
@@ -98,6 +100,11 @@ class SpoutThread:
             target=self._run, name=f"spout-{context.component}-{context.index}", daemon=True
         )
 
+    @property
+    def name(self) -> str:
+        """The task, for people."""
+        return f"{self._context.component}[{self._context.index}]"
+
     def start(self) -> None:
         """Open the task and begin."""
         self._thread.start()
@@ -116,9 +123,8 @@ class SpoutThread:
         self._thread.join(wait_secs)
         if self._thread.is_alive():
             log.warning(
-                "spout %s[%d] is still in a call %g s after it was to stop: it is left behind and not closed",
-                self._context.component,
-                self._context.index,
+                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
+                self.name,
                 wait_secs,
             )
 
@@ -126,8 +132,7 @@ class SpoutThread:
         try:
             self._live()
         except BaseException as error:  # a defect of ours, since user code is called in ``_call`` alone
-            who = f"spout {self._context.component}[{self._context.index}]"
-            self.trouble = f"the thread of {who} has ended by {line_of(error)}"
+            self.trouble = f"the thread of spout {self.name} has ended by {line_of(error)}"
             log.exception("%s; nothing more is read from it until the topology is started again", self.trouble)
 
     def _live(self) -> None:
@@ -145,6 +150,7 @@ class SpoutThread:
             with self._lock:
                 self._desk.exhausted = exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+                self._collector.room = self._desk.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
@@ -200,7 +206,7 @@ class SpoutThread:
     def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
         """Call user code, which may raise anything: ``sys.exit`` ends neither the thread nor the topology."""
         try:
-            call(*arguments)
+            refuse_of_spout(call(*arguments), what, self._context.component)
         except BaseException as error:  # noqa: BLE001
             self._tell_reported()
             self._raised(what, error)

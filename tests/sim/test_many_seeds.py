@@ -17,7 +17,10 @@ from sparkbolt.sim.subject import Subject, subject_of
 from tests.sim.random_topologies import insisting_topology, lettered_topology, random_topology, starting_topology
 
 EXAMPLE_SEEDS = 200
+FIRST_SEEDS = 15
+"""So many of them are run each time; the rest is a campaign."""
 RANDOM_TOPOLOGIES = 300
+FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 
 
@@ -41,9 +44,10 @@ def check(subject: Subject, seeds: range) -> None:
     gc.collect()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["word-count", "join", "exclamation", "rolling-top-words"])
-def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
+EXAMPLES = ["word-count", "join", "exclamation", "rolling-top-words"]
+
+
+def example(name: str, tmp_path: Path) -> Subject:
     text = tmp_path / "lines.txt"
     text.write_text("to be or not to be\nthat is the question\n" * 50)
     topologies: dict[str, Any] = {
@@ -52,12 +56,31 @@ def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
         "exclamation": exclamation.build,
         "rolling-top-words": rolling_top_words.build,
     }
-    check(subject_of(topologies[name](), messages_max=40), range(EXAMPLE_SEEDS))
+    return subject_of(topologies[name](), messages_max=40)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_random_topologies_keep_every_promise(part: int) -> None:
-    for number in range(part, RANDOM_TOPOLOGIES, 4):
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
+    check(example(name, tmp_path), range(FIRST_SEEDS))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_keep_every_promise_over_many_seeds(name: str, tmp_path: Path) -> None:
+    check(example(name, tmp_path), range(FIRST_SEEDS, EXAMPLE_SEEDS))
+
+
+def check_random(numbers: range) -> None:
+    for number in numbers:
         make = {3: starting_topology, 5: lettered_topology, 7: insisting_topology}.get(number % 8, random_topology)
         check(subject_of(*make(number)), range(number * SEEDS_EACH, (number + 1) * SEEDS_EACH))
+
+
+def test_random_topologies_keep_every_promise() -> None:
+    check_random(range(FIRST_TOPOLOGIES))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(4))
+def test_more_random_topologies_keep_every_promise(part: int) -> None:
+    check_random(range(FIRST_TOPOLOGIES + part, RANDOM_TOPOLOGIES, 4))

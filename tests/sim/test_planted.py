@@ -219,8 +219,8 @@ def a_base_is_used_again_after_a_restart(patch: Patch) -> None:
 
 
 def two_lives_have_one_number(patch: Patch) -> None:
-    def same(files: Any) -> int:
-        files.files.setdefault("life", b"0")
+    def same(files: Any, owner: str) -> int:
+        files.files["lives/0"] = owner.encode()
         return 0
 
     patch.setattr(ledger_files, "begin_life", same)

@@ -373,6 +373,8 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
         (Outcome("stopped", 1.0, drained=False), 130),
         (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
         (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
+        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
         (Outcome("failed", 1.0, drained=True), 1),
     ],
 )
@@ -393,6 +395,8 @@ class FakeRunning:
     finishes: bool = True
     runs: int | None = None
     """The micro-batch that never ends."""
+    trouble: str | None = None
+    waits_for: str | None = None
 
     def progress(self) -> Progress:
         return Progress(self.runs)
@@ -463,6 +467,24 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(mon
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
     assert (outcome.broken_off, outcome.time_over, outcome.exit_code) == (1, True, 4)
     assert text.splitlines()[-1].endswith("left for replay (and there is no --checkpoint to replay from)")
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        ({"waits_for": "queue[0]: open has not returned"}, "it never came up: queue[0]: open has not returned"),
+        ({"trouble": "its query failed"}, "its query failed"),
+        ({"trouble": "its query failed", "waits_for": "Spark"}, "its query failed"),
+    ],
+)
+def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, fake: dict[str, Any], said: str
+) -> None:
+    outcome, text = outcome_of(monkeypatch, Limits(0.0), signals=[], finishes=False, **fake)
+    assert (outcome.kind, outcome.exit_code) == ("failed", 1)
+    assert f"when its time was over: {said}" in text
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], finishes=False, **fake)
+    assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,10 +116,9 @@ def test_a_log_of_sparks_that_lost_its_end_is_named_with_what_to_do() -> None:
     first = life.latest(BEFORE_THE_FIRST)
     life.run(first)
     life.latest(first)
-    with pytest.raises(
-        CheckpointError, match=r"Spark goes on behind micro-batch 0, but .* counted 1.*checkpoint verify"
-    ):
-        life.ledger.last_promoted = 1
+    life.ledger.last_promoted = 1
+    behind = r"Spark goes on behind micro-batch 0, but .* counted 1.*checkpoint verify"
+    with pytest.raises(CheckpointError, match=behind):
         life.latest(first)
     with pytest.raises(CheckpointError, match="Spark is about to run micro-batch 0, but the ledger has counted 1"):
         life.planner.confirm(first, 0.0)

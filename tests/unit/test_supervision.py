@@ -107,10 +107,13 @@ class Lives:
             promoted=False,
             quiet=False,
             failure=None,
+            runs=None,
             collected_bytes=0,
             end=lambda: None,
             promote_what_is_committed=lambda: None,
         )
+
+        life.progress = lambda: SimpleNamespace(micro_batch_id=life.runs)
 
         def start() -> None:
             life.query = FakeQuery()
@@ -209,21 +212,25 @@ def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
         assert running.failure == f"{error} (not started again: it would fail again)"
 
 
-def test_a_topology_has_come_up_when_its_query_works_and_is_in_trouble_when_it_has_failed_since(start: Any) -> None:
+def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed_since(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     life = lives.await_begun(1)
-    assert (running.came_up, running.trouble) == (False, None)
+    not_yet = "Spark has not run its first micro-batch"
+    assert (running.waits_for, running.trouble) == (not_yet, None)
     life.quiet = True
-    assert (running.came_up, running.trouble) == (True, None)
+    assert (running.waits_for, running.trouble) == (None, None)
     life.query.end(ValueError("a query may end"))
     again = lives.await_begun(2)
     said = "its query failed and is being started again: ValueError: a query may end"
-    assert (running.came_up, running.trouble) == (False, said)
+    assert (running.waits_for, running.trouble) == (not_yet, said)
+    again.runs = 0
+    assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
     again.promoted = True
-    assert (running.came_up, running.trouble) == (True, None)
-    running._threads = [SimpleNamespace(opened=False, trouble="open of spout a[0] raised", close=lambda: None)]
-    assert (running.came_up, running.trouble) == (False, "open of spout a[0] raised")
+    assert (running.waits_for, running.trouble) == (None, None)
+    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised", close=lambda: None)
+    running._threads = [closed]
+    assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
 
 
 # User code in the driver.
