@@ -122,18 +122,20 @@ class Mistaken:
         self.context = context
         self.things: dict[int, Any] = {}
 
+
+class Stateful(Mistaken):
     def init_state(self, state: Any) -> None:
         self.state = state
 
 
-class MistakenBasic(Mistaken, BasicBolt):
+class MistakenBasic(Stateful, BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None:
         if tup["n"] in self.program:
             self.program[tup["n"]].make(self, tup, collector)
         collector.emit([tup["n"], -tup["n"]])
 
 
-class MistakenByHand(Mistaken, Bolt):
+class MistakenByHand(Stateful, Bolt):
     def execute(self, tup: Any, collector: Any) -> None:
         if tup["n"] in self.program:
             self.program[tup["n"]].make(self, tup, collector)
@@ -141,7 +143,7 @@ class MistakenByHand(Mistaken, Bolt):
         collector.ack(tup)
 
 
-class MistakenAsync(Mistaken, AsyncBolt):
+class MistakenAsync(Stateful, AsyncBolt):
     async def execute(self, tup: Any, collector: Any) -> None:
         if tup["n"] in self.program:
             self.program[tup["n"]].make(self, tup, collector)
@@ -152,7 +154,6 @@ class MistakenStateless(Mistaken, BasicBolt):
     """Fused behind its producer."""
 
     stateless = True
-    init_state = None  # type: ignore[assignment]
 
     def prepare(self, context: Any) -> None:
         super().prepare(context)
@@ -164,7 +165,7 @@ class MistakenStateless(Mistaken, BasicBolt):
         collector.emit([tup["n"], -tup["n"]])
 
 
-class MistakenWindow(Mistaken, WindowedBolt):
+class MistakenWindow(Stateful, WindowedBolt):
     """Windows of one tuple each; what they emit starts trees of its own."""
 
     def execute(self, window: Any, collector: Any) -> None:
@@ -174,7 +175,7 @@ class MistakenWindow(Mistaken, WindowedBolt):
             collector.emit([tup["n"], -tup["n"]])
 
 
-class Flushing(Mistaken, BasicBolt):
+class Flushing(Stateful, BasicBolt):
     """Makes its mistakes in flush."""
 
     def prepare(self, context: Any) -> None:
