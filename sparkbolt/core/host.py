@@ -26,7 +26,7 @@ from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.hosted import Wakes
-from sparkbolt.core.ids import split_key
+from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
@@ -35,7 +35,7 @@ from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX
 from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
-from sparkbolt.errors import check
+from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000
 FIRST_RECORDS = 10
@@ -216,6 +216,13 @@ class Host:
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
+        component, index = self.topology.task_owner(task)
+        if base + reserve > (AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE):
+            raise EngineError(
+                f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
+                f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
+                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+            )
         bases[task] = base + reserve
         return base
 

@@ -38,7 +38,7 @@ from sparkbolt.core.dead_letters import (
     stream_of,
 )
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import Failure, failure_of
+from sparkbolt.core.failures import Failure, failure_of, pass_on
 from sparkbolt.core.fates import LETTER
 from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key
@@ -162,7 +162,8 @@ class LetterReader(EntryReader):
         try:
             with worker.doing(Deed.READ, self._entry.task, self._reads):
                 return spout.raw(range_)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
             found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")
             return None
 
@@ -182,7 +183,8 @@ class LetterReader(EntryReader):
         try:
             with worker.doing(Deed.WRITE, number, self._reads):
                 worker.letter_sink(number).write([letter for _, letter in letters])
-        except Exception as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+        except BaseException as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+            pass_on(error)
             worker.drop_letter_sink(number)
             worker.refusals[number] = self._stage.moment.micro_batch_id, refusals + 1
             failure = failure_of(error)
