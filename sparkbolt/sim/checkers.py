@@ -14,8 +14,7 @@ import numpy as np
 
 from sparkbolt.core.acker import one_fail_each
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.dead_letters import stream_of
-from sparkbolt.core.fates import AWAY, FINAL, LETTER, NOT_READ
+from sparkbolt.core.fates import AWAY, FINAL, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_settings import feeders_of, policy_of
@@ -198,14 +197,14 @@ class NothingIsLost(Checker):
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
         """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
-        if entry.letters is not None and (cause == LETTER or stream_of(spec.dead_letters) is None):
-            return range(0)
+        if entry.letters is not None:
+            return range(0)  # it comes again, until somebody takes it
         forgiven = self.facts.forgiven(key)
         positions = _given_up(spec, entry, key, cause) if not forgiven or cause in FINAL else range(0)
         if forgiven is None and positions:
             self._perhaps.update((spec.id, str(entry.source), position) for position in positions)
             return range(0)
-        if positions and spec.dead_letters is not None and entry.letters is None:
+        if positions and spec.dead_letters is not None:
             self._lettered[spec.id, str(entry.source), positions.start] = positions
             return range(0)
         return positions
