@@ -14,6 +14,7 @@ import numpy as np
 
 from sparkbolt.core.acker import one_fail_each
 from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.fates import AWAY, FINAL, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
@@ -104,6 +105,8 @@ class AcksAreDurable(Checker):
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
+        self._letters: set[int] = set()
+        """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
 
     def life_began(self, driver: Driver) -> None:
         """Message ids are known to one life only."""
@@ -114,13 +117,18 @@ class AcksAreDurable(Checker):
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
-                    self._keys[entry.task, hashable(message_id)] = entry.first_key + place
+                    self._keys[entry.task, hashable(message_id)] = key = entry.first_key + place
+                    component, _ = self.facts.subject.topology.task_owner(entry.task)
+                    way = self.facts.subject.topology.components[component].dead_letters
+                    if entry.letters is not None and way == CHECKPOINT:
+                        self._letters.add(key)
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn what may be told."""
         if self.facts.queues or self._keys:
-            self._acked.update(verdict.acked.tolist())
-            self._failed.update(verdict.failed)
+            acked = set(verdict.acked.tolist())
+            self._acked |= acked - self._letters
+            self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
         """Look at what spouts are about to hear."""
