@@ -14,11 +14,18 @@ import pytest
 from examples import exclamation, join, rolling_top_words, word_count
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
-from tests.sim.random_topologies import insisting_topology, lettered_topology, random_topology, starting_topology
+from tests.sim.random_topologies import (
+    depending_topology,
+    insisting_topology,
+    lettered_topology,
+    random_topology,
+    starting_topology,
+)
 
 EXAMPLE_SEEDS = 200
 RANDOM_TOPOLOGIES = 300
 SEEDS_EACH = 4
+DEPENDING_TOPOLOGIES = 16
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +68,9 @@ def test_random_topologies_keep_every_promise(part: int) -> None:
     for number in range(part, RANDOM_TOPOLOGIES, 4):
         make = {3: starting_topology, 5: lettered_topology, 7: insisting_topology}.get(number % 8, random_topology)
         check(subject_of(*make(number)), range(number * SEEDS_EACH, (number + 1) * SEEDS_EACH))
+
+
+@pytest.mark.slow
+def test_dependencies_that_go_away_break_no_promise() -> None:
+    for number in range(DEPENDING_TOPOLOGIES):
+        check(subject_of(*depending_topology(number)), range(2 * number, 2 * number + 2))
