@@ -68,6 +68,10 @@ class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as
     """
 
 
+class SpoutOpenError(SparkboltError):
+    """``open`` of a ``PartitionedSpout`` raised; it is tried again a limited number of times."""
+
+
 class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``
     """Raised in ``read`` of a ``PartitionedSpout``: the range turned out too large to be read at once.
 
@@ -90,12 +94,24 @@ class KilledWorkerError(SparkboltError):
     """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
 
 
+class UnkeptError(KilledWorkerError):
+    """A tuple, a window or a flush is not tried again, because what it left in the task's state cannot be kept."""
+
+
 class StateError(SparkboltError):
     """A task's durable state cannot be written or read."""
 
 
 class CheckpointError(SparkboltError):
     """A checkpoint is corrupt, belongs to another topology, or is in use by another driver."""
+
+
+class FencedError(CheckpointError):
+    """Another driver has taken this one's checkpoint over, so this one ends; what it does no longer counts."""
+
+
+class OutdatedLifeError(SparkboltError):
+    """Spark's log has gone on since a life loaded its ledger, by another driver; the next life begins up to date."""
 
 
 class EngineError(SparkboltError):

@@ -4,7 +4,8 @@ Which question it answers: which commands are there, and what do their exit code
 Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
 the traceback.
 
-Exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+Exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130
+stopped by Ctrl-C, both with trees, or records that failed, left for replay.
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
-from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
+from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.errors import InvalidTopology, SparkboltError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -30,7 +31,8 @@ _EPILOG = """\
 TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
 one. The module is looked for in the working directory first.
 
-exit codes: 0 finished, or stopped and drained; 1 failed; 2 wrong use; 130 stopped with trees left for replay.
+exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; and with trees, or records that failed,
+left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
 """
 
@@ -81,27 +83,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("topology", metavar="TOPOLOGY", help="module:attribute, such as word_count:topology")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
-    run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
-    run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
-    run.add_argument(
-        "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
-    )
-    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
-    run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
-    run.add_argument(
-        "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
-    )
-    run.add_argument(
-        "--py-files",
-        metavar="FILES",
-        type=lambda text: [path for path in text.split(",") if path],
-        default=[],
-        help="modules for the executors of a cluster: .py, .zip, .egg, folders of packages, with commas between",
-    )
-    levels = ["debug", "info", "warning", "error"]
-    run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
-    run.set_defaults(act=_run)
-
+    _add_run(commands, common)
     check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
     check.add_argument("--cores", type=_count, metavar="N", help="lay out for N cores (default: this machine's)")
     check.add_argument("--json", action="store_true", help="as one JSON object")
@@ -127,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="as one JSON object a line")
     explain.set_defaults(act=_explain)
 
+    _add_checkpoint(commands, debug)
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="as a picture, into a file (- for standard output)")
     graph.set_defaults(act=_graph)
@@ -136,6 +119,50 @@ def parser() -> argparse.ArgumentParser:
     _add_windows(commands, debug)
     _add_simulate(commands, common)
     return top
+
+
+def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
+    run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
+    run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
+    run.add_argument(
+        "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
+    )
+    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
+    run.add_argument(
+        "--drain",
+        dest="drain_secs",
+        metavar="TIME",
+        type=seconds,
+        default=DRAIN_SECS,
+        help="how long a micro-batch may run on after Ctrl-C or --for, before it is broken off and left for replay "
+        f"(default: {DRAIN_SECS:g}s)",
+    )
+    run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
+    run.add_argument(
+        "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
+    )
+    run.add_argument(
+        "--py-files",
+        metavar="FILES",
+        type=lambda text: [path for path in text.split(",") if path],
+        default=[],
+        help="modules for the executors of a cluster: .py, .zip, .egg, folders of packages, with commas between",
+    )
+    levels = ["debug", "info", "warning", "error"]
+    run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
+    run.set_defaults(act=_run)
+
+
+def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
+    checkpoint = commands.add_parser("checkpoint", help="look whether a checkpoint is whole, and mend it")
+    what = checkpoint.add_subparsers(dest="what", metavar="COMMAND", required=True)
+    verify = what.add_parser("verify", parents=[debug], help="say whether Spark's files and the ledger agree")
+    verify.add_argument("directory", metavar="DIR", help="the directory that run was given as --checkpoint")
+    verify.set_defaults(act=_checkpoint_verify)
+    repair = what.add_parser("repair", parents=[debug], help="go back to the last micro-batch on which they agree")
+    repair.add_argument("directory", metavar="DIR", help="the directory that run was given; no driver may have it")
+    repair.add_argument("--dry-run", action="store_true", help="only say what would be done, as verify does")
+    repair.set_defaults(act=_checkpoint_repair)
 
 
 def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -203,6 +230,11 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--messages", type=_count, default=200, metavar="N", help="how many messages of a spout are read (default: 200)"
     )
+    simulate.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with 1 also for what the topology does wrong by itself, such as tuples that are never acked",
+    )
     simulate.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
     simulate.set_defaults(act=_simulate)
 
@@ -240,7 +272,7 @@ def _complain(error: Exception, code: int, debug: bool) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from sparkbolt.cli.display import choose_display, logged
-    from sparkbolt.cli.program import perform
+    from sparkbolt.cli.program import Limits, perform
 
     look_in(options.py_files)
     topology = load_topology(options.topology)
@@ -248,7 +280,7 @@ def _run(options: argparse.Namespace) -> int:
         outcome = perform(
             topology,
             choose_display(as_json=options.json),
-            stop_after_secs=options.for_secs,
+            Limits(options.for_secs, options.drain_secs),
             checkpoint=options.checkpoint,
             master=options.master,
             settings=dict(options.conf),
@@ -295,6 +327,22 @@ def _explain(options: argparse.Namespace) -> int:
 
     print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
     return EXIT_FINISHED
+
+
+def _checkpoint_verify(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import verify
+
+    agrees, lines = verify(options.directory)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
+
+
+def _checkpoint_repair(options: argparse.Namespace) -> int:
+    from sparkbolt.cli.checkpoints import repair
+
+    agrees, lines = repair(options.directory, dry_run=options.dry_run)
+    print("\n".join(lines))
+    return EXIT_FINISHED if agrees else EXIT_FAILED
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
@@ -377,5 +425,6 @@ def _simulate(options: argparse.Namespace) -> int:
             feed=dict(options.feed),
             messages_max=options.messages,
             as_json=options.json,
+            strict=options.strict,
         )
     )

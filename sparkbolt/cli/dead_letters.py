@@ -21,10 +21,10 @@ from typing import Protocol
 from urllib.parse import urlparse
 
 from sparkbolt.bolts.letter_files import LettersRead, append_lines, letters_of, read_letters
+from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.letter_topic import KAFKA, LetterTopic, client_properties, give_again
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.cli.stories import checkpoint_files
 from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.core.ledger_files import LETTERS_FOLDER
 from sparkbolt.core.story import short_values, time_text
@@ -139,7 +139,7 @@ class LetterFolder:
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
-        self._files = checkpoint_files((above or ".") if name == LETTERS_FOLDER else directory, write=True)
+        self._files = open_files((above or ".") if name == LETTERS_FOLDER else directory, write=True)
 
     def letters(self) -> LettersRead:
         """All letters of the folder, in the order of their micro-batches."""

@@ -20,19 +20,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.aside import aside_lines
+from sparkbolt.cli.columns import GAP, Counters, fit
+from sparkbolt.core.activity import Progress
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
     from sparkbolt.core.promotion import MicroBatchReport
-    from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
+    from sparkbolt.core.running import RunningTopology
+    from sparkbolt.core.topology import ComponentSpec, Topology
 
+DAY_MS = 86_400_000
 LINE_EVERY_SECS = 5.0
 """Plain lines: one in that time at most."""
 RATE_SECS = 6.0
@@ -62,17 +64,43 @@ def window_line(component: str, counts: ComponentMetrics) -> str:
     """What became of a windowed bolt's windows, as a sentence.
 
     >>> window_line("average", ComponentMetrics(windows=6, window_tuples=15, expired=6, watermark_ms=21_631_000))
-    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 1970-01-01 06:00:31.000 (0.0 s behind)'
+    'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 06:00:31, not behind'
     """
+    return f"{component}: {', '.join(window_parts(counts))}"
+
+
+def window_parts(counts: ComponentMetrics) -> list[str]:
+    """What became of windows, piece by piece."""
     parts = [
         f"{counts.windows:,} windows of {counts.window_tuples:,} tuples",
         f"{counts.late_tuples:,} late",
         f"{counts.expired:,} expired",
     ]
-    if counts.watermark_ms:
-        mark = datetime.fromtimestamp(counts.watermark_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        parts.append(f"watermark {mark} ({counts.watermark_behind_ms / 1000:,.1f} s behind)")
-    return f"{component}: {', '.join(parts)}"
+    if counts.watermark_text:
+        parts.append(counts.watermark_text)
+    return parts
+
+
+def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_for: str | None = None) -> str:
+    """What a topology is doing, in words.
+
+    Args:
+        progress: of the micro-batch that runs.
+        spouts: the ids of the spouts.
+        read: whether a micro-batch was committed yet.
+        waits_for: what has to happen before the topology is up.
+
+    >>> going_on(Progress(), ("lines",), read=False)
+    'waiting for data: lines has read nothing yet'
+    """
+    if progress.micro_batch_id is not None:
+        return progress.sentence
+    if waits_for is not None:
+        return f"coming up: {waits_for}"
+    if read:
+        return "waiting for data"
+    names = f"{', '.join(spouts[:-1])} and {spouts[-1]}" if len(spouts) > 1 else "".join(spouts)
+    return f"waiting for data: {names} {'have' if len(spouts) > 1 else 'has'} read nothing yet"
 
 
 class Display:
@@ -84,6 +112,10 @@ class Display:
         self._began = clock()
         self._topology: Topology | None = None
         self._snapshots: deque[Snapshot] = deque()
+        self.progress = Progress()
+        """Of the micro-batch that runs, when it was looked at last."""
+        self.waits_for: str | None = None
+        """What had to happen then before the topology is up."""
         self.is_closed = False
         """Whether whoever read what is shown has gone; the run then stops."""
 
@@ -102,6 +134,16 @@ class Display:
         self._snapshots.append(now)
         while len(self._snapshots) > 2 and now.elapsed_s - self._snapshots[1].elapsed_s > RATE_SECS:
             self._snapshots.popleft()
+
+    def look(self, running: RunningTopology) -> None:
+        """See how far the micro-batch that runs has come; called a few times a second."""
+        self.progress = running.progress()
+        self.waits_for = running.waits_for
+
+    @property
+    def doing(self) -> str:
+        """What the topology is doing, in words."""
+        return going_on(self.progress, self.spouts, read=bool(self._snapshots), waits_for=self.waits_for)
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
         """No new tuples from now on; ``open_trees`` are to be finished."""
@@ -238,6 +280,8 @@ class PlainLines(Display):
         super().__init__(clock)
         self._out = out
         self._next_line_s = 0.0
+        self._next_look_s = LINE_EVERY_SECS
+        self._told_to_wait = ""
 
     def starting(self, topology: Topology) -> None:
         """Say so: Spark takes some seconds."""
@@ -249,13 +293,27 @@ class PlainLines(Display):
         assert self._topology is not None
         tasks = sum(spec.parallelism for spec in self._topology.components.values())
         self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks")
+        self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
+
+    def look(self, running: RunningTopology) -> None:
+        """A line every few seconds while a micro-batch takes longer than that, and one where no data comes at all."""
+        super().look(running)
+        elapsed_s = self._clock() - self._began
+        if elapsed_s < max(self._next_look_s, self._next_line_s):
+            return
+        waits = "" if self.progress.micro_batch_id is not None else self.doing
+        if waits and (self._told_to_wait == waits or self._snapshots):
+            return
+        self._told_to_wait = waits
+        self._next_look_s = elapsed_s + LINE_EVERY_SECS
+        self.say(f"{elapsed_s:7.1f} s  {self.doing}")
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
         """A line, if the last one is some time ago."""
         super().micro_batch(report, retries)
         now = self._snapshots[-1]
         if now.elapsed_s >= self._next_line_s:
-            self._next_line_s = now.elapsed_s + LINE_EVERY_SECS
+            self._next_line_s = self._next_look_s = now.elapsed_s + LINE_EVERY_SECS
             rate = self.rate("executed", self.bolts)
             self.say(
                 f"{now.elapsed_s:7.1f} s  micro-batch {now.micro_batch_id}"
@@ -302,10 +360,9 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     if outcome.kind == "failed":
         yield f"failed {took}: {outcome.failure}"
         return
-    left = outcome.metrics.open_trees
     rest = ""
     if not outcome.drained:
-        rest = f"; {left:,} tree{'s' if left != 1 else ''} left for replay"
+        rest = f"; {_left(outcome)}"
     elif outcome.retries:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
     aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
@@ -314,18 +371,33 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 
+def _left(outcome: Outcome) -> str:
+    """What is to be done again by the next run."""
+    left = outcome.metrics.open_trees
+    trees = f"{left:,} tree{'s' if left != 1 else ''}" if left or outcome.broken_off is None else ""
+    broken = "" if outcome.broken_off is None else f"micro-batch {outcome.broken_off}, which was broken off,"
+    said = f"{' and '.join(part for part in (trees, broken) if part)} left for replay"
+    where = (
+        "the next run with this checkpoint" if outcome.checkpointed else "and there is no --checkpoint to replay from"
+    )
+    return f"{said} ({where})"
+
+
 def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
     """The counters of all components, aligned."""
-    names = ("emitted", "executed", "acked", "failed", "pending", "errors")
-    rows: list[tuple[str, ...]] = [("component", *names)]
-    for spec in topology.components.values():
-        counts = metrics.components.get(spec.id, _NOTHING)
-        blank = "executed" if spec.is_spout else "pending"
-        rows.append((spec.id, *("" if name == blank else f"{getattr(counts, name):,}" for name in names)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        yield "  ".join((row[0].ljust(widths[0]), *rest)).rstrip()
+    table = fit([counters_of(spec, metrics.components) for spec in topology.components.values()], COLUMNS, 1 << 20)
+    for row in (table.columns, *table.rows):
+        yield GAP.join(table.line(row)).rstrip()
+
+
+COLUMNS = ("component", "emitted", "executed", "acked", "failed", "pending", "errors")
+
+
+def counters_of(spec: ComponentSpec, counts: Mapping[str, ComponentMetrics], **more: float) -> Counters:
+    """What a table shows of a component."""
+    own = counts.get(spec.id, _NOTHING)
+    blank = "executed" if spec.is_spout else "pending"
+    return Counters(spec.id, {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]} | more)
 
 
 def choose_display(*, as_json: bool = False) -> Display:

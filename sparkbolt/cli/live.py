@@ -3,7 +3,7 @@
 Which question it answers: what does each component do right now?
 Rule: it is drawn on standard error; what the topology prints goes above it where both are the same terminal.
 
-Read before: ``display``.
+Read before: ``columns``, ``display``.
 """
 
 from __future__ import annotations
@@ -11,23 +11,32 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from sparkbolt.cli.display import Display, drain_sentence, summary_lines, window_line
+from sparkbolt.cli.columns import GAP, Counters, exact, fit, wrapped
+from sparkbolt.cli.display import (
+    COLUMNS,
+    Display,
+    counters_of,
+    drain_sentence,
+    summary_lines,
+    window_parts,
+)
+from sparkbolt.core.activity import duration
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
-    from sparkbolt.spark.running import RunningTopology
 
-COLUMNS = ("emitted", "executed", "acked", "failed", "pending", "errors", "tuples/s")
+STARTING = "starting Spark"
 
 
 class LiveTable(Display):
@@ -37,7 +46,7 @@ class LiveTable(Display):
         """Draw on ``console``, which is standard error if nothing is given."""
         super().__init__(clock)
         self._console = console or Console(stderr=True, highlight=False)
-        self._phase = "starting Spark"
+        self._phase = STARTING
         self._live: Live | None = None
 
     def starting(self, topology: Topology) -> None:
@@ -53,8 +62,8 @@ class LiveTable(Display):
         self._live.start(refresh=True)
 
     def started(self, running: RunningTopology) -> None:
-        """Say so above the table."""
-        self._phase = "running"
+        """Spark has started."""
+        self._phase = ""
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
         """Say so above the table."""
@@ -70,54 +79,83 @@ class LiveTable(Display):
     def summary(self, outcome: Outcome) -> None:
         """The last table, and the sentence."""
         if outcome.metrics.micro_batches:
-            self._console.print(self._table({}, outcome.metrics.components))
+            self._console.print(Group(*self._table({}, outcome.metrics.components)))
         *_, sentence = summary_lines(outcome, self._topology)
         style = {"finished": "bold green", "stopped": "bold yellow", "failed": "bold red"}[outcome.kind]
         self._console.print(Text(sentence, style=style))
 
     def picture(self) -> RenderableType:
         """What is drawn now."""
-        now, name = self.latest, "" if self._topology is None else self._topology.name
-        head = Text.assemble((name, "bold"), f"  {self._clock() - self._began:.0f} s  ", (self._phase, "cyan"))
-        if now is None:
-            return Group(head, self._table({}, {}))
+        now = self.latest
+        spent = duration(self._clock() - self._began)
+        head = Text.assemble(("" if self._topology is None else self._topology.name, "bold"), f"  {spent}  ")
+        head.append(self._phase or ("running" if now else "running, nothing is committed yet"), "cyan")
+        progress = self.progress
+        if self._phase == STARTING:
+            return Group(head, *self._table({}, {}))
+        counts = {} if now is None else now.metrics.components
+        lines = self._table(self._rates() if now is not None else {}, self._so_far(counts))
+        foot = [self.doing]
+        if progress.micro_batch_id is None and now is not None:
+            foot = [f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"]
+        if now is not None:
+            latency = _ms(now.metrics.complete_latency_ms)
+            foot += [
+                f"trees: {exact(now.metrics.open_trees)} open, {latency} on average",
+                f"retries: {exact(now.retries)}",
+                f"executed: {exact(self.rate('executed', self.bolts))} tuples/s",
+            ]
+        dim = [Text(line, style="dim") for line in wrapped(foot, self._console.width)]
+        hung = [Text(sentence, style="yellow") for sentence in progress.hung]
+        return Group(head, *lines, *self._windows(counts), *dim, *hung)
+
+    def _rates(self) -> dict[str, float]:
         rates = {id_: self.rate("emitted", (id_,)) for id_ in self.spouts}
-        rates |= {id_: self.rate("executed", (id_,)) for id_ in self.bolts}
-        latency = now.metrics.complete_latency_ms
-        foot = (
-            f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"
-            f"   trees: {now.metrics.open_trees:,} open, {_ms(latency)} on average"
-            f"   retries: {now.retries:,}   executed: {self.rate('executed', self.bolts):,.0f} tuples/s"
-        )
-        table = self._table(rates, now.metrics.components)
-        return Group(head, table, *self._windows(now.metrics.components), Text(foot, style="dim"))
+        return rates | {id_: self.rate("executed", (id_,)) for id_ in self.bolts}
+
+    def _so_far(self, counts: dict[str, ComponentMetrics]) -> dict[str, ComponentMetrics]:
+        """What is committed, and what the micro-batch that runs has done so far."""
+        found = dict(counts)
+        if self.latest is not None and self.progress.micro_batch_id == self.latest.micro_batch_id:
+            return found  # it was looked at before it was committed
+        for id_, (emitted, executed) in self.progress.components.items():
+            own = found.get(id_, ComponentMetrics())
+            found[id_] = replace(own, emitted=own.emitted + emitted, executed=own.executed + executed)
+        return found
 
     def _windows(self, counts: dict[str, ComponentMetrics]) -> list[Text]:
-        """A line for each windowed bolt that has counted anything."""
+        """What became of the windows of each windowed bolt that has counted anything."""
         specs = () if self._topology is None else self._topology.bolts
-        windowed = [spec.id for spec in specs if isinstance(spec.component, HostedBolt) and spec.id in counts]
-        return [Text(window_line(id_, counts[id_]), style="dim") for id_ in windowed]
+        lines: list[Text] = []
+        for spec in specs:
+            if isinstance(spec.component, HostedBolt) and spec.id in counts:
+                first, *rest = window_parts(counts[spec.id])
+                parts = wrapped([f"{spec.id}: {first}", *rest], self._console.width, ", ")
+                lines += [Text(line, style="dim") for line in parts]
+        return lines
 
-    def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> Table:
-        columns = COLUMNS if rates else COLUMNS[:-1]
-        table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-        table.add_column("component")
-        for column in columns:
-            table.add_column(column, justify="right")
-        for spec in () if self._topology is None else self._topology.components.values():
-            own = counts.get(spec.id, ComponentMetrics())
-            cells = [_cell(spec, own, column, rates.get(spec.id, 0.0)) for column in columns]
-            table.add_row(Text(spec.id, style="cyan" if spec.is_spout else ""), *cells)
-        return table
+    def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> list[Text]:
+        """The lines of the table; none is wider than the terminal."""
+        specs = () if self._topology is None else tuple(self._topology.components.values())
+        columns = (*COLUMNS, "tuples/s") if rates else COLUMNS
+        own = [counters_of(spec, counts, **{"tuples/s": rates.get(spec.id, 0.0)}) for spec in specs]
+        table = fit(own, columns, self._console.width)
+        lines = [Text(GAP.join(table.line(table.columns)), style="dim")]
+        for spec, counters, row in zip(specs, own, table.rows, strict=True):
+            line = Text()
+            for column, cell in zip(table.columns, table.line(row), strict=True):
+                line.append(GAP if len(line) else "")
+                line.append(cell, _style(spec, column, counters))
+            lines.append(line)
+        return lines
 
 
-def _cell(spec: ComponentSpec, counts: ComponentMetrics, column: str, rate: float) -> Text:
+def _style(spec: ComponentSpec, column: str, counters: Counters) -> str:
+    if column == "component":
+        return "cyan" if spec.is_spout else ""
     if column == "tuples/s":
-        return Text(f"{rate:,.0f}", style="green")
-    if column == ("executed" if spec.is_spout else "pending"):
-        return Text("")
-    value = getattr(counts, column)
-    return Text(f"{value:,}", style="red" if value and column in ("failed", "errors") else "")
+        return "green"
+    return "red" if column in ("failed", "errors") and counters.values.get(column) else ""
 
 
 def _ms(value: float | None) -> str:

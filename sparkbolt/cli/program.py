@@ -3,7 +3,9 @@
 Which question it answers: when does a run end, how, and what is left?
 Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and
 leaves them for replay. Signals are only counted where they arrive; the main loop acts on them.
-Rule 2: a run has one outcome, and the display hears of it once.
+Rule 2: nobody waits for a long micro-batch: one that runs on for ``DRAIN_SECS`` after a stop was asked for is broken
+off, and its trees are left for replay.
+Rule 3: a run has one outcome, and the display hears of it once.
 
 Read before: ``display``.
 """
@@ -24,11 +26,15 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
+EXIT_TIME_OVER = 4
+"""``--for`` was over, and trees were left for replay."""
+DRAIN_SECS = 4.0
+"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,12 @@ class Outcome:
     failure: str | None = None
     error: BaseException | None = None
     """What a failure is raised from."""
+    broken_off: int | None = None
+    """The micro-batch that was not waited for."""
+    time_over: bool = False
+    """Whether it was stopped because its time was over, and not by anybody."""
+    checkpointed: bool = True
+    """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
     """How many messages of each spout this run has seen given up; only of those that have some."""
     letters_directory: str = ""
@@ -52,11 +64,16 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped and drained; 3: the same, with messages set aside; 1: failed; 130: trees are left."""
+        """What the process ends with.
+
+        0: finished, or stopped with nothing left; 3: so, with messages set aside; 1: failed; with something left for
+        replay 130, or 4 if the time of ``--for`` was over. What is left for replay is an open tree, or a record that
+        failed and waits to be given again.
+        """
         if self.kind == "failed":
             return EXIT_FAILED
-        if self.kind != "finished" and not self.drained:
-            return EXIT_LEFT
+        if self.kind != "finished" and (not self.drained or self.retries):
+            return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
         return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
 
@@ -90,8 +107,46 @@ class StopRequests:
                 signal.signal(number, handler)
 
 
+class Patience:
+    """How long a micro-batch may go on once a stop was asked for.
+
+    >>> patience = Patience(4)
+    >>> patience.is_over(7, now_s=100), patience.is_over(7, now_s=103), patience.is_over(7, now_s=104)
+    (False, False, True)
+    >>> patience.is_over(8, now_s=104), patience.is_over(None, now_s=200)
+    (False, False)
+    """
+
+    def __init__(self, secs: float) -> None:
+        """Wait for ``secs`` for each micro-batch."""
+        self._secs = secs
+        self._of: int | None = None
+        self._until_s = 0.0
+
+    def is_over(self, runs: int | None, now_s: float) -> bool:
+        """Whether the micro-batch that runs now is to be broken off; None: none runs."""
+        if runs != self._of:
+            self._of, self._until_s = runs, now_s + self._secs
+        return runs is not None and now_s >= self._until_s
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a run may take."""
+
+    stop_after_secs: float | None = None
+    """From when Spark runs it; None: as long as it takes."""
+    drain_secs: float = DRAIN_SECS
+    """How long a micro-batch may run on after a stop was asked for."""
+
+
 def run(
-    topology: Topology, *, stop_after_secs: float | None = None, display: Display | None = None, **options: Any
+    topology: Topology,
+    *,
+    stop_after_secs: float | None = None,
+    drain_secs: float = DRAIN_SECS,
+    display: Display | None = None,
+    **options: Any,
 ) -> TopologyMetrics:
     """Run a topology until its spouts are exhausted and every tree is finished, or until Ctrl-C.
 
@@ -101,6 +156,7 @@ def run(
     Args:
         topology: what to run.
         stop_after_secs: stop as with Ctrl-C after that time; None for never.
+        drain_secs: how long a micro-batch may run on then, before it is broken off and left for replay.
         display: what shows the run instead.
         options: those of ``sparkbolt.spark.running.start``.
 
@@ -110,26 +166,28 @@ def run(
     Raises:
         EngineError: it failed.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-        KeyboardInterrupt: it was stopped, and trees were left for replay.
+        KeyboardInterrupt: it was stopped, and trees, or records to be given again, were left for replay.
     """
     from sparkbolt.cli.display import choose_display
 
-    outcome = perform(topology, display or choose_display(), stop_after_secs=stop_after_secs, **options)
+    outcome = perform(topology, display or choose_display(), Limits(stop_after_secs, drain_secs), **options)
     if outcome.kind == "failed":
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
-    if outcome.exit_code == EXIT_LEFT:
-        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and open trees are left for replay")
+    if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
+        left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
+        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and {left} left for replay")
     return outcome.metrics
 
 
-def perform(topology: Topology, display: Display, *, stop_after_secs: float | None = None, **options: Any) -> Outcome:
+def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> Outcome:
     """Run a topology to its outcome, and show it."""
+    limits = limits or Limits()
     requests = StopRequests()
     began = time.monotonic()
     with requests.caught():
         try:
             display.starting(topology)
-            outcome = _start_and_watch(topology, display, requests, stop_after_secs, options, began)
+            outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
             outcome = Outcome("stopped", time.monotonic() - began)
         except SparkboltError as error:
@@ -145,7 +203,7 @@ def _start_and_watch(
     topology: Topology,
     display: Display,
     requests: StopRequests,
-    stop_after_secs: float | None,
+    limits: Limits,
     options: dict[str, Any],
     began: float,
 ) -> Outcome:
@@ -157,20 +215,23 @@ def _start_and_watch(
     try:
         running.on_micro_batch(lambda report: display.micro_batch(report, running.retries))
         display.started(running)
-        until = None if stop_after_secs is None else time.monotonic() + stop_after_secs
-        finished, failure = _watch(running, display, requests, until)
+        end = _watch(running, display, requests, limits)
+        failure = end.failure
         drained = running.stop(drain=False)
         jvm.await_prints()
         if failure is not None:
             log = jvm.keep_log()
             failure += f" (Spark's log: {log})" if log else ""
         return Outcome(
-            "failed" if failure is not None else "finished" if finished else "stopped",
+            "failed" if failure is not None else "finished" if end.finished else "stopped",
             time.monotonic() - began,
             running.metrics(),
             drained,
             running.retries,
             failure,
+            broken_off=None if drained else end.broken_off,
+            time_over=end.time_over,
+            checkpointed=options.get("checkpoint") is not None,
             set_aside=running.set_aside_here,
             letters_directory=running.dead_letters_directory,
         )
@@ -179,21 +240,44 @@ def _start_and_watch(
         jvm.show_prints(None)
 
 
-def _watch(
-    running: RunningTopology, display: Display, requests: StopRequests, until: float | None
-) -> tuple[bool, str | None]:
-    """Wait for the end, or for a reason to stop, and then for the open trees: (finished, failure)."""
+@dataclass(frozen=True)
+class _End:
+    """Why nobody watches any more."""
+
+    finished: bool = False
+    failure: str | None = None
+    broken_off: int | None = None
+    time_over: bool = False
+
+
+def _watch(running: RunningTopology, display: Display, requests: StopRequests, limits: Limits) -> _End:
+    """Wait for the end, or for a reason to stop, and then for the open trees."""
+    until = None if limits.stop_after_secs is None else time.monotonic() + limits.stop_after_secs
+    time_over = False
     try:
-        while not (requests.count or display.is_closed or (until is not None and time.monotonic() >= until)):
+        while not (requests.count or display.is_closed or time_over):
             if running.await_finished(POLL_SECS):
-                return True, None
+                return _End(finished=True)
+            display.look(running)
+            time_over = until is not None and time.monotonic() >= until
+        trouble = running.trouble if time_over else None  # before spouts rest, which may hide it
         display.draining(running.metrics().open_trees, asked=requests.count > 0)
         running.deactivate()
+        patience = Patience(limits.drain_secs)
         timeout_secs = running.topology.config.message_timeout_secs
         # A tree dies at most a thirtieth of the timeout late, and its failure needs a micro-batch.
         limit = time.monotonic() + 1.1 * timeout_secs + 10
         while requests.count < 2 and time.monotonic() < limit and not running.await_drained(POLL_SECS):
-            pass
+            runs = running.progress().micro_batch_id
+            if patience.is_over(runs, time.monotonic()):
+                break
+            display.look(running)
+        if time_over and not requests.count:
+            waits = running.waits_for
+            trouble = trouble or (waits and f"it never came up: {waits}")
+            if trouble is not None:
+                return _End(failure=f"when its time was over: {trouble}")
+        # Of a run that is drained after all nothing is broken off.
+        return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:
-        return False, str(error)
-    return False, None
+        return _End(failure=str(error))

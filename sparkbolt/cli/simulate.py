@@ -30,9 +30,18 @@ from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.faults import history_of
-from sparkbolt.sim.report import Report, difference, nondeterministic, quiet_collector, report_of, simulate
+from sparkbolt.sim.mistakes import in_words, mistakes_of
+from sparkbolt.sim.report import (
+    Report,
+    difference,
+    nondeterministic,
+    quiet_collector,
+    report_of,
+    side_by_side,
+    simulate,
+)
 from sparkbolt.sim.simulate import run_seed
-from sparkbolt.sim.subject import MESSAGES_MAX, Feed, subject_of
+from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
 from sparkbolt.sim.twin import SimulatingProcess
 
 CHUNK = 20
@@ -57,6 +66,8 @@ class Order:
     """The file of each spout that is fed."""
     messages_max: int
     as_json: bool
+    strict: bool
+    """Whether what the topology does wrong by itself ends the command with 1, too."""
 
     @property
     def command(self) -> str:
@@ -92,7 +103,7 @@ def feed_of(files: Mapping[str, str]) -> Feed:
 
 
 def perform(order: Order, out: IO[str] | None = None) -> int:
-    """Simulate; the exit code: 0 if every promise was kept, 1 if one was broken."""
+    """Simulate; the exit code: 0 if every promise was kept, 1 if one was broken (``strict``: or a mistake found)."""
     out = out or sys.stdout
     feed = feed_of(order.feed)
     if order.seed is not None:
@@ -100,18 +111,23 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
     began = time.monotonic()
     with _progress(order) as show:
         seeds, micro_batches, report = _many(order, feed, show)
+    subject = subject_of(order.topology, feed, order.messages_max)
+    with redirect_stdout(_Nowhere()), quiet_collector():
+        mistakes = mistakes_of(subject)
     elapsed_s = time.monotonic() - began
     rate = seeds / elapsed_s
+    failed = report is not None or (order.strict and bool(mistakes))
     if order.as_json:
         if report is not None:
             print(json.dumps({"event": "failure", **report.to_json()}), file=out)
         summary = {
             "event": "summary",
-            "outcome": "failed" if report is not None else "finished",
+            "outcome": "failed" if failed else "finished",
             "seeds": seeds,
             "micro_batches": micro_batches,
             "elapsed_s": round(elapsed_s, 3),
             "seeds_per_s": round(rate, 1),
+            "mistakes": [mistake.to_json() for mistake in mistakes],
         }
         print(json.dumps(summary), file=out)
     elif report is not None:
@@ -122,7 +138,9 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
             f"({elapsed_s:.1f} s, {rate:,.0f} seeds a second)",
             file=out,
         )
-    return EXIT_FINISHED if report is None else EXIT_FAILED
+    if mistakes and not order.as_json:
+        print(in_words(mistakes, order.messages_max), file=out)
+    return EXIT_FAILED if failed else EXIT_FINISHED
 
 
 def _one(order: Order, feed: Feed, out: IO[str]) -> int:
@@ -133,11 +151,19 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
     except ValueError as error:
         raise WrongUseError(f"--history: {error}") from error
     with redirect_stdout(_Nowhere()):
-        report = simulate(order.topology, order.seed, feed=feed, messages_max=order.messages_max, history=order.history)
-        if not report.ok and report.component is None:
+        report = simulate(
+            order.topology,
+            order.seed,
+            feed=feed,
+            messages_max=order.messages_max,
+            history=order.history,
+            strict=order.strict,
+        )
+        if report.promise is not None and report.component is None:
             subject = subject_of(order.topology, feed, order.messages_max)
             with quiet_collector():
-                report = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
+                failed = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
+                report = failed.with_mistakes(subject, report.mistakes, strict=order.strict)
     print(json.dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 
@@ -150,7 +176,8 @@ def _many(order: Order, feed: Feed, show: Any) -> tuple[int, int, Report | None]
         for place in range(count)
     ]
     try:
-        report = _compare(order, feed, processes[0], processes[1])
+        subject = subject_of(order.topology, feed, order.messages_max)
+        report = _compare(order, subject, processes[0], processes[1])
         if report is not None:
             return 1, report.micro_batches, report
         for idle in processes[order.workers :]:
@@ -161,17 +188,19 @@ def _many(order: Order, feed: Feed, show: Any) -> tuple[int, int, Report | None]
             process.close()
 
 
-def _compare(order: Order, feed: Feed, one: SimulatingProcess, other: SimulatingProcess) -> Report | None:
+def _compare(order: Order, subject: Subject, one: SimulatingProcess, other: SimulatingProcess) -> Report | None:
     """Run the first seeds in two processes; the report of a component that does not do the same in both."""
     for seed in range(min(COMPARED_SEEDS, order.seeds)):
         for process in (one, other):
-            process.ask("trail", seed, None)
-        trails = [_answer(order, process) for process in (one, other)]
+            process.ask("trail", seed, None, False)
+        trails = [_answer(order, process)[0] for process in (one, other)]
         component = difference(*trails)
         if component is not None:
-            subject = subject_of(order.topology, feed, order.messages_max)
+            for process in (one, other):
+                process.ask("trail", seed, None, True)
+            sides = side_by_side(*(_answer(order, process) for process in (one, other)))
             with redirect_stdout(_Nowhere()), quiet_collector():
-                return nondeterministic(run_seed(subject, seed), component)
+                return nondeterministic(run_seed(subject, seed), component, sides)
     return None
 
 

@@ -9,11 +9,9 @@ Read before: ``core.ledger_reader``.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
-from urllib.parse import urlparse
 
+from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
@@ -24,44 +22,6 @@ READS_MAX = 5
 """How often a log that changes while it is read is read again."""
 
 
-class _LocalDirectory:
-    """A local checkpoint, to be read only; obeys the ``Files`` protocol."""
-
-    def __init__(self, directory: str) -> None:
-        self._root = Path(directory)
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def names(self, folder: str) -> list[str]:
-        try:
-            return os.listdir(self._root / folder)
-        except FileNotFoundError:
-            return []
-
-    def write(self, name: str, data: bytes) -> None:
-        raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
-
-    def remove(self, name: str) -> None:
-        raise InvariantError(f"{name} is removed from a checkpoint that is only read")
-
-
-class _WritableDirectory(_LocalDirectory):
-    """The same where notes may be left beside dead letters."""
-
-    def write(self, name: str, data: bytes) -> None:
-        path = self._root / name
-        temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-
-
 def open_ledger(directory: str) -> LedgerReader:
     """The ledger of a checkpoint.
 
@@ -70,7 +30,7 @@ def open_ledger(directory: str) -> LedgerReader:
         CheckpointError: it is no checkpoint, or it is damaged.
     """
     where = f"checkpoint {directory}"
-    files = checkpoint_files(directory)
+    files = open_files(directory)
     for attempt in range(READS_MAX):
         try:
             return LedgerReader(files, _last_commit(files), where)
@@ -79,24 +39,6 @@ def open_ledger(directory: str) -> LedgerReader:
             if attempt == READS_MAX - 1 or files.read("tasks") is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
-
-
-def checkpoint_files(directory: str, *, write: bool = False) -> Files:
-    """The files of a checkpoint, to be read; with ``write`` some may be written.
-
-    Raises:
-        WrongUseError: there is no such directory.
-    """
-    url = urlparse(directory)
-    if url.scheme in ("", "file"):
-        path = url.path if url.scheme else directory
-        if not os.path.isdir(path):
-            raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
-        return _WritableDirectory(path) if write else _LocalDirectory(path)
-    from sparkbolt.spark.checkpoint import HadoopFiles
-    from sparkbolt.spark.session import make_session
-
-    return HadoopFiles(make_session("sparkbolt", "local[1]", None), directory, make=False)
 
 
 def _last_commit(files: Files) -> int:

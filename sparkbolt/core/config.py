@@ -49,6 +49,7 @@ class Settings(ComponentSettings, total=False):
     acker_tasks: int | None
     micro_batch_target_ms: int
     frame_bytes_max: int
+    tuple_bytes_max: int
     micro_batch_bytes_max: int
     plan_bytes_max: int
     state_warn_bytes: int
@@ -74,8 +75,11 @@ def _is_positive_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
 
 
-def _setting(default: Any, expected: str, accepts: Callable[[Any], bool]) -> Any:
-    return dataclasses.field(default=default, metadata={"expected": expected, "accepts": accepts})
+def _setting(
+    default: Any, expected: str, accepts: Callable[[Any], bool], means: Callable[[Any], Any] = lambda value: value
+) -> Any:
+    """A field; ``means`` turns a value that it accepts into the one that is kept."""
+    return dataclasses.field(default=default, metadata={"expected": expected, "accepts": accepts, "means": means})
 
 
 def _flag(default: bool) -> Any:
@@ -86,8 +90,10 @@ def _whole(default: int, least: int) -> Any:
     return _setting(default, f"an int of at least {least}", lambda value: _is_int(value, least))
 
 
-def _whole_or_none(least: int) -> Any:
+def _whole_or_none(least: int, *, zero_is_none: bool = False) -> Any:
     expected = f"an int of at least {least}, or None"
+    if zero_is_none:
+        return _setting(None, expected, lambda value: value is None or _is_int(value, 0), lambda value: value or None)
     return _setting(None, expected, lambda value: value is None or _is_int(value, least))
 
 
@@ -135,15 +141,17 @@ class Config:
     60
     >>> Config(**{"topology.max.spout.pending": 1000}).max_spout_pending
     1000
+    >>> Config(max_spout_pending=0) == Config(max_spout_pending=None)
+    True
     """
 
     message_timeout_secs: float = _secs(30)
     """How long a tree may stay open before it fails; some may stay open a little longer."""
     enable_message_timeouts: bool = _flag(True)
     """Whether trees time out at all."""
-    max_spout_pending: int | None = _whole_or_none(1)
-    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None: found by
-    measuring for a spout, no limit for a bolt."""
+    max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
+    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None, or 0 as in
+    Storm: no limit but what is found by measuring for a spout, none at all for a bolt."""
     acker_tasks: int | None = _whole_or_none(0)
     """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
     debug: bool = _flag(False)
@@ -170,6 +178,8 @@ class Config:
     spout's tuple that says True."""
     frame_bytes_max: int = _whole(4 * MIB, KIB)
     """How many bytes of values a frame holds, about, before it is cut."""
+    tuple_bytes_max: int = _whole(64 * MIB, KIB)
+    """How many bytes one tuple may have, about, to be sent to another task; the tree of a larger one fails."""
     micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
     """How many bytes of records the spouts of one micro-batch may hold in the driver, in all."""
     plan_bytes_max: int = _whole(64 * KIB, KIB)
@@ -327,7 +337,7 @@ def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Fiel
         elif not field.metadata["accepts"](value):
             mistakes.append(f"setting {given!r}: expected {field.metadata['expected']}, got {value!r}")
         else:
-            checked[key] = value
+            checked[key] = field.metadata["means"](value)
     if mistakes:
         raise ConfigError("; ".join(mistakes))
     return checked

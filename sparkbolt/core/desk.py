@@ -1,7 +1,8 @@
 """Desks: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
 
 Which question it answers: which records of one task wait, which are planned, and which message ids are open?
-Rule 1: a desk holds as much as its spout may have under way, and never more.
+Rule 1: a desk holds as much as its spout may have under way, and of what waits for a plan no more than about the next
+two micro-batches take: what waits longer is no nearer to its end, and comes again when the driver dies.
 Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
 due; what waits for that holds up nothing that is new.
 
@@ -24,7 +25,7 @@ from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.histories import NO_HISTORY
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.plan import Entry
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.story import short
 
@@ -75,6 +76,8 @@ class Desk:
     """What waits for its dead letter, in the order in which it was given up."""
     writing: dict[int, Dying] = field(default_factory=dict)
     """Sequence to message, for dead letters in plans that are not finished."""
+    waiting_max: int = DESK_RECORDS_MAX
+    """How many records may wait for a plan: as of the pace of the component."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -92,7 +95,17 @@ class Desk:
     @property
     def open_for_more(self) -> bool:
         """Whether ``next_tuple`` may be called."""
-        return self.pending < self.pending_max
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more records there is use for now."""
+        return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
+
+    @property
+    def ready(self) -> int:
+        """How many records wait for a plan, or for the time when they are given again."""
+        return len(self.waiting) + len(self.again)
 
     @property
     def idle(self) -> bool:
@@ -128,10 +141,10 @@ class Desk:
         taken: list[tuple[Record, Any]] = []
         while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2 and 2 * len(taken) < most:
             taken.append(heapq.heappop(self.again)[2:])
-            size += _size(taken[-1][0])
+            size += taken[-1][0].size
         while self.waiting and size < bytes_max and len(taken) < most:
             taken.append(self.waiting.popleft())
-            size += _size(taken[-1][0])
+            size += taken[-1][0].size
         taken.sort(key=lambda pair: pair[0].attempt)
         self.planned += taken
         self.planned_base = base
@@ -229,7 +242,3 @@ class Desk:
             self.dying.append(replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
         else:
             self.fails.append(one.message_id)
-
-
-def _size(record: Record) -> int:
-    return 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)

@@ -1,7 +1,10 @@
 """Failures: what is kept of an exception, or of a reason, for which a tuple failed.
 
 Which question it answers: what do a tree's story, the log and a dead letter say of it?
-Rule: it stays small, whatever user code has put into it.
+Rule 1: it stays small, and is plain text that can be written anywhere, whatever user code has put into it.
+Rule 2: nothing here raises, whatever an exception, a reason or a value does when it is printed.
+Rule 3: whatever leaves user code is the trouble of its tuple, an exception that is no ``Exception`` too. Ctrl-C ends
+the program, and what is an ``Interruption`` ends the process.
 
 Read before: nothing.
 """
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from sparkbolt.errors import (
     EmitError,
@@ -19,6 +23,7 @@ from sparkbolt.errors import (
     ReportedFailedException,
     SparkboltError,
     Unavailable,
+    UnkeptError,
 )
 
 TRACEBACK_CHARACTERS_MAX = 4000
@@ -30,6 +35,10 @@ REJECTED = "rejected"
 """The cause of a tuple that its bolt does not want to see again (``Reject``)."""
 RAISED = frozenset({"exception", "emit", UNAVAILABLE})
 """The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
+
+
+class Interruption(BaseException):
+    """The process that runs user code ends here: what simulates the death of a process raises it."""
 
 
 @dataclass
@@ -48,13 +57,18 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an exception that left user code means for the tuple."""
+    """What an exception that left user code means for the tuple.
+
+    Raises:
+        KeyboardInterrupt, Interruption: it is one, and no tuple's affair.
+    """
+    pass_on(error)
     if isinstance(error, ReportedFailedException):
         return Failure("fail", line_of(error), text_of(error))
     if isinstance(error, FailedException):
         return Failure("fail", line_of(error), reported=False)
     if isinstance(error, KilledWorkerError):
-        return Failure("killed", str(error))
+        return Failure("state" if isinstance(error, UnkeptError) else "killed", line_of(error))
     if isinstance(error, Unavailable):
         return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
     if isinstance(error, Reject):
@@ -62,11 +76,36 @@ def failure_of(error: BaseException) -> Failure:
     return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
 
 
+def failure_said(reason: Any) -> Failure:
+    """What ``collector.fail(tup, reason)`` means, whatever was given as the reason.
+
+    >>> failure_said("no such user").reason, failure_said(None).reason, failure_said(b"no").reason
+    ('no such user', 'failed by the bolt', "b'no'")
+    >>> failure_said(KeyError("user")).reason
+    "KeyError: 'user'"
+    """
+    text, traceback_ = said(reason)
+    return Failure("fail", text or "failed by the bolt", traceback_, reported=False)
+
+
+def said(thing: Any) -> tuple[str, str | None]:
+    """A text or an exception, as it is given to a collector, in a line; with the traceback that an exception has.
+
+    Anything else is shown as it prints; nothing, as an empty text.
+    """
+    if isinstance(thing, str):
+        return printable(thing), None
+    if isinstance(thing, BaseException):
+        return line_of(thing), text_of(thing) if thing.__traceback__ is not None else None
+    return ("", None) if thing is None else (printed(thing), None)
+
+
 def line_of(error: BaseException) -> str:
     """The exception in a line: its type, unless it is one of ours, and the first line of its text."""
     try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  user code may raise anything, here too
+        text = printable(str(error))
+    except BaseException as raised:  # noqa: BLE001  user code may raise anything, here too
+        pass_on(raised)
         text = "<its text raises>"
     if isinstance(error, SparkboltError):
         return text
@@ -76,5 +115,41 @@ def line_of(error: BaseException) -> str:
 
 def text_of(error: BaseException) -> str:
     """The exception with the end of its traceback."""
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return "".join(lines)[-TRACEBACK_CHARACTERS_MAX:]
+    try:
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
+    except BaseException as raised:  # noqa: BLE001  what an exception says of itself is user code
+        pass_on(raised)
+        return f"{line_of(error)} (its traceback cannot be printed: {type(raised).__name__})"
+
+
+def printed(value: Any) -> str:
+    """How a value prints, shortened; never raises.
+
+    >>> class Odd:
+    ...     def __repr__(self):
+    ...         raise ValueError
+    >>> printed(Odd()), printed(3)
+    ('<Odd whose repr raised ValueError>', '3')
+    """
+    try:
+        text = printable(repr(value))
+    except BaseException as error:  # noqa: BLE001  user code may raise anything
+        pass_on(error)
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[: REASON_CHARACTERS_MAX - 3]}..."
+
+
+def printable(text: str) -> str:
+    r"""A text of the type ``str`` itself that every encoding for text can write: lone surrogates are escaped.
+
+    >>> printable("a" + chr(0xD800))
+    'a\\ud800'
+    """
+    return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise what is no affair of a tuple; see rule 3."""
+    if isinstance(error, KeyboardInterrupt | Interruption):
+        raise error

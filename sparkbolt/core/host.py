@@ -13,7 +13,7 @@ Read before: ``plan``, ``ledger``, ``outages``, ``pacing``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -32,17 +32,26 @@ from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import ASKED_FOR_MAX, Record
+from sparkbolt.core.reading import ASKED_FOR_MAX
+from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import check
 
 RETRIES_PER_PLAN_MAX = 5000
+FIRST_RECORDS = 10
+"""How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
+GROWTH_AT_FIRST = 8.0
+"""How many times as much the next one may read, as long as none has taken as long as it may."""
+WAITING_BUDGETS = 2
+"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
 """Spans of what tasks need not keep any more; the rest goes with the next plans."""
 SETTLED_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
+CATCH_UP_SPEED = 0.9
+"""How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
 STOPPING = frozenset({"exception", "killed", "read"})
@@ -72,24 +81,18 @@ class Host:
         self.active = True
         self.spouts = spouts
         self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
-        self.pacers = {
-            spec.id: Pacer(
-                float(self.config.micro_batch_target_ms),
-                spouts[spec.id].first_budget,
-                self.config.micro_batch_bytes_max,
-            )
-            for spec in self.topology.spouts
-            if spec.id in spouts
-        }
+        self.pacers = {spec.id: self._pacer_of(spec) for spec in self.topology.spouts}
+        self._pace_desks()
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
         self._probing: frozenset[str] = frozenset()
         """The spouts of which that plan has a probe only."""
         self._promoted_at = mono_s
-        """Since when ``ledger.last_now_ms`` is as old as the monotonic clock says."""
+        self._timed_at = mono_s
+        """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
-        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else ())
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
@@ -112,6 +115,13 @@ class Host:
         fails = spec.dead_letters == CHECKPOINT
         return {number: Desk(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
 
+    def _pacer_of(self, spec: Any) -> Pacer:
+        target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
+        if spout is not None:
+            return Pacer(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        limit = (spec.config.max_spout_pending or DESK_RECORDS_MAX) * len(self.topology.tasks(spec.id))
+        return Pacer(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
+
     def take_over(self, old: Host) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
         self.active = old.active
@@ -126,15 +136,14 @@ class Host:
             return self.in_force
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        now_ms = max(now_ms, self.ledger.last_now_ms)
+        now_ms = self._time_ms(now_ms, mono_s)
         bases: dict[int, int] = {}
-        rooms = self._rooms(ready_ms)
-        retries = self._retries(bases, ready_ms, rooms)
+        rooms = self._rooms(now_ms)
+        retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not self._held_back():
-            entries += [*self._ranges(bases, rooms), *self._records(bases, ready_ms, rooms)]
+            entries += [*self._ranges(bases, rooms), *self._records(bases, now_ms, rooms)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -161,9 +170,21 @@ class Host:
         self._probing = frozenset(rooms)
         return self.in_force
 
-    def _rooms(self, ready_ms: int) -> dict[str, int]:
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """A plan that reads nothing and tells nobody anything, for a micro-batch that runs where none is due."""
+        check(self.in_force is None, f"a plan is in force: {self.in_force}")
+        self.in_force = MicroBatchPlan(
+            micro_batch_id=self.ledger.last_promoted + 1,
+            life=self.life,
+            now_ms=self._time_ms(now_ms, mono_s),
+            void=self.ledger.void,
+        )
+        self._planned_at = mono_s
+        return self.in_force
+
+    def _rooms(self, now_ms: int) -> dict[str, int]:
         """Of those that feed a bolt that is out (``outages``) how many messages may be given now; of others any."""
-        allowances = self.ledger.outages.allowances(ready_ms)
+        allowances = self.ledger.outages.allowances(now_ms)
         return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
@@ -200,9 +221,13 @@ class Host:
         bases[task] = base + reserve
         return base
 
-    def _ready_ms(self, now_ms: int, mono_s: float) -> int:
-        """Up to when, by the time of plans, retries are due: a wall clock that was set back holds none of them up."""
-        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._promoted_at) * 1000))
+    def _time_ms(self, now_ms: int, mono_s: float) -> int:
+        """The time of a plan that is made now: the wall clock, unless that was set back.
+
+        Then the time of the last plan goes on by the monotonic clock, so that ticks, windows and retries do; a little
+        slower, until the wall clock has come up with it.
+        """
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
 
     def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
         """What is given again; half of a probe is left for what is new."""
@@ -268,11 +293,37 @@ class Host:
     def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
+        shares = self._shares()
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            room = rooms.get(self.topology.task_owner(number)[0])
+            probe = rooms.get(self.topology.task_owner(number)[0])
+            room = shares[number] if probe is None else min(shares[number], probe)
             entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, room)
         return entries
+
+    def _shares(self) -> dict[int, int]:
+        """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
+        shares: dict[int, int] = {}
+        for component, numbers in self._tasks_with_desks():
+            left = self.pacers[component].budget
+            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
+            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
+                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+                left -= shares[number]
+        return shares
+
+    def _tasks_with_desks(self) -> Iterator[tuple[str, Sequence[int]]]:
+        for spec in self.topology.spouts:
+            if spec.id not in self.spouts:
+                yield spec.id, self.topology.tasks(spec.id)
+
+    def _pace_desks(self) -> None:
+        """Let as much wait as about the next two micro-batches take."""
+        for component, numbers in self._tasks_with_desks():
+            for number in numbers:
+                self.desks[number].waiting_max = min(
+                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
+                )
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
@@ -282,20 +333,21 @@ class Host:
 
         That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
         """
-        due: list[float] = [*self._next_tick.values(), *self._wakes.dues()]
+        time_ms = self._time_ms(now_ms, mono_s)
+        allowances = self.ledger.outages.allowances(time_ms)
+        probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
+        retries = [self.ledger.messages.next_retry_ms(probes)]
+        for number, desk in self.desks.items() if not self._held_back() else ():
+            retries.append(desk.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries += [when for when in probes.values() if when > time_ms]
+        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
+        speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
+        due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
         if settled:
             due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
-        ready_ms = self._ready_ms(now_ms, mono_s)
-        allowances = self.ledger.outages.allowances(ready_ms)
-        probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
-        retries = [self.ledger.messages.next_retry_ms(probes)]
-        for number, desk in self.desks.items() if not self._held_back() else ():
-            retries.append(desk.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
-        retries += [when for when in probes.values() if when > ready_ms]
-        due += [now_ms + max(0, when - ready_ms) for when in retries if when is not None]
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -330,7 +382,7 @@ class Host:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
-        plan, self._promoted_at = self.in_force, mono_s
+        plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
@@ -363,13 +415,15 @@ class Host:
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, pacer in self.pacers.items():
             numbers = self.topology.tasks(component)
-            read = [entry for entry in plan.entries if entry.task in numbers and entry.positions is None]
             if component in self._probing:  # how long a probe takes says nothing of what may be read
                 self._emitted_since(component)
                 continue
+            read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
+            read = [entry for entry in read if entry.positions is None]
             measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
             positions = measured or sum(entry.reserved for entry in read)
             pacer.observe(elapsed_ms, positions, self._emitted_since(component))
+        self._pace_desks()
 
     def _emitted_since(self, component: str) -> int:
         emitted = self.ledger.metrics.of(component).emitted
@@ -379,7 +433,9 @@ class Host:
 
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs or 1.0
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period

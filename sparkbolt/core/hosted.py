@@ -25,7 +25,7 @@ from sparkbolt.core.ids import MAX_SEQUENCE, SEQUENCE_BITS, U64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import Output
+    from sparkbolt.core.emission import Output
     from sparkbolt.core.rows import Rows
     from sparkbolt.core.state import TaskState
     from sparkbolt.core.tasks import Counts
@@ -44,7 +44,8 @@ class Wakes:
     """When hosted tasks are to be told the time; in the driver.
 
     Args:
-        unknown: tasks that have run in an earlier life: each is asked once.
+        unknown: tasks that may have something to do and have not said when: those of an earlier life, and those whose
+            timers begin with the topology. Each is asked once.
 
     >>> wakes = Wakes()
     >>> wakes.heard = {3: Wake(1000), 4: None}
@@ -84,6 +85,11 @@ class Wakes:
 class HostedBolt(BoltBase):
     """A bolt that brings along what runs it. Its user's attributes are durable like those of any other bolt."""
 
+    @property
+    def runs_timers(self) -> bool:
+        """Whether timers run from a task's start on: it is told the time once when the topology starts."""
+        return False
+
     @abstractmethod
     def hosted(self, context: TopologyContext, output: Output) -> Hosted:
         """What runs this bolt in a task; called once a task and worker process, after ``prepare``."""
@@ -110,7 +116,7 @@ class Told:
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
     """(roots, edges) of tuples from earlier that are done now."""
-    fails: list[tuple[U64, Exception]] = field(default_factory=list)
+    fails: list[tuple[U64, BaseException]] = field(default_factory=list)
     """Roots of trees that fail, and why."""
     reports: list[str] = field(default_factory=list)
     """What is to be logged; it is no error."""
@@ -128,6 +134,8 @@ class Hosted(ABC):
         """The engine takes it after each call and puts an empty one in its place."""
         self.wake: Wake | None = None
         """When the task has to be told the time; None: not until rows come."""
+        self.has_run = False
+        """Whether user code has run in this micro-batch; the engine sets it back when the micro-batch begins."""
         self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
         """To be entered around each call of user code; raises KilledWorkerError where the call had killed its worker
         and is not to be made again."""
@@ -155,6 +163,12 @@ class Hosted(ABC):
     @abstractmethod
     def end(self, counts: Counts) -> None:
         """Do what is due behind this micro-batch's rows, and set ``wake``."""
+
+    def begin_flush(self) -> None:  # noqa: B027  most emit nothing
+        """``flush`` of the bolt is called next: what is emitted from now on is anchored to nothing."""
+
+    def end_flush(self) -> None:  # noqa: B027
+        """``flush`` has been called: nothing is emitted from now on."""
 
     @abstractmethod
     def save(self) -> None:

@@ -4,20 +4,24 @@ Which question it answers: which bolt runs in which level, inside which producer
 Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; a row for a later level
 passes through.
 Rule 2: a bolt that keeps nothing and is fed by shuffle, none or local-or-shuffle grouping from one component
-alone runs in its producer's stage.
+alone runs in its producer's stage. One that has a ``flush`` does not, unless it says that it may: in a producer's stage
+a task number may work in several processes, and its name would be that of several pieces of work.
 Rule 3: tasks of a level are spread evenly over the spark_partitions; their dests are kept with the checkpoint and
-never computed anew for it.
+never computed anew for it. A task that has none yet, because its bolt was fused, gets one that nobody had.
+Rule 4: Spark keeps state by the place of a stateful level among the stateful ones, so a bolt that keeps state must
+stay in the same of them (``moved``).
 
 Read before: ``topology``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sparkbolt.core.components import defines_flush
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -131,6 +135,13 @@ class Lane:
         bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, HostedBolt))
         return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
 
+    @cached_property
+    def timed_tasks(self) -> frozenset[int]:
+        """Those of them whose timers run from their start on, whenever their first tuple comes."""
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        timed = (name for name, bolt in bolts if isinstance(bolt, HostedBolt) and bolt.runs_timers)
+        return frozenset(task for name in timed for task in self.topology.tasks(name))
+
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
         names = (name for level in self.levels for name in level.components)
@@ -143,46 +154,95 @@ class Lane:
             "dests": {str(task): dest for task, dest in self.dests.items()},
             "acker_dests": list(self.acker_dests),
             "feedback_dest": self.feedback_dest,
+            "stateful": _stateful(self.topology, self.levels),
         }
 
 
 def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
-    """Lay a topology out for a number of cores, or as a checkpoint's ``placement`` says."""
+    """Lay a topology out for a number of cores, or as a checkpoint's ``placement`` says, as far as it does.
+
+    Dests of tasks that are fused now stay: whatever is kept under one is nobody else's.
+    """
     hosts = _fused(topology)
     levels = _levels(topology, hosts)
-    if placement is not None:
-        return Lane(
-            topology=topology,
-            levels=levels,
-            hosts=hosts,
-            spark_partitions=placement["spark_partitions"],
-            dests={int(task): dest for task, dest in placement["dests"].items()},
-            acker_dests=tuple(placement["acker_dests"]),
-            feedback_dest=placement["feedback_dest"],
-        )
     widest = max(spec.parallelism for spec in topology.components.values())
-    spark_partitions = max(1, min(cores, widest))
-    free = _DestSupply(spark_partitions)
-    dests: dict[int, int] = {}
+    known: Mapping[str, Any] = placement or {"spark_partitions": max(1, min(cores, widest))}
+    spark_partitions: int = known["spark_partitions"]
+    dests = {int(task): dest for task, dest in known.get("dests", {}).items()}
+    ackers: tuple[int, ...] = tuple(known.get("acker_dests", ()))
+    feedback: int | None = known.get("feedback_dest")
+    free = _DestSupply(spark_partitions, {*dests.values(), *ackers, feedback})
     for level in levels:
         tasks = [task for name in level.components for task in topology.tasks(name)]
-        dests.update((task, free.take(rank % spark_partitions)) for rank, task in enumerate(tasks))
-    ackers = topology.config.acker_tasks
-    ackers = spark_partitions if ackers is None else ackers
-    acker_dests = tuple(free.take(shard % spark_partitions) for shard in range(ackers))
-    return Lane(topology, levels, hosts, spark_partitions, dests, acker_dests, free.take(0))
+        new = ((rank, task) for rank, task in enumerate(tasks) if task not in dests)
+        dests.update([(task, free.take(rank % spark_partitions)) for rank, task in new])
+    wanted = topology.config.acker_tasks
+    wanted = len(ackers) or spark_partitions if wanted is None else wanted
+    more = (free.take(shard % spark_partitions) for shard in range(len(ackers), wanted))
+    acker_dests = (*ackers[:wanted], *more)
+    feedback = free.take(0) if feedback is None else feedback
+    return Lane(topology, levels, hosts, spark_partitions, dests, acker_dests, feedback)
+
+
+def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
+    """Which bolts would not find their state, one sentence each; empty if what a checkpoint holds fits the lane.
+
+    Args:
+        lane: the topology as it would run now.
+        placement: how it ran before.
+    """
+    now = _stateful(lane.topology, lane.levels)
+    before = placement.get("stateful")
+    if before is None:  # written by a version that did not note it: a bolt without dests was fused
+        topology, dests = lane.topology, placement["dests"]
+        fused = [spec for spec in topology.bolts if str(topology.tasks(spec.id)[0]) not in dests]
+        before = _stateful(topology, _levels(topology, {spec.id: spec.subscriptions[0].source for spec in fused}))
+    was, is_now = _places(before), _places(now)
+    found = [
+        f"bolt {name!r} was in the {_ordinal(was[name])} of the levels that keep state, and would be in the "
+        f"{_ordinal(is_now[name])}"
+        for name in was
+        if name in is_now and was[name] != is_now[name]
+    ]
+    if len(before) != len(now):
+        found.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
+    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed"
+    return [f"{sentence}: {hint}" for sentence in found]
+
+
+def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
+    """The bolts that keep state, by the levels that do."""
+    return [
+        [name for name in level.components if topology.components[name].keeps_state]
+        for level in levels
+        if level.stateful
+    ]
+
+
+def _places(stateful: Sequence[Sequence[str]]) -> dict[str, int]:
+    return {name: place for place, names in enumerate(stateful, 1) for name in names}
+
+
+def _ordinal(number: int) -> str:
+    """A place in words.
+
+    >>> [_ordinal(number) for number in (1, 2, 3, 4)]
+    ['1st', '2nd', '3rd', '4th']
+    """
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') }"
 
 
 class _DestSupply:
     """Gives out each dest once: the next int that Spark's hash puts into the wanted spark_partition."""
 
-    def __init__(self, spark_partitions: int) -> None:
+    def __init__(self, spark_partitions: int, taken: Collection[int | None]) -> None:
         self._spark_partitions = spark_partitions
+        self._taken = taken
         self._next = [0] * spark_partitions
 
     def take(self, spark_partition: int) -> int:
         dest = self._next[spark_partition]
-        while spark_hash(dest) % self._spark_partitions != spark_partition:
+        while dest in self._taken or spark_hash(dest) % self._spark_partitions != spark_partition:
             dest += 1
         self._next[spark_partition] = dest + 1
         return dest
@@ -199,6 +259,7 @@ def _may_fuse(spec: ComponentSpec) -> bool:
         and len({subscription.source for subscription in spec.subscriptions}) == 1
         and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
         and spec.config.tick_tuple_freq_secs is None
+        and (getattr(spec.component, "flush_anywhere", False) or not defines_flush(spec.component))
     )
 
 

@@ -4,14 +4,18 @@ Which question it answers: given the files beside a checkpoint and the last comm
 
     ledger/n.entry      what micro-batch n staged; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
-    life                the number of the last life; raised before anything else of a life happens
+    lives/n             who has begun life n; made before anything else of that life happens, by one driver only
+    life                the number of the last life, for drivers of earlier versions, which look at nothing else
     dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
 Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
 Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
-Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
-
-Rule 4: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
+The snapshot before it stays, and the entries since that one: a log of commits that has lost its end, which may not have
+been on the disk when the power went, still finds the ledger that belongs to what is left of it.
+Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
+one number, also where no lock keeps two drivers apart.
+Rule 4: a life whose number is not the newest any more writes nothing that counts.
+Rule 5: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
 life begins: it runs again, and writes those of its letters that are still to be written.
 
 Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
@@ -24,8 +28,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sparkbolt.core.ledger import Ledger
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import CheckpointError, FencedError
 
+LIVES_KEPT = 16
+"""So many of the last lives keep their files."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
@@ -38,6 +44,9 @@ class Files(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole, replacing it atomically."""
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False, and nothing written, if it is."""
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
 
@@ -45,12 +54,45 @@ class Files(Protocol):
         """Remove a file that may or may not be there."""
 
 
-def begin_life(files: Files) -> int:
-    """The number of the life that begins now: one more than ever before."""
+def begin_life(files: Files, owner: str) -> int:
+    """Take the number of the life that begins now, one more than ever before.
+
+    Args:
+        files: the checkpoint's.
+        owner: names this life among all that ever begin, here or elsewhere.
+    """
     before = files.read("life")
-    life = int(before) + 1 if before else 0
+    taken = [int(name) for name in files.names("lives") if name.isdigit()]
+    life = max([*taken, int(before) if before else -1]) + 1
+    while not files.create(f"lives/{life}", owner.encode()):
+        life += 1
     files.write("life", str(life).encode())
+    for old in taken:
+        if old <= life - LIVES_KEPT:
+            files.remove(f"lives/{old}")
     return life
+
+
+def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
+    """Before a life writes anything that counts: nobody has begun another one meanwhile.
+
+    A lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was thought
+    dead.
+
+    Raises:
+        FencedError: another driver has taken the checkpoint over.
+    """
+    mine = files.read(f"lives/{life}")
+    if mine != owner.encode():
+        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
+    elif files.read(f"lives/{life + 1}") is not None:
+        began = f"life {life + 1} began"
+    else:
+        return
+    raise FencedError(
+        f"{where} was taken over by another driver ({began}, this one is {life}): this one ends without counting what "
+        "it does"
+    )
 
 
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
@@ -95,8 +137,7 @@ def load_ledger(
     Raises:
         CheckpointError: an entry that counts is missing or damaged.
     """
-    numbered = [(int(match[1]), match[2]) for name in files.names("ledger") if (match := _NUMBERED.match(name))]
-    snapshots = sorted(number for number, kind in numbered if kind == ".snapshot" and number <= last_commit)
+    snapshots, _ = _sorted_out(files, last_commit, where)
 
     def must_read(name: str) -> bytes:
         data = files.read(name)
@@ -117,13 +158,54 @@ def load_ledger(
     return ledger
 
 
+def _snapshots(files: Files) -> list[int]:
+    """The micro-batches of all snapshots, rising."""
+    matches = (_NUMBERED.match(name) for name in files.names("ledger"))
+    return sorted(int(match[1]) for match in matches if match and match[2] == ".snapshot")
+
+
+def _sorted_out(files: Files, last_commit: int, where: str) -> tuple[list[int], list[int]]:
+    """The micro-batches of the snapshots that count, and of those that do not, since theirs is not committed any more.
+
+    Raises:
+        CheckpointError: none counts, and the entries from the beginning are not there any more.
+    """
+    snapshots = _snapshots(files)
+    counting = [number for number in snapshots if number <= last_commit]
+    if snapshots and not counting and files.read("ledger/0.entry") is None:
+        raise CheckpointError(
+            f"{where}: the last commit of Spark's is that of micro-batch {last_commit}, and the oldest thing that the "
+            f"ledger knows is what was after micro-batch {snapshots[0]}: the files are not of one time; restore those "
+            "that are missing, or start with a new checkpoint"
+        )
+    return counting, snapshots[len(counting) :]
+
+
+def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -> list[int]:
+    """Before a life begins: remove snapshots of micro-batches that are not committed any more.
+
+    Their numbers are given out again, and what comes of them then is something else. Entries are replaced as they come.
+
+    Returns:
+        The micro-batches whose snapshots were removed; none unless the log of commits has lost its end.
+
+    Raises:
+        CheckpointError: it has lost more than the ledger can follow; nothing was removed.
+    """
+    _, gone = _sorted_out(files, last_commit, where)
+    for number in gone:
+        files.remove(f"ledger/{number}.snapshot")
+    return gone
+
+
 def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
-    """Replace all entries up to a promoted micro-batch by a snapshot of the ledger."""
+    """Write a snapshot of the ledger as of a promoted micro-batch, and remove what the snapshot before it replaces."""
     files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
+    before = max((number for number in _snapshots(files) if number < micro_batch_id), default=-1)
     for name in files.names("ledger"):
         match = _NUMBERED.match(name)
-        if match and int(match[1]) < micro_batch_id + (match[2] == ".entry"):
+        if match and int(match[1]) < before + (match[2] == ".entry"):
             files.remove(f"ledger/{name}")
     for name in files.names("plans"):
-        if name.split("-")[0].isdigit() and int(name.split("-")[0]) < micro_batch_id:
+        if name.split("-")[0].isdigit() and int(name.split("-")[0]) < before:
             files.remove(f"plans/{name}")

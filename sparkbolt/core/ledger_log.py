@@ -222,10 +222,10 @@ def _to_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
-    """Counters without those that are zero, which is what one that is missing has."""
+    """Counters without those that are zero, which is what one that is missing has; in the order of components."""
     return {
         component: {name: count for name, count in vars(counts).items() if count}
-        for component, counts in metrics.items()
+        for component, counts in sorted(metrics.items())
     }
 
 

@@ -28,16 +28,25 @@ import numpy as np
 
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
-from sparkbolt.core.dead_letters import CHECKPOINT, DeadLetter, GivenUp, RawMessage, row_of_letter, stream_of
+from sparkbolt.core.dead_letters import (
+    CHECKPOINT,
+    DeadLetter,
+    GivenUp,
+    Printed,
+    RawMessage,
+    row_of_letter,
+    stream_of,
+)
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import LETTER, refused
 from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key
 from sparkbolt.core.ledger_settings import policy_of
-from sparkbolt.core.reading import EntryReader, Record
+from sparkbolt.core.reading import EntryReader
+from sparkbolt.core.records import Record, Refused
 from sparkbolt.core.tuples import DEFAULT_STREAM
-from sparkbolt.errors import SourceUnavailable
+from sparkbolt.errors import EmitError, SourceUnavailable
 
 READS_MAX = 3
 """How often a record whose reading raises is asked for before its letter is written without it."""
@@ -68,7 +77,8 @@ class LetterReader(EntryReader):
             if entry.source is None:
                 record = records[place]
                 fields = self._stream(record.stream).fields
-                letters.append((sequence, self._letter(given_up, None, record.stream, fields, [tuple(record.values)])))
+                again = self._emitted_again(record)
+                letters.append((sequence, self._letter(given_up, None, record.stream, fields, again.rows, again)))
                 continue
             position = entry.position_of(sequence)
             found = self._found(given_up, Range(self._index, entry.source, position, position + 1), sequence)
@@ -86,6 +96,15 @@ class LetterReader(EntryReader):
             self._emit_letters(stream, letters)
         else:
             self._write(letters)
+
+    @staticmethod
+    def _emitted_again(record: Record) -> _Found:
+        """What a ``Spout`` has emitted, or how it printed."""
+        try:
+            return _Found([tuple(record.read())])
+        except EmitError as error:
+            shown = record.values.shown if isinstance(record.values, Refused) else ()
+            return _Found([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
 
     def _letter(
         self,

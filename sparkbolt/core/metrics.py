@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 
@@ -56,6 +57,22 @@ class ComponentMetrics:
     dead_letters: int = 0
     """Messages of a spout whose dead letters are durable; each is also in ``set_aside``."""
 
+    @property
+    def watermark_text(self) -> str:
+        """The watermark for people, in UTC, with its day where the micro-batch had another one; "" if there is none.
+
+        >>> ComponentMetrics(watermark_ms=43_400_000, watermark_behind_ms=5_000).watermark_text
+        'watermark 12:03:20, 5 s behind'
+        >>> ComponentMetrics(watermark_ms=43_400_000, watermark_behind_ms=86_400_000).watermark_text
+        'watermark 1970-01-01 12:03:20, 1 day behind'
+        """
+        if not self.watermark_ms:
+            return ""
+        day, time = _utc(self.watermark_ms)
+        today, _ = _utc(self.watermark_ms + self.watermark_behind_ms)
+        behind = f"{span_text(self.watermark_behind_ms)} behind" if self.watermark_behind_ms else "not behind"
+        return f"watermark {time if day == today else f'{day} {time}'}, {behind}"
+
     def add(self, other: ComponentMetrics) -> None:
         """Add another's totals; ``pending`` and ``waiting`` are none and stay, of two watermarks the lower one."""
         self.emitted += other.emitted
@@ -76,6 +93,34 @@ class ComponentMetrics:
         if other.watermark_ms and not 0 < self.watermark_ms <= other.watermark_ms:
             self.watermark_ms = other.watermark_ms
             self.watermark_behind_ms = other.watermark_behind_ms
+
+
+def _utc(time_ms: int) -> tuple[str, str]:
+    """The day and the time of a moment."""
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, tz=UTC)
+    except (OverflowError, ValueError, OSError):  # a clock may be as wrong as it likes
+        return "", f"{time_ms:,} ms"
+    return moment.strftime("%Y-%m-%d"), moment.strftime("%H:%M:%S")
+
+
+def span_text(duration_ms: float) -> str:
+    """A duration for people: its largest unit, and the next one where it says something.
+
+    >>> span_text(400), span_text(5_400), span_text(65_000), span_text(7_200_000), span_text(277_200_000)
+    ('0.4 s', '5 s', '1 min 5 s', '2 h', '3 days 5 h')
+    """
+    if 0 < duration_ms < 1000:
+        return f"{max(0.1, duration_ms / 1000):.1f} s"
+    left = int(duration_ms // 1000)
+    parts: list[str] = []
+    for name, secs in (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, secs)
+        if count:
+            parts.append(f"{count:,} {name}{'s' if name == 'day' and count > 1 else ''}")
+        if parts and (len(parts) == 2 or not count):
+            break
+    return " ".join(parts) or "0 s"
 
 
 Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]

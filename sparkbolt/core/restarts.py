@@ -13,11 +13,41 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkbolt.core.config import Config
+from sparkbolt.errors import (
+    CheckpointError,
+    ConfigError,
+    EmitError,
+    EngineError,
+    InvalidTopology,
+    SparkboltError,
+    StateError,
+)
 
 BACKOFF_SECS_MAX = 60.0
 """No wait is longer, however often it doubled."""
-HOPELESS = ("StateError", "EmitError", "CheckpointError", "ConfigError", "EngineError", "InvalidTopology")
+HOPELESS = (StateError, EmitError, CheckpointError, ConfigError, EngineError, InvalidTopology)
 """Errors of Sparkbolt that a further start would meet again."""
+
+
+@dataclass(frozen=True)
+class QueryFailure:
+    """Why a query ended.
+
+    >>> QueryFailure("bolt 'count': attribute 'socket' cannot be kept", StateError).hopeless
+    True
+    >>> QueryFailure("ConnectionResetError: by peer").hopeless
+    False
+    """
+
+    text: str
+    """For users: what went wrong, and what to do about it."""
+    kind: type[SparkboltError] | None = None
+    """The type of the error, if it is one of Sparkbolt's."""
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether every start would meet it again."""
+        return self.kind is not None and issubclass(self.kind, HOPELESS)
 
 
 @dataclass(frozen=True)
@@ -56,14 +86,3 @@ class Restarts:
         self._begun_s.append(mono_s)
         number = len(self._begun_s)
         return Restart(number, float(min(BACKOFF_SECS_MAX, self.config.restart_backoff_secs * 2 ** (number - 1))))
-
-
-def is_hopeless(text: str) -> bool:
-    """Whether what a query said when it failed names an error that every start would meet again.
-
-    >>> is_hopeless("... sparkbolt.errors.StateError: bolt 'count': attribute 'socket' ...")
-    True
-    >>> is_hopeless("java.io.IOException: No space left on device")
-    False
-    """
-    return any(f"sparkbolt.errors.{name}: " in text for name in HOPELESS)

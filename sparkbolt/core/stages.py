@@ -21,12 +21,11 @@ from sparkbolt.core.acker import Fail, Partials, Report, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import failure_of
-from sparkbolt.core.forgetting import forget
+from sparkbolt.core.failures import failure_of, pass_on, printed
+from sparkbolt.core.forgetting import forget_in
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
-    PICKLING_ERRORS,
     Column,
     Frame,
     Inbox,
@@ -52,6 +51,7 @@ from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.shards import shards_of
+from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
@@ -93,12 +93,24 @@ class StageRun:
         self._tracer: Tracer | None = None
         self._hops: list[Hop] = []
         """Of earlier stages."""
+        self._fused: dict[int, BoltTask] = {}
+        """The tasks of fused bolts that have got rows."""
+        self._unflushed: dict[int, list[Rows]] = {}
+        """What those of them have got that are to be flushed at the end."""
+        self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
+        """What was emitted, for whoever is told of it once it counts."""
+        self._ready: list[int] = []
+        """Tasks whose state is ready to be committed."""
         self._wakes: dict[int, Wake | None] = {}
         """When hosted tasks are to be told the time next."""
+        self._counted_before: list[dict[str, ComponentMetrics]] = []
+        """Counters of earlier stages: passed on with this one's own, which alone say what is done here."""
         self._healths: dict[str, Health] = {}
         """Of earlier stages."""
         self._work_seen: dict[int, WorkSeen] = {}
         """By task, of this one."""
+        if worker.activity is not None:
+            worker.activity.stage(moment.micro_batch_id, self._metrics)
 
     # What tasks say of trees.
 
@@ -183,10 +195,10 @@ class StageRun:
         hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
-            forget(vars(task.bolt), dict(inbox.clock.void))
+            forget_in(task.bolt, dict(inbox.clock.void))
         if inbox.clock is not None and inbox.clock.wanted:
             wanted = frozenset(inbox.clock.wanted)
-            self.tracer.holds(task.context, held_tuples(vars(task.bolt), wanted), wanted)
+            self.tracer.holds(task.context, held_tuples(attributes_of(task.bolt), wanted), wanted)
         if inbox.clock is not None and own is not None:
             with self.worker.doing(Deed.STATE, number):
                 again = own.hear(inbox.clock, task.output)
@@ -199,17 +211,30 @@ class StageRun:
             tup = tick(rate)
             seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
+            if frame.unreadable:
+                frame = self._readable(frame)
             seen.append(self._work(task, self._rows_of(frame), own))
-        self._flush(task, seen)
         if hosted is not None:
             self._between(task, hosted.end, own)
             self._wakes[number] = hosted.wake
+        if any(rows.count for rows in seen) or (hosted is not None and hosted.has_run):
+            self._flush(task, seen, own)
         if stateful:
+            with self.worker.doing(Deed.STATE, number):
+                self.worker.make_ready(number)
+            self._ready.append(number)
+        else:
+            self.worker.leave(number)
+
+    def save(self) -> None:
+        """Commit the state of all tasks that have run."""
+        for number in self._ready:
             with self.worker.doing(Deed.STATE, number):
                 warning = self.worker.save(number)
             if warning is not None:
-                self.report(Report(component, task.context.index, warning))
-        self.worker.leave(number)
+                self.report(Report(*self.lane.topology.task_owner(number), warning))
+            self.worker.leave(number)
+        self._ready.clear()
 
     def _rows_of(self, frame: Frame) -> Rows:
         origin = self.worker.origin(frame.source, frame.stream)
@@ -263,14 +288,33 @@ class StageRun:
         clock = self.worker.materials.clock
         if self.witness is not None and run is None:
             rows = self.witness.starting(task, rows)
+        activity = self.worker.activity
+        before = activity.begin(Deed.EXECUTE, task.context.task, rows.count, task) if activity is not None else None
         started = clock()
-        counts = (run or task.run)(rows, self)
+        try:
+            counts = (run or task.run)(rows, self)
+        finally:
+            if activity is not None and before is not None:
+                activity.back(before)
         if task.watch is not None and run is None:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
         self._judge(task, rows, counts)
         self._trace(task, rows, counts)
+        self._send_emitted(task, rows, own)
+
+    def _flush(self, task: BoltTask, seen: list[Rows], own: OwnTrees | None = None) -> None:
+        """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
+        counts = task.flush(seen, self)
+        self._add(task.context.component, counts)
+        if counts.flush_failure is not None and task.context.task in self._work_seen:
+            self._work_seen[task.context.task].fail_all(counts.flush_failure)
+        nothing = Rows(_NOWHERE, 0, [], None, None)
+        self._trace(task, nothing, counts)
+        self._send_emitted(task, nothing, own)
+
+    def _send_emitted(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
         for out in task.output.streams.values():
             if not out.heard:
                 self.counts(task.context.component).emitted += out.count
@@ -307,24 +351,16 @@ class StageRun:
         for trees, failure in counts.of_trees:
             seen.add(trees, dict.fromkeys(range(trees), failure), None)
 
-    def _flush(self, task: BoltTask, seen: list[Rows]) -> None:
-        """The end of a task's part of the micro-batch."""
-        counts = task.flush(seen, self)
-        self._add(task.context.component, counts)
-        if counts.flush_failure is not None and task.context.task in self._work_seen:
-            self._work_seen[task.context.task].fail_all(counts.flush_failure)
-
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
         debug = self.worker.materials.debug
         if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
             for values in zip(*map(python_values, block.columns), strict=True):
-                debug(f"{block.stream.component} emits on {block.stream.name}: {list(values)!r}")
-        capture = self.worker.materials.capture
-        if capture is not None:
+                debug(f"{block.stream.component} emits on {block.stream.name}: {printed(list(values))}")
+        if self.worker.materials.capture is not None:
             _, index = self.lane.topology.task_owner(sender)
-            capture(block.stream.component, index, block.stream.name, block.columns)
+            self._captured.append((block.stream.component, index, block.stream.name, block.columns))
         if not block.stream.routes:
             return
         account = None
@@ -365,50 +401,108 @@ class StageRun:
         if parcel.route.fused:
             origin = self.worker.origin(sender, stream)
             rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
-            self.worker.enter(parcel.target)
             try:
-                task = self.worker.bolt(parcel.target)
+                task = self._enter_fused(parcel.target)
             except Unavailable as error:
                 self._not_prepared(parcel.target, [rows], error)
                 return
-            self._begin(task)
-            self._flush(task, [self._work(task, rows)])
-            self.worker.leave(parcel.target)
+            self._work(task, rows)
+            if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
+                done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
+                self._unflushed[parcel.target].append(done)
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
             frame = self._frame(sender, stream, parcel, start, stop)
             frame.path = path
-            try:
-                data = encode(frame, self.moment)
-            except PICKLING_ERRORS:
-                data = encode(self._pickled_alone(sender, frame), self.moment)
+            self._send_frame(dest, frame)
+
+    def _send_frame(self, dest: int, frame: Frame) -> None:
+        """Send a frame as one row, or as several where it turns out too large."""
+        try:
+            data = encode(frame, self.moment)
+        except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+            pass_on(error)
+            frame = self._pickled_alone(frame)
+            data = encode(frame, self.moment)
+        config = self.lane.topology.config
+        if len(data) > 2 * config.frame_bytes_max and frame.rows > 1:
+            pieces = min(frame.rows, -(-len(data) // config.frame_bytes_max))
+            del data
+            for rows in np.array_split(np.arange(frame.rows), pieces):
+                part_ = frame.take(rows)
+                part_.sequence = self._next_sequence(frame.source, frame.stream)
+                self._send_frame(dest, part_)
+        elif len(data) > config.tuple_bytes_max and frame.rows:
+            text = (
+                f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
+                f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
+            )
+            self._refuse(frame.source, frame.roots_of(0), text, frame.path)
+        else:
             self.rows.append((dest, data))
 
-    def _pickled_alone(self, sender: int, frame: Frame) -> Frame:
+    def _enter_fused(self, number: int) -> BoltTask:
+        """The task of a fused bolt, which begins with the first rows that it gets in this run and ends with the run."""
+        if number in self._fused:
+            return self._fused[number]
+        self.worker.enter(number)
+        task = self._fused[number] = self.worker.bolt(number)
+        self._begin(task)
+        if task.flushes:
+            self._unflushed[number] = []
+        return task
+
+    def _end_fused(self) -> None:
+        """Flush the tasks of fused bolts, those first that may give the others more to do."""
+        depths, owner = self.lane.depths, self.lane.topology.task_owner
+        while self._unflushed:
+            number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
+            seen = self._unflushed.pop(number)
+            self._flush(self._fused[number], seen)
+        for number in self._fused:
+            self.worker.leave(number)
+        self._fused.clear()
+
+    def _readable(self, frame: Frame) -> Frame:
+        """The frame less the rows with a value that cannot be read here; their trees fail."""
+        fields = self.worker.origin(frame.source, frame.stream).fields
+        for row, (column, reason) in sorted(frame.unreadable.items()):
+            text = (
+                f"field {fields[column]!r} holds a value that cannot be sent to another task (it can be pickled, and "
+                f"reading it back raises {reason})"
+            )
+            self._refuse(frame.source, frame.roots_of(row), text, frame.path)
+        return frame.take(np.delete(np.arange(frame.rows), list(frame.unreadable)))
+
+    def _pickled_alone(self, frame: Frame) -> Frame:
         """The frame less the rows that have a value which cannot be pickled; their trees fail."""
         kept = []
-        fields = self.worker.origin(sender, frame.stream).fields
+        fields = self.worker.origin(frame.source, frame.stream).fields
         for row in range(frame.rows):
             for field_, column in zip(fields, frame.columns, strict=True):
                 reason = unpicklable(column, row)
                 if reason is not None:
                     text = f"field {field_!r} holds a value that cannot be sent to another task ({reason})"
-                    self._refuse(sender, frame.roots_of(row), text, frame.path)
+                    self._refuse(frame.source, frame.roots_of(row), text, frame.path)
                     break
             else:
                 kept.append(row)
         return frame.take(np.array(kept, dtype=np.intp))
 
     def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
-        sequence = self._sequences.get((sender, stream), 0)
-        self._sequences[sender, stream] = sequence + 1
+        sequence = self._next_sequence(sender, stream)
         columns, anchoring, attempts = parcel.columns, parcel.anchoring, parcel.attempts
         if (start, stop) != (0, parcel.count):
             columns = [part(column, start, stop) for column in columns]
             anchoring = anchoring.take(np.arange(start, stop)) if anchoring is not None else None
             attempts = attempts[start:stop] if attempts is not None else None
         return Frame(sender, stream, self.piece, sequence, stop - start, columns, anchoring, attempts)
+
+    def _next_sequence(self, sender: int, stream: int) -> int:
+        sequence = self._sequences.get((sender, stream), 0)
+        self._sequences[sender, stream] = sequence + 1
+        return sequence
 
     def _pieces(self, parcel: Parcel) -> Iterator[tuple[int, int]]:
         """Split a parcel so that no frame is much larger than ``frame_bytes_max``."""
@@ -432,9 +526,8 @@ class StageRun:
         elif kind == FEEDBACK:
             metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
             self._wakes.update(wakes)
+            self._counted_before.append(unpack(metrics))
             add_healths(self._healths, healths)
-            for component, counts in unpack(metrics).items():
-                self.counts(component).add(counts)
             self._reports.extend(reports)
             self._hops.extend(hops)
         else:
@@ -443,19 +536,33 @@ class StageRun:
 
     def close(self) -> list[Row]:
         """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
+        self._end_fused()
         rows, self.rows = self.rows, []
+        capture = self.worker.materials.capture
+        if capture is not None:
+            for emitted in self._captured:
+                capture(*emitted)
         if self.lane.tracked:
             for shard, partials in enumerate(shards_of(self._combined(), len(self.lane.acker_dests))):
                 if partials is not None:
                     body = encode_partials(partials)
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
+        metrics = self._all_metrics()
         for number, seen in self._work_seen.items():
             add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
-        if self._metrics or self._reports or hops or self._wakes or self._healths:
-            told = pack(self._metrics), self._reports, hops, self._wakes, self._healths
+        if metrics or self._reports or hops or self._wakes or self._healths:
+            told = pack(metrics), self._reports, hops, self._wakes, self._healths
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
+
+    def _all_metrics(self) -> dict[str, ComponentMetrics]:
+        """What was counted here and in earlier stages."""
+        found: dict[str, ComponentMetrics] = {}
+        for metrics in (*self._counted_before, self._metrics):
+            for component, counts in metrics.items():
+                found.setdefault(component, ComponentMetrics()).add(counts)
+        return found
 
     def _combined(self) -> Partials:
         parts = [*self._parts, *self._accounts.partials()]

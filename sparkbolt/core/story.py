@@ -240,7 +240,11 @@ def time_text(now_ms: int | None) -> str:
     """
     if now_ms is None:
         return "at an unknown time"
-    return (_EPOCH + timedelta(milliseconds=now_ms)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=now_ms)
+    except OverflowError:  # a timestamp of event time may be any number
+        return f"{now_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
 
 
 def clock_text(now_ms: int) -> str:

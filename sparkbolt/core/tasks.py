@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable
+from types import GeneratorType
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,15 +26,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
-from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
-from sparkbolt.core.deaths import TaskWatch
-from sparkbolt.core.failures import Failure, failure_of, line_of, text_of
+from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector
+from sparkbolt.core.components import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    BoltBase,
+    ColumnBolt,
+    FunctionBolt,
+    TopologyContext,
+    defines_flush,
+)
+from sparkbolt.core.deaths import Deed, TaskWatch
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.returned import emit_all, refuse
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import KilledWorkerError
@@ -92,14 +107,24 @@ class BoltTask:
         self.on_error = on_error
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``deaths``)."""
+        self.activity: Activity | None = None
+        """Set where somebody looks what the process is at."""
+        self._shows: Tuple | None = None
+        """What ``execute`` sees now."""
+        self._shown_too: dict[int, Tuple] = {}
+        """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
+        self._basic = BasicCollector(output)
         self._late: list[Tuple] = []
-        self._late_failures: list[tuple[Tuple, str]] = []
+        self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnCollector(output)
         self._runner: asyncio.Runner | None = None
         self.hosted: Hosted | None = None
         """What runs a hosted bolt, from ``prepare`` on."""
+        self._execute = f"execute of {context.component!r}"
+        self.flushes = defines_flush(bolt)
+        """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
 
     def prepare(self) -> None:
@@ -121,6 +146,16 @@ class BoltTask:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+
+    @property
+    def current(self) -> tuple[int, list[Any] | None, int]:
+        """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
+        if self.hosted is not None:
+            return self.hosted.told.metrics.windows, None, 0
+        tup, others = self._shows, list(self._shown_too.values())
+        if others:
+            tup = others[0]
+        return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def run(self, rows: Rows, sink: Sink) -> Counts:
         """Run user code on each row; emissions are left in ``output``."""
@@ -161,7 +196,10 @@ class BoltTask:
         except KilledWorkerError as error:
             counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        return self.hosted.rows(rows, counts)
+        held = self.hosted.rows(rows, counts)
+        if self.watch is not None and self.watch.look is not None:
+            self.watch.took(rows.unkeepable())
+        return held
 
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
@@ -191,12 +229,18 @@ class BoltTask:
             sink.report(Report(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows], sink: Sink) -> Counts:
-        """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
+        """Let the bolt write what it gathered; emissions are left in ``output``.
+
+        An exception fails all rows of the micro-batch.
+        """
         counts = Counts()
+        self._begin_flush()
         try:
-            with self.watch.flushing() if self.watch is not None else nullcontext():
-                self.bolt.flush()
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+            with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
+                returned = self.bolt.flush()
+                if returned is not None:
+                    self._emit_flushed(returned)
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = counts.flush_failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
@@ -207,7 +251,34 @@ class BoltTask:
                 counts.acked -= rows.count
         if isinstance(self.bolt, Bolt):
             self._settle_flushed(counts, sink)
+        else:
+            self._report(counts, sink)
+        self._end_flush()
         return counts
+
+    def _flushing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
+
+    def _begin_flush(self) -> None:
+        """Let all collectors take what is anchored to nothing, or to tuples that were kept."""
+        self._by_hand.begin_flush()
+        self._basic.begin_flush()
+        self._columns.begin(0)
+        if self.hosted is not None:
+            self.hosted.begin_flush()
+
+    def _end_flush(self) -> None:
+        self._basic.end()
+        self._columns.end()
+        if self.hosted is not None:
+            self.hosted.end_flush()
+
+    def _emit_flushed(self, returned: Any) -> None:
+        """Emit what ``flush`` gave, anchored to nothing."""
+        who = f"flush of {self.context.component!r}"
+        if isinstance(self.bolt, ColumnBolt):
+            refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
+        emit_all(returned, self._basic.emit, who)
 
     def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
         """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
@@ -244,7 +315,7 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, Failure("fail", reason or "failed by the bolt"), sink)
+            self._fail(tup.anchors, failure_said(reason), sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
@@ -258,8 +329,8 @@ class BoltTask:
                 sink.report(Report(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
-            text = error if isinstance(error, str) else line_of(error)
-            sink.report(Report(*who, text, None if isinstance(error, str) else text_of(error)))
+            text, trace = said(error)
+            sink.report(Report(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
@@ -283,7 +354,7 @@ class BoltTask:
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
-                counts.failures[tup._row] = Failure("fail", reason or "failed by the bolt", reported=False)
+                counts.failures[tup._row] = failure_said(reason)
             else:
                 self._late_failures.append((tup, reason))
         collector.failures.clear()
@@ -324,10 +395,10 @@ class BoltTask:
         reference_count = sys.getrefcount
         failures = counts.failures
         kept: list[Tuple] = []
-        tup = Tuple.at(rows.origin, rows, 0)
-        basic = BasicCollector(self.output, tup)
+        tup = self._shows = Tuple.at(rows.origin, rows, 0)
+        basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
-        ends = basic._by_rows() if by_hand is None else None
+        ends = basic.begin(tup) if by_hand is None else None
         emitted = self.output.default.values if ends is not None and self.output.default is not None else []
         note_end = ends.append if ends is not None else None
         alone = reference_count(tup)
@@ -335,7 +406,9 @@ class BoltTask:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = basic._tup = Tuple.at(rows.origin, rows, row)
+                tup = self._shows = Tuple.at(rows.origin, rows, row)
+                if by_hand is None:
+                    basic.show(tup)
             if single is not None:
                 tup[single] = values
             else:
@@ -343,13 +416,19 @@ class BoltTask:
                     tup[name] = value
             tup._row = row
             try:
-                execute(tup, collector)
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+                returned = execute(tup, collector)
+                if returned is not None:
+                    emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
+                    emit_all(returned, emit, self._execute)
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
+                returned = None  # a generator that broke off would hold the tuple
             if note_end is not None:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
+        self._shows = None
+        basic.end()
         if by_hand is None:
             for tup in kept:
                 tup._settled = "failed" if tup._row in failures else "acked"
@@ -358,11 +437,16 @@ class BoltTask:
 
     def _run_function(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, FunctionBolt)
-        function = self.bolt.function
+        function, who = self.bolt.function, f"{self.context.component!r}"
 
         def execute(tup: Tuple, collector: BasicCollector) -> None:
-            for values in function(tup) or ():
-                collector.emit(values)
+            returned = function(tup)
+            if returned.__class__ is GeneratorType:
+                emit = collector.emit
+                for values in returned:
+                    emit(values)
+            elif returned is not None:
+                emit_all(returned, collector.emit, who)
 
         self._each(rows, counts, self._watched(execute), None)
 
@@ -375,11 +459,14 @@ class BoltTask:
             named = zip(rows.origin.fields, rows.columns, strict=True)
             coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
-            self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+            batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
+            returned: Any = self.bolt.execute(batch, self._columns)
+            refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
+        self._columns.end()
 
     def _drop_emitted(self) -> None:
         for out in self.output.streams.values():
@@ -388,7 +475,15 @@ class BoltTask:
     def _run_async(self, rows: Rows, counts: Counts) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        self._runner.run(self._all_coroutines(rows, counts))
+        loop = self._runner.get_loop()
+        # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
+        work = loop.create_task(self._all_coroutines(rows, counts))
+        while not work.done():
+            try:
+                loop.run_until_complete(work)
+            except RuntimeError:  # user code has stopped the loop, which is not its own
+                if work.done():
+                    raise
 
     async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
         bolt = self.bolt
@@ -397,24 +492,66 @@ class BoltTask:
         # Where a coroutine may kill the process, they run one by one, so that it is known which one did.
         free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
 
-        async def one(tup: Tuple) -> None:
+        running: set[asyncio.Task[None]] = set()
+        broken: list[BaseException] = []
+
+        async def one(tup: Tuple, collector: BasicCollector) -> None:
             try:
                 if watch is not None:
                     watch.row(tup._row)
-                await bolt.execute(tup, BasicCollector(self.output, tup))
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+                self._shown_too[tup._row] = tup
+                await self._run_coroutine(bolt.execute(tup, collector), collector)
+            except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
                 counts.failures[tup._row] = failure_of(error)
             finally:
-                free.release()
+                self._shown_too.pop(tup._row, None)
+
+        def ended(tup: Tuple, collector: BasicCollector, task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            collector.end()
+            free.release()
+            if task.cancelled():  # it was so before it began, or has cancelled itself
+                counts.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
+            elif (error := task.exception()) is not None:  # no tuple's affair
+                broken.append(error)
 
         tuples = []
-        async with asyncio.TaskGroup() as group:
-            for row, values in enumerate(rows.values()):
-                await free.acquire()
-                tup = Tuple.at(rows.origin, rows, row)
-                tup.update(zip(rows.origin.fields, values, strict=True))
-                tuples.append(tup)
-                group.create_task(one(tup))
+        for row, values in enumerate(rows.values()):
+            await _uncancelled(free.acquire)
+            if broken:
+                break
+            tup = Tuple.at(rows.origin, rows, row)
+            tup.update(zip(rows.origin.fields, values, strict=True))
+            tuples.append(tup)
+            collector = BasicCollector(self.output, tup)
+            task = asyncio.get_running_loop().create_task(one(tup, collector))
+            running.add(task)
+            task.add_done_callback(partial(ended, tup, collector))
+        while running:
+            await _uncancelled(partial(asyncio.wait, set(running)))
+        if broken:
+            raise broken[0]
         for tup in tuples:
             tup._settled = "failed" if tup._row in counts.failures else "acked"
             tup.detach()
+
+    async def _run_coroutine(self, called: Any, collector: BasicCollector) -> None:
+        """Run what ``execute`` of an ``AsyncBolt`` gave, and emit what comes of it."""
+        if isinstance(called, AsyncGenerator):
+            async with aclosing(called):
+                async for values in called:
+                    collector.emit(values)
+            return
+        returned = await called if isawaitable(called) else called
+        if returned is not None:
+            emit_all(returned, collector.emit, self._execute)
+
+
+async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
+    """Wait, whatever user code cancels: it may mean its own coroutines, and never the loop's other work."""
+    while True:
+        try:
+            await wait()
+            return
+        except asyncio.CancelledError:
+            continue

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ from sparkbolt.core.groupings import (
 )
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.letter_ways import Way, given_for, way_of, where_nothing_is_said
+from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import InvalidTopology
@@ -50,6 +53,9 @@ __all__ = [
     "TopologyBuilder",
     "changes",
 ]
+
+REPR_COMPONENTS_MAX = 6
+"""How many components a topology shows of itself where it is printed."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class ComponentSpec:
         raise KeyError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Topology:
     """A topology that can run; made by ``TopologyBuilder.build``."""
 
@@ -242,17 +248,88 @@ class Topology:
             ],
         }
 
-    def run(self, **kwargs: Any) -> Any:
-        """Run on Spark until it ends; the arguments are those of ``sparkbolt.cli.program.run``."""
-        return importlib.import_module("sparkbolt.cli.program").run(self, **kwargs)
+    def run(
+        self,
+        *,
+        stop_after_secs: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        display: Any = None,
+    ) -> TopologyMetrics:
+        """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
 
-    def start(self, **kwargs: Any) -> Any:
-        """Start on Spark and return at once; the arguments are those of ``sparkbolt.spark.running.start``."""
-        return importlib.import_module("sparkbolt.spark.running").start(self, **kwargs)
+        Shows what ``sparkbolt run`` shows. The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish;
+        the second stops at once.
+
+        Args:
+            stop_after_secs: stop as with Ctrl-C after that time; None for never.
+            checkpoint: as of ``start``, as all the following are.
+            master: where Spark runs.
+            spark: the session to use.
+            settings: of a new session.
+            py_files: modules for the executors.
+            display: what shows the run instead (``sparkbolt.cli.display.Display``).
+
+        Returns:
+            The last counters, also of a run that was stopped and drained.
+
+        Raises:
+            EngineError: it failed.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+            KeyboardInterrupt: it was stopped, and trees were left for replay.
+        """
+        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        program = importlib.import_module("sparkbolt.cli.program")
+        metrics: TopologyMetrics = program.run(self, stop_after_secs=stop_after_secs, display=display, **given)
+        return metrics
+
+    def start(
+        self,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+    ) -> RunningTopology:
+        """Start on Spark and return at once; also in a notebook.
+
+        Args:
+            checkpoint: a directory for durable state, or its URL; without one a temporary directory that is removed at
+                the end.
+            master: as of ``spark-submit``, of a new session; ``local[*]`` by default.
+            spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
+            settings: further settings of Spark's, of a new session.
+            py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
+                URLs. On a cluster the modules that this program has loaded and that are not installed are sent
+                without it.
+
+        Raises:
+            EngineError: Java or Spark cannot do the work.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        """
+        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        running: RunningTopology = importlib.import_module("sparkbolt.spark.running").start(self, **given)
+        return running
+
+    def __repr__(self) -> str:
+        """A line: the name, and each component with its parallelism."""
+        shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]
+        more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
+        return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
         """Pickle by value what another process could not import."""
         return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:
+    """The options of a start that were given."""
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    return {name: value for name, value in {"checkpoint": place, **options}.items() if value}
 
 
 def _unpickle(data: bytes) -> Topology:
@@ -275,6 +352,11 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for key in ("kind", "parallelism"):
             if before[id_][key] != after[id_][key]:
                 found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
+            said = "started no trees and would start trees of its own"
+            if before[id_].get("starts_trees", False):
+                said = "started trees of its own and would start none any more"
+            found.append(f"bolt {id_!r} {said}")
         for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
             found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
     return found
@@ -303,7 +385,9 @@ class BoltDeclarer:
         return self.grouping(component, ShuffleGrouping(), stream)
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples with equal values of ``fields`` to the same task."""
+        """Tuples with equal values of ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream)
         return self._by_fields(FieldsGrouping, component, fields, stream)
 
     def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:

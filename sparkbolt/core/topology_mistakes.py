@@ -27,6 +27,7 @@ from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
+from sparkbolt.core.method_mistakes import method_mistakes
 from sparkbolt.core.tuples import StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
@@ -112,7 +113,10 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     except ConfigError as error:
         mistakes.append(str(error))
     wrong = _component_mistake(declaration)
-    return mistakes + ([wrong] if wrong else _output_mistakes(declaration) + _pickle_mistakes(declaration))
+    if wrong:
+        return [*mistakes, wrong]
+    component = declaration.component
+    return mistakes + method_mistakes(component) + _output_mistakes(declaration) + _pickle_mistakes(declaration)
 
 
 def _name_mistakes(name: object) -> list[str]:

@@ -8,6 +8,7 @@ Read before: ``promises``.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,8 @@ class AcksAreDurable(Checker):
         """No message is known yet."""
         super().__init__(facts)
         self._keys: dict[tuple[int, Any], int] = {}
+        self._former: set[tuple[int, Any]] = set()
+        """Messages of lives that ended while the driver went on: those that are not given again, it fails."""
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
@@ -109,7 +112,8 @@ class AcksAreDurable(Checker):
         """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
 
     def life_began(self, driver: Driver) -> None:
-        """Message ids are known to one life only."""
+        """Message ids are known to one driver only."""
+        self._former = {*self._former, *self._keys} if driver.took_over else set()
         self._keys.clear()
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
@@ -141,6 +145,8 @@ class AcksAreDurable(Checker):
 
     def _hear(self, number: int, message_id: Any, allowed: set[int], word: str) -> None:
         key = self._keys.get((number, hashable(message_id)))
+        if word == "failed" and (number, hashable(message_id)) in self._former:
+            return
         if key is None:
             self.broken(f"task {number} hears that message {message_id!r} was {word}, which is not one of this life")
         elif key not in allowed:
@@ -245,7 +251,7 @@ class NothingIsLost(Checker):
             for source, (_, _, positions) in found.items():
                 missing = sorted(
                     position
-                    for position in set(positions) - self._done.get((component, source), set())
+                    for position in set(positions) - self._done.get((component, source), set()) - self._open(source)
                     if (component, source, position) not in self._perhaps
                 )
                 if missing:
@@ -253,10 +259,20 @@ class NothingIsLost(Checker):
                         f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
                         f"aside, the first of them {source}@{missing[0]}"
                     )
+        waiting = Counter(split_key(key)[0] for key in self.facts.trees.open)
         for number, queue in self.facts.queues.items():
-            left = len(queue.messages) - len(queue.done)
-            if left:
+            left = len(queue.messages) - len(queue.done) - waiting[number]
+            if left > 0:
                 self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
+
+    def _open(self, source: str) -> set[int]:
+        """Positions whose trees are open in the end: without message timeouts nothing ends what nobody acks."""
+        return {
+            entry.position_of(sequence)
+            for task, sequence in map(split_key, self.facts.trees.open)
+            for entry in self._entries
+            if entry.source == source and entry.task == task and 0 <= sequence - entry.base < entry.reserved
+        }
 
 
 def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:

@@ -17,22 +17,27 @@ from typing import Any
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
 from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.planner import Planner, plan_of
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials
 from sparkbolt.sim.sources import Queue, QueueSpout
+from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, open_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 
+WHERE = "the checkpoint"
 
-class DriverDied(BaseException):
+
+class DriverDied(Interruption):
     """The driver process is gone; no code of a user's catches it."""
 
 
-class QueryDied(BaseException):
+class QueryDied(Interruption):
     """Spark's query is gone; it starts again in the same driver."""
 
 
@@ -56,6 +61,11 @@ class MemoryFiles:
         """The content of a file, or None if there is none."""
         return self.files.get(name)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is."""
+        self._change()
+        return self.files.setdefault(name, data) is data
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole."""
         self._change()
@@ -77,10 +87,10 @@ class Durable:
     """What is on disks, or in other people's processes."""
 
     files: MemoryFiles = field(default_factory=MemoryFiles)
-    offsets: dict[int, str] = field(default_factory=dict)
-    """Spark's offset log: the plan of each micro-batch."""
-    last_commit: int = -1
-    """Spark's commit log."""
+    drivers: int = 0
+    """How many lives ever began; what names each of them."""
+    log: SparkLog = field(default_factory=SparkLog)
+    """Spark's own files."""
     stores: dict[int, DictStore] = field(default_factory=dict)
     """The segments of each task by its dest, as of the last commit."""
     letters: dict[str, DeadLetter] = field(default_factory=dict)
@@ -90,15 +100,32 @@ class Durable:
 
     def logged(self) -> MicroBatchPlan | None:
         """The plan that is in the offset log and not committed."""
-        text = self.offsets.get(self.last_commit + 1)
-        return MicroBatchPlan.from_json(json.loads(text)) if text is not None else None
+        running = self.log.running
+        return None if running is None else plan_of(json.loads(self.log.offsets[running]), self.files, WHERE)
 
 
 class Driver:
-    """A driver process, from its start to its death."""
+    """A life in a driver process, from the start of its query to its end."""
 
-    def __init__(self, subject: Subject, materials: Materials, durable: Durable, now_ms: int, mono_s: float) -> None:
-        """Load the ledger, begin a life, open the spouts."""
+    def __init__(
+        self,
+        subject: Subject,
+        materials: Materials,
+        durable: Durable,
+        now_ms: int,
+        mono_s: float,
+        before: Driver | None = None,
+    ) -> None:
+        """Load the ledger, begin a life, open the spouts.
+
+        Args:
+            subject: the topology.
+            materials: for its spouts.
+            durable: what outlives the driver.
+            now_ms: the wall clock.
+            mono_s: the monotonic clock.
+            before: the life before in the same process, whose query has ended; its ``Spout`` tasks go on.
+        """
         self.files = durable.files
         self._every = subject.topology.config.compact_every
         lane = subject.lane
@@ -110,11 +137,25 @@ class Driver:
         def restore(snapshot: bytes, name: str) -> Ledger:
             return Ledger.restore(snapshot, **settings, name=name)
 
-        self.ledger = ledger_files.load_ledger(durable.files, durable.last_commit, make, restore)
-        self.ledger.begin_life(ledger_files.begin_life(durable.files))
-        ledger_files.drop_uncommitted_letters(durable.files, durable.last_commit)
+        self.took_over = before is not None
+        ledger_files.cut_back(durable.files, durable.log.last_commit)
+        self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
+        durable.drivers += 1
+        self._owner = str(durable.drivers)
+        self.ledger.begin_life(ledger_files.begin_life(durable.files, self._owner))
+        ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
-        self.spouts: dict[int, LocalSpout] = open_tasks(lane, materials, self.host)
+        self.planner = Planner(self.host, durable.files, where=WHERE)
+        self.spouts: dict[int, LocalSpout]
+        if before is not None:
+            for ranged in before.host.spouts.values():
+                ranged.close()
+            self.host.take_over(before.host)
+            self.spouts = before.spouts
+            for number, task in self.spouts.items():
+                task.go_on_with(self.host.desks[number])
+            return
+        self.spouts = open_tasks(lane, materials, self.host)
         for number, task in self.spouts.items():
             if isinstance(task.spout, QueueSpout):
                 task.spout.queue = durable.queues[number]
@@ -143,6 +184,7 @@ class Driver:
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""
+        ledger_files.check_life(self.files, self.host.life, self._owner)
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:

@@ -9,8 +9,10 @@ Read before: ``core.host``, ``core.stages``, ``core.feedback``, ``spouts``.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
+from functools import partial
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.dead_letters import DeadLetterSink
@@ -20,14 +22,14 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.shipping import materials_of
 from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
-from sparkbolt.core.worker import Capture, Worker
+from sparkbolt.core.worker import Capture, Materials, Worker
 from sparkbolt.sim.spouts import open_ranged, open_tasks
 
 
@@ -61,16 +63,21 @@ class LocalEngine:
         self.topology = topology
         self.now_ms = now_ms
         self.lane = lay_out(topology, cores)
-        stamps = random.Random(seed)
-        self._materials = materials_of(
-            self.lane, stamps=lambda: stamps.randrange(1, 1 << 64), clock=lambda: 0.0, capture=capture
-        )
-        self._materials.letter_sink = letter_sink
+        self._cores = cores
+        self._stamps = random.Random(seed)
+        self._capture, self._letter_sink = capture, letter_sink
+        self._materials = self._make_materials()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
         self.letters: dict[int, bytes] = {}
         """The dead letters of the checkpoint, as lines of JSON, by micro-batch."""
         self._begin_life()
+
+    def _make_materials(self) -> Materials:
+        stamps = partial(self._stamps.randrange, 1, 1 << 64)
+        materials = materials_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=self._capture)
+        materials.letter_sink = self._letter_sink
+        return materials
 
     def _begin_life(self) -> None:
         """What a driver does first: replay the log, begin a life, open the spouts."""
@@ -117,7 +124,8 @@ class LocalEngine:
             records = self.host.records_of(entry) if entry.source is None else ()
             rows += run_entry(self.worker, moment, piece, entry, records)
         for level in self.lane.levels:
-            rows = run_level(self.worker, level.number, rows, self._store_of)
+            runs = by_dest(rows) if level.stateful else [rows]
+            rows = [row for run in runs for row in run_level(self.worker, level.number, run, self._store_of)]
         return judge_rows(rows)
 
     def _store_of(self, dest: int) -> DictStore:
@@ -135,9 +143,17 @@ class LocalEngine:
             spout.reports.clear()
         return found
 
-    def restart(self) -> None:
-        """Die as by ``kill -9`` between two micro-batches, and start again from ``stores`` and ``log``."""
+    def restart(self, topology: Topology | None = None) -> None:
+        """Die as by ``kill -9`` between two micro-batches, and start again from ``stores`` and ``log``.
+
+        Args:
+            topology: what is started in the place of the one before, in the way in which that was laid out.
+        """
         self.worker.abandon()
+        if topology is not None:
+            self.topology = topology
+            self.lane = lay_out(topology, self._cores, json.loads(json.dumps(self.lane.placement())))
+            self._materials = self._make_materials()
         self._begin_life()
 
     def close(self) -> None:

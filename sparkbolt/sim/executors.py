@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.lane import Lane, spark_hash
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.outages import Health
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import Record, clock_rows, run_entry
+from sparkbolt.core.reading import clock_rows, run_entry
+from sparkbolt.core.records import Record
 from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials, Worker
@@ -65,6 +66,8 @@ class Outcome:
     """(which spark_task, row) of every row that was made on the way."""
     healths: dict[str, Health] = field(default_factory=dict)
     """What each bolt did with what it got, once that is gathered."""
+    letters: list[bytes] = field(default_factory=list)
+    """The dead letters that go to the checkpoint, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """Which spark_task ran twice, and what it made each time."""
 
@@ -173,7 +176,9 @@ class Executors:
                 stores[dest] = DictStore(self._stores.get(dest, ()))
                 return stores[dest]
 
-            return run_level(worker, number, rows, store_of)
+            if not stateful:
+                return run_level(worker, number, rows, store_of)
+            return [row for group in by_dest(rows) for row in run_level(worker, number, group, store_of)]
 
         return work
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.components import ColumnBolt
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import U64, mix64
 from sparkbolt.core.lane import Lane
@@ -27,7 +28,7 @@ from sparkbolt.core.tasks import BoltTask
 from sparkbolt.sim.canonical import stable_bytes
 
 
-class WorkerDied(BaseException):
+class WorkerDied(Interruption):
     """A worker process is gone; no code of a user's catches it."""
 
 
@@ -54,6 +55,11 @@ class Sightings:
     """Only where stories are told."""
     trail: list[tuple[str, int]] = field(default_factory=list)
     """(component, checksum of something that it did), in order; only where two runs are to be compared."""
+    details: list[tuple[str, ...]] = field(default_factory=list)
+    """The same in words, some lines for each element of ``trail``; only where stories are told, too."""
+    deliveries: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Of each delivery, by the id that ``trees`` gives it: the task that it went to, by number, and its values; only
+    where stories are told."""
 
 
 class _Doomed(Rows):
@@ -105,6 +111,10 @@ class Eyes:
         self._rows_left, self._trees_left = rows_left, trees_left
         return self.now
 
+    def again(self) -> None:
+        """See ``Witness``."""
+        vars(self.now).update(vars(Sightings(self.now.micro_batch_id)))
+
     # What stages tell.
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
@@ -149,6 +159,8 @@ class Eyes:
         self.now.settled.append((roots, edges))
         if self._trails:
             self.now.trail.append((self._running[0], zlib.crc32(np.sort(edges).tobytes())))
+            if self._stories:
+                self.now.details.append((f"{self._running[0]}[{self._running[1]}] acked {len(roots)} tuple(s)",))
         if self._stories:
             component, task = self._running
             for root in dict.fromkeys(roots.tolist()):
@@ -160,6 +172,8 @@ class Eyes:
         self.now.fails.append(fail)
         if self._trails:
             self.now.trail.append((fail.component, fail.key & 0xFFFFFFFF))
+            if self._stories:
+                self.now.details.append((f"{fail.component}[{fail.task}] failed {fail.key:x}: {fail.reason}",))
         if self._stories:
             self._note(mix64(fail.key), f"{fail.component}[{fail.task}] failed it: {fail.reason}")
 
@@ -169,19 +183,25 @@ class Eyes:
     def _note_parcel(self, sender: int, parcel: Parcel) -> None:
         component, index = self._lane.topology.task_owner(sender)
         columns = [python_values(column) for column in parcel.columns]
+        anchoring = parcel.anchoring
         if self._trails:
             checksum = zlib.crc32(stable_bytes((parcel.target, columns)))
-            if parcel.anchoring is not None:
-                checksum = zlib.crc32(parcel.anchoring.edges.tobytes(), checksum)
+            if anchoring is not None:
+                checksum = zlib.crc32(anchoring.edges.tobytes(), checksum)
             self.now.trail.append((component, checksum))
-        anchoring = parcel.anchoring
-        if not self._stories or anchoring is None:
+        if not self._stories:
             return
         target, to = self._lane.topology.task_owner(parcel.target)
+        values = [f"{[column[row] for column in columns]!r:.80}" for row in range(parcel.count)]
+        words = [f"{component}[{index}] sent {text} to {target}[{to}]" for text in values]
+        if self._trails:
+            self.now.details.append(tuple(words))
+        if anchoring is None:
+            return
         offsets = anchoring.offsets
         for row in range(parcel.count):
-            values = [column[row] for column in columns]
             pairs = range(row, row + 1) if offsets is None else range(int(offsets[row]), int(offsets[row + 1]))
             for pair in pairs:
-                words = f"{component}[{index}] sent {values!r:.80} to {target}[{to}]"
-                self._note(int(anchoring.roots[pair]), words)
+                root, edge = int(anchoring.roots[pair]), int(anchoring.edges[pair])
+                self._note(root, words[row])
+                self.now.deliveries[edge ^ mix64(root)] = parcel.target, values[row]

@@ -5,6 +5,7 @@ Rule 1: a fault belongs to a step of a micro-batch and happens once, the next ti
 Rule 2: faults are drawn before the first micro-batch, and nothing else is drawn from the same numbers; so one of them
 can be left out and all the others still happen as before.
 
+    ask         Spark asks for the next offset
     plan        the plan is made; it is not yet in the offset log
     planned     it is in the offset log
     source      the source's spark_tasks run
@@ -39,8 +40,11 @@ CONNECTION_BREAKS = "connection-breaks"
 SLOW = "slow"
 STAGED_TWICE = "staged-twice"
 COMMIT_OUTLIVES = "commit-outlives"
+COMMIT_IS_LATE = "commit-is-late"
+NO_NEWS = "no-news"
 
 KINDS: dict[str, dict[str, str]] = {
+    "ask": {NO_NEWS: "the spouts have nothing yet when Spark asks"},
     "plan": {
         DRIVER_DIES: "the driver dies before the plan is in the offset log",
         WRITE_FAILS: "the plan cannot be written to the offset log, and the query starts again",
@@ -76,6 +80,7 @@ KINDS: dict[str, dict[str, str]] = {
     "entered": {
         DRIVER_DIES: "the driver dies before the commit",
         COMMIT_OUTLIVES: "the driver dies, and the micro-batch is committed all the same",
+        COMMIT_IS_LATE: "the micro-batch is committed after another driver has loaded the ledger",
         WRITE_FAILS: "the commit cannot be written while the driver lives on; the micro-batch is run and staged again",
         STAGED_TWICE: "the micro-batch is staged twice",
     },

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.faults import Fault, history_of
+from sparkbolt.sim.mistakes import Mistake, in_words, mistakes_of
 from sparkbolt.sim.promises import Violation
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import Run, run_seed
@@ -47,29 +48,73 @@ class Report:
     """What went wrong on the way, as ``simulate(history=...)`` takes it; of a failure, the shortest that fails."""
     micro_batches: int = 0
     """How many micro-batches were run; one that ran again counts again."""
+    mistakes: tuple[Mistake, ...] = ()
+    """What the topology does wrong by itself, with nothing going wrong around it; no promise is broken by that."""
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
-        return {**vars(self), "history": list(self.history)}
+        mistakes = [mistake.to_json() for mistake in self.mistakes]
+        return {**vars(self), "history": list(self.history), "mistakes": mistakes}
+
+    def with_mistakes(self, subject: Subject, mistakes: Sequence[Mistake], *, strict: bool) -> Report:
+        """The report with what the topology does wrong by itself; with ``strict`` that is a failure, too."""
+        story = "\n".join(filter(None, (self.story, in_words(mistakes, subject.messages_max))))
+        return replace(self, ok=self.ok and not (strict and mistakes), story=story, mistakes=tuple(mistakes))
 
 
-def difference(one: Sequence[tuple[str, int]], other: Sequence[tuple[str, int]]) -> str | None:
-    """The component that first did something else in one of two runs of a seed; None if none did."""
-    for ours, theirs in zip(one, other, strict=False):
+Trail = Sequence[tuple[str, int]]
+"""(component, checksum of something that it did), in order."""
+Details = Sequence[tuple[str, ...]]
+"""A trail in words: some lines for each of its elements."""
+
+
+def _first_difference(one: Trail, other: Trail) -> int | None:
+    for place, (ours, theirs) in enumerate(zip(one, other, strict=False)):
         if ours != theirs:
-            return ours[0]
-    if len(one) == len(other):
-        return None
-    longer = one if len(one) > len(other) else other
-    return longer[min(len(one), len(other))][0]
+            return place
+    return None if len(one) == len(other) else min(len(one), len(other))
 
 
-def nondeterministic(run: Run, component: str) -> Report:
-    """The report of a seed that did not do the same again."""
-    words = (
-        f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not "
-        f"deterministic.\n{HINT}"
+def difference(one: Trail, other: Trail) -> str | None:
+    """The component that first did something else in one of two runs of a seed; None if none did."""
+    place = _first_difference(one, other)
+    return None if place is None else (one if place < len(one) else other)[place][0]
+
+
+def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> str:
+    """What two runs did at the place where they part, a line each; empty where they do not part.
+
+    >>> print(side_by_side(([("a", 1)], [("a[0] sent [1] to b[0]",)]), ([("a", 2)], [("a[0] sent [2] to b[0]",)])))
+      the first time:  a[0] sent [1] to b[0]
+      the second time: a[0] sent [2] to b[0]
+    """
+    place = _first_difference(one[0], other[0])
+    if place is None:
+        return ""
+    ours, theirs = (details[place] if place < len(details) else () for _, details in (one, other))
+    row = next(
+        (row for row, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )
+    lines = [lines[row] if row < len(lines) else "nothing more" for lines in (ours, theirs)]
+    if lines[0] == lines[1]:  # the values are the same: the rest of the tuples is not
+        lines = [
+            f"{line}, with {len(whole)} tuple(s) in all" for line, whole in zip(lines, (ours, theirs), strict=True)
+        ]
+    return f"  the first time:  {lines[0]}\n  the second time: {lines[1]}"
+
+
+def trail_of(subject: Subject, seed: int, faults: Sequence[Fault] | None, *, told: bool) -> tuple[Trail, Details]:
+    """What each task does in a seed, for a comparison with another run; ``told``: in words, too, which costs time."""
+    run = run_seed(subject, seed, faults, trails=True, stories=told)
+    return run.trail, run.details
+
+
+def nondeterministic(run: Run, component: str, sides: str = "") -> Report:
+    """The report of a seed that did not do the same again; ``sides`` shows both runs, as ``side_by_side`` does."""
+    words = (
+        f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not deterministic."
+    )
+    words = "\n".join(filter(None, (words, sides, HINT)))
     return Report(False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches)
 
 
@@ -158,6 +203,7 @@ def simulate(
     messages_max: int = MESSAGES_MAX,
     history: str | Sequence[str] | None = None,
     repeat: bool = True,
+    strict: bool = False,
 ) -> Report:
     """Run a topology in one process while everything around it goes wrong, then let it heal and finish.
 
@@ -175,6 +221,7 @@ def simulate(
         history: faults in the place of those that the seed draws, as ``Report.history`` gives them.
         repeat: run the seed a second time, in a process with another hash seed, and name a component that does
             something else there.
+        strict: whether what the topology does wrong by itself (``Report.mistakes``) is a failure, too.
 
     Raises:
         SimulationError: a spout cannot be read here, or ``feed`` names none.
@@ -198,13 +245,23 @@ def simulate(
     faults = None if history is None else history_of(history)
     subject = subject_of(topology, feed, messages_max)
     with quiet_collector():
+        mistakes = mistakes_of(subject, seed)
         if not repeat:
-            return report_of(subject, run_seed(subject, seed, faults, state=True))
+            report = report_of(subject, run_seed(subject, seed, faults, state=True))
+            return report.with_mistakes(subject, mistakes, strict=strict)
         twin = twin_of(topology, feed, messages_max)
         if twin is not None:
-            twin.ask("trail", seed, faults)
+            twin.ask("trail", seed, faults, False)
         run = run_seed(subject, seed, faults, trails=True, state=True)
-        answer = twin.answer() if twin is not None else None
-        trail = answer if answer is not None else run_seed(subject, seed, faults, trails=True).trail
-        component = difference(run.trail, trail)
-        return nondeterministic(run, component) if component is not None else report_of(subject, run)
+
+        def again(told: bool) -> tuple[Trail, Details]:
+            answer = twin.answer() if twin is not None else None
+            return answer if answer is not None else trail_of(subject, seed, faults, told=told)
+
+        component = difference(run.trail, again(False)[0])
+        if component is None:
+            return report_of(subject, run).with_mistakes(subject, mistakes, strict=strict)
+        if twin is not None:
+            twin.ask("trail", seed, faults, True)
+        sides = side_by_side(trail_of(subject, seed, faults, told=True), again(True))
+        return nondeterministic(run, component, sides).with_mistakes(subject, mistakes, strict=strict)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.fates import AWAY, FINAL, LETTER, LETTER_WAITS
+from sparkbolt.core.host import CATCH_UP_SPEED
 from sparkbolt.core.ids import AGAIN, split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_settings import policy_of
@@ -23,6 +24,8 @@ from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import Checker, Facts, Records, hashable
 from sparkbolt.sim.trees import Verdict
 
+ROUNDED_MS = 3
+"""By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
 Place = tuple[Hashable, ...]
 """A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``LETTER`` at its end it
 is the message's dead letter."""
@@ -50,7 +53,8 @@ class RetriesAreInTime(Checker):
         """Of the trees that failed last: (cause, whether that costs no attempt)."""
         self._forgiven_ms: dict[int, int] = {}
         self._base = (0, 0.0)
-        """(time of the newest promoted plan, monotonic clock at its promotion, or at the beginning of the life)."""
+        """(time of the newest promoted plan, monotonic clock when it was run, or at the beginning of the life)."""
+        self._ran_s = 0.0
 
     def life_began(self, driver: Driver) -> None:
         """Records of a ``Spout`` are gone, and with them what waited of them."""
@@ -60,6 +64,7 @@ class RetriesAreInTime(Checker):
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """Nothing is given before its time, nor under another number."""
+        self._ran_s = self.facts.mono_s
         ready_ms = self._ready_ms(plan.now_ms)
         self._check_probe(plan, ready_ms)
         for entry, pairs in records.items():
@@ -100,7 +105,7 @@ class RetriesAreInTime(Checker):
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """What has failed waits, unless it is given up."""
         now_ms = self.facts.plans[promotion.micro_batch_id].now_ms
-        self._base = (max(self._base[0], now_ms), self.facts.mono_s)
+        self._base = (max(self._base[0], now_ms), self._ran_s)
         for key in verdict.failed:
             component, _ = self.facts.subject.topology.task_owner(split_key(key)[0])
             policy = self._policies.get(component)
@@ -138,9 +143,10 @@ class RetriesAreInTime(Checker):
             return
         place, (first_ms, _) = min(self._due.items(), key=lambda item: self._due_ms(*item))
         first_ms = self._due_ms(place, (first_ms, 0))
-        left = max(0, first_ms - self._ready_ms(now_ms))
-        if due_ms is None or due_ms - now_ms > left + 1:
-            self.broken(f"{place} is due in {left} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
+        ready_ms = self._ready_ms(now_ms)
+        left = max(0, first_ms - ready_ms) / (CATCH_UP_SPEED if ready_ms > now_ms else 1.0)
+        if due_ms is None or due_ms - now_ms > left + ROUNDED_MS:
+            self.broken(f"{place} is due in {left:.0f} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
 
     def _due_ms(self, place: Place, due: tuple[int, int]) -> int:
         """When something is given again that is due: not before a probe may have it."""
@@ -159,7 +165,7 @@ class RetriesAreInTime(Checker):
     def _ready_ms(self, now_ms: int) -> int:
         """Up to when retries are due."""
         newest_ms, mono_s = self._base
-        return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 + 0.5))
+        return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 * CATCH_UP_SPEED + 0.5))
 
     def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[Place, int]]:
         """The messages that a plan gives, with the attempts; of a range its beginning."""

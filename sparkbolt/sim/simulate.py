@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.faults import Fault, draw
-from sparkbolt.sim.promises import Facts, Violation
+from sparkbolt.sim.promises import Checker, Facts, Violation
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 
@@ -39,6 +39,8 @@ class Run:
     stopped: str | None
     """Why the topology stopped itself (``on_error="stop"``)."""
     trail: tuple[tuple[str, int], ...]
+    details: tuple[tuple[str, ...], ...]
+    """``trail`` in words, if stories were to be told, too."""
     hops: tuple[str, ...]
     """The story of the tree of the first violation, line by line, if it was to be told."""
 
@@ -58,6 +60,7 @@ def run_seed(
     stories: bool = False,
     trails: bool = False,
     state: bool | None = None,
+    watch: Callable[[Facts], Checker] | None = None,
 ) -> Run:
     """Run one seed.
 
@@ -68,11 +71,14 @@ def run_seed(
         stories: tell the story of the tree of the first violation; costs time.
         trails: note what each task did, for a comparison with another run; costs time.
         state: compare state with a run without faults, which costs time; None: for every eighth seed.
+        watch: makes one more that watches, besides those of the promises.
     """
     micro_batches, drawn = faults_of(subject, seed)
     chosen = drawn if faults is None else tuple(faults)
     facts = Facts(subject, {})
     checkers = Checkers(facts, state=seed % STATE_EVERY == 0 if state is None else state)
+    if watch is not None:
+        checkers.each.append(watch(facts))
     world: World | None = None
     extra: list[Violation] = []
     try:
@@ -100,5 +106,6 @@ def run_seed(
         micro_batches=world.executions if world is not None else 0,
         stopped=facts.stopped,
         trail=tuple(world.trail) if world is not None else (),
+        details=tuple(world.details) if world is not None else (),
         hops=tuple(facts.trees.story(key)) if key is not None else (),
     )

@@ -9,17 +9,19 @@ Read before: ``core.host``.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import line_of, pass_on, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
+from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.worker import Materials, context_of
 
@@ -58,13 +60,17 @@ class LocalSpout:
             self._was_active = active
             self._call(self.spout.activate if active else self.spout.deactivate)
         for _ in range(CALLS_PER_TURN_MAX):
-            self._desk.exhausted = self.spout.exhausted
+            self._desk.exhausted = self._is_exhausted()
             if not active or self._desk.exhausted or not self._desk.open_for_more:
                 return
-            before = len(self._desk.waiting)
+            before, self._collector.room = len(self._desk.waiting), self._desk.room
             if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
                 break
-        self._desk.exhausted = self.spout.exhausted
+        self._desk.exhausted = self._is_exhausted()
+
+    def go_on_with(self, desk: Desk) -> None:
+        """Use the desk of a new life in the same driver, which has taken over what the old one had."""
+        self._desk = desk
 
     def hear(self) -> None:
         """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
@@ -79,25 +85,38 @@ class LocalSpout:
             self.hear()
             self._call(self.spout.close)
 
+    def _is_exhausted(self) -> bool:
+        """Whether the spout says that it will never emit again; one that raises has not said so."""
+        try:
+            return bool(self.spout.exhausted)
+        except BaseException as error:  # noqa: BLE001  as in ``_call``
+            pass_on(error)
+            self._raised("exhausted", error)
+            return False
+
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
-            call(*arguments)
-        except Exception as error:  # noqa: BLE001  user code may raise anything, and only its task is concerned
-            text = f"{call.__name__} raised {type(error).__name__}: {error}"
-            lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            self.reports.append(Report(self._context.component, self._context.index, text, lines))
+            refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
+        except BaseException as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
+            pass_on(error)
+            self._raised(getattr(call, "__name__", ""), error)
             return False
         finally:
             self._hand_over()
         return True
 
+    def _raised(self, what: str, error: BaseException) -> None:
+        text = f"{what} raised {line_of(error)}"
+        self.reports.append(Report(self._context.component, self._context.index, text, text_of(error)))
+
     def _hand_over(self) -> None:
+        bytes_max = self._context.config.tuple_bytes_max
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(Report(self._context.component, self._context.index, str(error)))
+            self.reports.append(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
 
 

@@ -22,8 +22,7 @@ from typing import IO, Any
 import cloudpickle
 
 from sparkbolt.core.topology import Topology
-from sparkbolt.sim.faults import Fault
-from sparkbolt.sim.report import Report, report_of
+from sparkbolt.sim.report import Report, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Feed, Subject, subject_of
 
@@ -188,9 +187,8 @@ def serve() -> None:
 
 def _answer(subject: Subject, command: str, verb: str, *arguments: Any) -> Any:
     if verb == "trail":
-        seed, faults = arguments
-        chosen: Sequence[Fault] | None = faults
-        return run_seed(subject, seed, chosen, trails=True).trail
+        seed, faults, told = arguments
+        return trail_of(subject, seed, faults, told=told)
     if verb == "seeds":
         return run_seeds(subject, range(*arguments), command)
     raise ValueError(f"unknown verb {verb!r}")

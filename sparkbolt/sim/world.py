@@ -1,28 +1,32 @@
 """The world: a driver, a query and executors in virtual time, with everything that goes wrong between them.
 
 Which question it answers: what happens to a topology when these faults happen?
-Rule 1: no rules here. The calls are those of Spark's engine in their order; what is decided is decided in ``core``.
+Rule 1: no rules here. The calls are those of Spark's loop (``spark_loop``); what is decided is decided in ``core``.
 Rule 2: everything that is random comes from the seed, and is drawn anew for each micro-batch, so that a fault that is
 left out changes nothing before it.
 Rule 3: two phases. With faults on, nothing wrong may happen; then the world heals, and everything must finish.
 
-Read before: ``driver``, ``executors``, ``checkers``.
+Read before: ``spark_loop``, ``driver``, ``executors``, ``checkers``.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset
+from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, Outcome
 from sparkbolt.sim.eyes import Eyes
 from sparkbolt.sim.faults import (
     CLOCK_JUMPS,
+    COMMIT_IS_LATE,
     COMMIT_OUTLIVES,
     DRIVER_DIES,
     PLANNER_DIES,
@@ -36,6 +40,7 @@ from sparkbolt.sim.faults import (
 )
 from sparkbolt.sim.letters import SimulatedSink, letters_in
 from sparkbolt.sim.sources import Queue
+from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.subject import Subject
 
 START_MS = 1_767_225_600_000
@@ -44,7 +49,14 @@ MICRO_BATCH_MS = 300
 MICRO_BATCHES_MAX = 2000
 """So many are enough for a healed world to finish; then it never does."""
 IDLE_TURNS_MAX = 2000
+QUIET_TURNS_MAX = 60
+"""After so many turns in which nothing new was read a source that goes on for ever is taken to have no more now."""
 JUMP_MS_MAX = 3_600_000
+RESTARTS_MAX = 20
+"""So many starts of a query without a commit between them are no accident."""
+
+Ready = tuple[MicroBatchPlan, dict[Entry, list[tuple[Any, Any]]]]
+"""What is to run, and (record, message id) of what rides along."""
 
 
 class World:
@@ -89,7 +101,15 @@ class World:
         checkers.facts.letters = self.durable.letters
         self.executions = 0
         self.trail: list[tuple[str, int]] = []
+        self.details: list[tuple[str, ...]] = []
         self._micro_batches = micro_batches
+        self._quiet_turns = 0
+        self._ran: tuple[MicroBatchPlan, Outcome] | None = None
+        self._late: tuple[MicroBatchPlan, Outcome] | None = None
+        """What a driver that is dead commits once the next one has begun."""
+        self._dies_after_commit = False
+        self._restarts = 0
+        """How often the query was started since the last commit."""
         stamps = random.Random(seed)
         self.eyes = Eyes(subject.lane, stories=stories, trails=trails)
         sink = SimulatedSink(self.durable.letters, self.eyes)
@@ -97,10 +117,16 @@ class World:
         self.executors = Executors(subject.lane, self._materials, self.eyes, self.durable.stores)
         self._begin_life()
 
-    def _begin_life(self) -> None:
-        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s)
+    def _begin_life(self, before: Driver | None = None) -> None:
+        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s, before)
         self._limit_desks()
         self.checkers.life_began(self.driver)
+        if self._late is not None:
+            plan, outcome = self._late
+            self._late = None
+            self.durable.log.commits.add(plan.micro_batch_id)
+            self._count(plan, outcome)
+        self._loop = MicroBatchLoop[Ready](self.durable.log, self)
 
     def _limit_desks(self) -> None:
         """A ``Spout`` of the user's may have no end: it gives a part of its messages to each micro-batch."""
@@ -120,6 +146,8 @@ class World:
                 return None
             enough = self._enough()
             self.driver.host.active = not enough
+            if self._quiet:
+                return None
             if self._turn():
                 idle = 0
                 continue
@@ -128,10 +156,21 @@ class World:
             if enough and self.driver.host.drained and not self.driver.host.retries:
                 return None
             idle += 1
+            self._quiet_turns += 1
             due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
             self.checkers.idle(self.driver, self.now_ms, due)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
         return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing new has come for long, and nothing that was read waits for anything but the topology.
+
+        A source that is followed never ends. Without message timeouts a tree that nobody acks stays open for ever.
+        """
+        host = self.driver.host
+        still = host.drained or (not host.config.enable_message_timeouts and host.ledger.staged is None)
+        return self._quiet_turns >= QUIET_TURNS_MAX and still and not host.retries
 
     @property
     def stopped(self) -> str | None:
@@ -158,65 +197,115 @@ class World:
     def _turn(self) -> bool:
         """One micro-batch, or what faults leave of it; False if there is nothing to do now."""
         try:
-            return self._micro_batch()
+            return self._loop.trigger()
         except DriverDied:
-            self.executors.die()
-            for queue in self.durable.queues.values():
-                queue.lose_connection(noticed=False)
-            self._begin_life()
-        except QueryDied:
-            pass
+            self._new_driver()
+        except (QueryDied, OutdatedLifeError, ConcurrentLogError):
+            try:
+                self._begin_again()
+            except DriverDied:
+                self._new_driver()
         return True
 
-    def _micro_batch(self) -> bool:
-        plan = self.durable.logged()
-        if plan is None:
-            if not self._plan():
-                return False
-            plan = self.durable.logged()
-            assert plan is not None
-        number = plan.micro_batch_id
-        self.driver.host.confirm(plan, self.mono_s)
-        records = self.driver.records_of(plan)
-        self.executions += 1
-        random_ = random.Random(f"{self.seed}/{number}/{self.executions}")
-        self.checkers.begun(plan, records)
-        self._pass(MICRO_BATCH_MS)
-        given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
-        outcome = self.executors.run(plan, given, self.pending, random_)
-        self.trail += [(component, sum_) for seen in outcome.sightings for component, sum_ in seen.trail]
-        self.checkers.ran(plan, outcome)
-        fault = self._step(number, "run")
-        if fault is not None and fault.kind == SLOW:
-            self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
-        self._end_of_lane(plan, outcome)
-        return True
+    def _new_driver(self) -> None:
+        self.executors.die()
+        for queue in self.durable.queues.values():
+            queue.lose_connection(noticed=False)
+        self._begin_life()
 
-    def _plan(self) -> bool:
-        """``latestOffset``: promote what was committed, plan the next, put the plan into the offset log."""
-        start = self.durable.last_commit
-        if self.driver.ledger.staged == start and start >= 0:
-            self._promote(start)
-        number = start + 1
+    def _begin_again(self) -> None:
+        """The query has ended: another life in the same driver, whose ``Spout`` tasks go on."""
+        self._restarts += 1
+        check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
+        left_over = self.driver.planner.left_over(self.durable.log.last_commit)
+        if left_over is not None:
+            self._promote(left_over)
         self._hear()
-        for task in self.driver.spouts.values():
-            task.turn(self.driver.host.active)
-        self._set_budgets(number)
-        plan = self.driver.host.next_plan(self.now_ms, self.mono_s)
-        if plan is None:
-            return False
+        self.executors.die()
+        self._begin_life(self.driver)
+
+    # What Spark's loop calls.
+
+    def initial_offset(self) -> Offset:
+        """What stands before micro-batch 0."""
+        return BEFORE_THE_FIRST
+
+    def latest_offset(self, start: Offset) -> Offset:
+        """Promote what was committed, then plan the next micro-batch."""
+        planner = self.driver.planner
+        committed = planner.committed(start)
+        if committed is not None:
+            self._promote(committed)
+        number = self.driver.ledger.last_promoted + 1
+        self._hear()
+        if self._step(number, "ask") is None:
+            for task in self.driver.spouts.values():
+                task.turn(self.driver.host.active)
+            self._set_budgets(number)
+        else:
+            for pacer in self.driver.host.pacers.values():
+                pacer.budget = 0
+        offset = planner.next_offset(self.now_ms, self.mono_s)
+        if offset is None:
+            return planner.no_news(start, self.now_ms, self.mono_s)
         fault = self._step(number, "plan")
         if fault is not None and fault.kind == PLANNER_DIES:
-            plan = self.driver.host.next_plan(self.now_ms + 1, self.mono_s)
-            assert plan is not None, "a plan that was made is there until it is confirmed"
-        elif fault is not None and fault.kind == CLOCK_JUMPS:
+            again = planner.next_offset(self.now_ms + 1, self.mono_s)
+            assert again is not None, "a plan that was made is there until it is confirmed"
+            return again
+        if fault is not None and fault.kind == CLOCK_JUMPS:
             self.now_ms = max(1, self.now_ms + fault.place * 7919 % (2 * JUMP_MS_MAX) - JUMP_MS_MAX)
         elif fault is not None and fault.kind == QUEUE_GIVES_AGAIN:
             for queue in self.durable.queues.values():
                 queue.lose_connection()
-        self.durable.offsets[number] = plan.dumps()
-        self._step(number, "planned")
-        return True
+        return offset
+
+    def commit(self, end: Offset) -> None:
+        """The start of the next question says as much, and says it earlier."""
+
+    def spark_partitions(self, start: Offset, end: Offset) -> Ready:
+        """The plan that Spark runs, and the records that ride along with it."""
+        plan = self.driver.planner.confirm(end, self.mono_s)
+        return plan, self.driver.records_of(plan)
+
+    def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
+        """The spark_tasks of a micro-batch, and ``foreachBatch``."""
+        plan, records = parts
+        check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
+        self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
+        self.executions += 1
+        random_ = random.Random(f"{self.seed}/{micro_batch_id}/{self.executions}")
+        self.checkers.begun(plan, records)
+        self._pass(MICRO_BATCH_MS)
+        given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
+        outcome = self.executors.run(plan, given, self.pending, random_)
+        for seen in outcome.sightings:
+            self.trail += seen.trail
+            self.details += seen.details
+        self.checkers.ran(plan, outcome)
+        fault = self._step(micro_batch_id, "run")
+        if fault is not None and fault.kind == SLOW:
+            self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
+        self._end_of_lane(plan, outcome)
+
+    def at(self, step: str, micro_batch_id: int) -> None:
+        """Spark has come to a file of its logs."""
+        if step == "logged":
+            self._step(micro_batch_id, "planned")
+        if step == "committed":
+            assert self._ran is not None
+            self._count(*self._ran)
+            self._restarts = 0
+            if self._dies_after_commit:
+                self._dies_after_commit = False
+                raise DriverDied
+            self._step(micro_batch_id, "committed")
+
+    def _count(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """A micro-batch is committed, and its state with it."""
+        self.durable.stores.update(outcome.stores)
+        self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
+        self.checkers.committed(plan, outcome)
 
     def _hear(self) -> None:
         """Tasks of a ``Spout`` hear of verdicts; on Spark they have threads of their own, and hear at any time."""
@@ -229,7 +318,7 @@ class World:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, pacer in self.driver.host.pacers.items():
-            share = total = self.subject.positions[component]
+            share = total = self.subject.positions.get(component, self.subject.messages_max)
             if random_ is not None:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             pacer.budget = max(1, share)
@@ -248,30 +337,28 @@ class World:
                 raise DriverDied
 
     def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
-        """``foreachBatch`` and the commit."""
+        """``foreachBatch``."""
         number = plan.micro_batch_id
         feedback = gather(data for _, data in outcome.rows)
-        outcome.healths = feedback.healths
+        outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
         entry = self.driver.stage(number, feedback)
         self._step(number, "staged")
         self.driver.write_letters(number, feedback.letters)
         self.driver.write_entry(number, entry)
+        self._ran = plan, outcome
         self._hear()
         fault = self.pending.take(number, "entered")
         kind = fault.kind if fault is not None else None
         if kind == STAGED_TWICE:
             self.driver.write_entry(number, self.driver.stage(number, gather(data for _, data in outcome.rows)))
+        elif kind == COMMIT_IS_LATE:
+            self._late = plan, outcome
+            raise DriverDied
         elif kind == DRIVER_DIES:
             raise DriverDied
         elif kind == WRITE_FAILS:
             raise QueryDied
-        self.durable.stores.update(outcome.stores)
-        self.durable.letters.update((letter.id, letter) for letter in letters_in(feedback.letters))
-        self.durable.last_commit = number
-        self.checkers.committed(plan, outcome)
-        if kind == COMMIT_OUTLIVES:
-            raise DriverDied
-        self._step(number, "committed")
+        self._dies_after_commit = kind == COMMIT_OUTLIVES
 
     def _step(self, number: int, step: str) -> Fault | None:
         """What happens at a step; deaths are raised."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.config import Config
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.outages import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.promotion import Promotion
@@ -70,6 +71,12 @@ class Announcer:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
             self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)
         self.tell_withheld()
+
+    def listener_raised(self, listener: object, error: BaseException) -> None:
+        """A listener of ``on_micro_batch`` raised."""
+        name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
+        self._log_some(logging.ERROR, f"listener {name}", text)
 
     def _away(self, tree: FailedTree) -> None:
         with self._lock:

@@ -2,17 +2,16 @@
 
 Which question it answers: who may ask the ``SpoutHost``, and how?
 Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; both ends prove that they know a
-secret that stands in a file beside it and nowhere else, before a byte is read.
+secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
+the other end has sent. What raised in the driver leaves the planner as data (``explain``).
 
-Read before: nothing.
+Read before: ``explain``, ``scratch``.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener
@@ -20,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
+from sparkbolt.core.failures import line_of
+from sparkbolt.errors import SparkboltError
+from sparkbolt.spark import scratch
+from sparkbolt.spark.explain import carry
 
 SOCKET = "planner.sock"
 SECRET = "secret"
@@ -30,7 +34,7 @@ class Bridge:
 
     def __init__(self, answer: Callable[[str, Any], Any]) -> None:
         """Open the socket and serve it from a thread of its own."""
-        self.directory = tempfile.mkdtemp(prefix="sparkbolt-")  # mkdtemp makes it 0700
+        self.directory = scratch.make()
         secret = secrets.token_bytes(32)
         path = Path(self.directory, SECRET)
         path.touch(mode=0o600)
@@ -59,8 +63,10 @@ class Bridge:
                     return
                 try:
                     reply = ("ok", self._answer(*words))
-                except Exception as error:  # noqa: BLE001  whatever it was, the planner is told
-                    reply = ("error", f"{type(error).__name__}: {error}")
+                except SparkboltError as error:
+                    reply = ("error", carry(error))
+                except BaseException as error:  # noqa: BLE001  ``sys.exit`` in user code, too: the planner is told
+                    reply = ("error", line_of(error))
                 try:
                     connection.send_bytes(cloudpickle.dumps(reply))
                 except (BrokenPipeError, OSError):
@@ -70,7 +76,7 @@ class Bridge:
         """Close the socket and remove the directory."""
         self._closed = True
         self._listener.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        scratch.remove(self.directory)
 
 
 class Asker:

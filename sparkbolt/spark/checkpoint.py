@@ -8,14 +8,16 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/dead-letters n.jsonl: the dead letters of micro-batch n, where they go nowhere else
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
-    DIR/life         the number of the last life; raised before anything else of a life happens
+    DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
     DIR/lock         held by the JVM: it dies with it
     DIR/owner        who took the lock last, for the message to whoever does not get it
 
 Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
 Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
-Rule 4: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
+Rule 4: what is left of Spark's logs after a power cut counts, since Spark flushes none of them; a snapshot takes the
+place of entries only once Spark's commit of it is on the disk.
+Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
 Read before: ``core.ledger_files``.
 """
@@ -24,24 +26,33 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
+log = logging.getLogger("sparkbolt")
+_MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
+"""The modules of Hadoop that Spark does not bring along, by what they are for."""
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
@@ -54,7 +65,7 @@ def module_of(jvm: Any, name: str) -> Any:
 class LocalFiles:
     """A checkpoint in a local directory."""
 
-    def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "plans")) -> None:
+    def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "lives", "plans")) -> None:
         """Make the directory, with these folders, if it is missing; without any when something is written."""
         self._root = Path(directory)
         for folder in folders:
@@ -71,7 +82,7 @@ class LocalFiles:
         """Write, flush to the disk, rename."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with temporary.open("wb") as file:
                 file.write(data)
@@ -81,6 +92,28 @@ class LocalFiles:
         except OSError:  # a full disk: what was written of it only takes room
             temporary.unlink(missing_ok=True)
             raise
+
+    def flush(self, name: str) -> None:
+        """Have a file that somebody else has written, and its name, on the disk; nothing if it is not there."""
+        path = self._root / name
+        for place in (path, path.parent):
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(place, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet, and flush it to the disk; False if it is there."""
+        try:
+            with (self._root / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            return False
+        return True
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -106,10 +139,10 @@ class HadoopFiles:
         jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
-        configuration = spark._jsc.hadoopConfiguration()
-        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), configuration)
+        self._configuration = spark._jsc.hadoopConfiguration()
+        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), self._configuration)
         self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
-        for folder in ("ledger", "plans") if make else ():
+        for folder in ("ledger", "lives", "plans") if make else ():
             self._manager.mkdirs(self._at(folder))
 
     def _at(self, name: str) -> Any:
@@ -138,6 +171,23 @@ class HadoopFiles:
             raise
         stream.close()
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is there.
+
+        HDFS and most object stores see to that themselves, S3 where Hadoop's client asks for a conditional write.
+        """
+        path = self._at(name)
+        try:
+            builder = path.getFileSystem(self._configuration).createFile(path).overwrite(False).recursive()
+            stream = builder.opt(CONDITIONAL, True).build()
+            stream.write(bytearray(data))
+            stream.close()
+        except Py4JJavaError as error:
+            if "FileAlreadyExists" in error.java_exception.getClass().getName():
+                return False
+            raise
+        return True
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
         path = self._at(folder)
@@ -150,11 +200,52 @@ class HadoopFiles:
         self._manager.delete(self._at(name))
 
 
+def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> HadoopFiles:
+    """The files of a checkpoint that is not local.
+
+    Args:
+        spark: any session.
+        directory: its URL.
+        make: as of ``HadoopFiles``.
+
+    Raises:
+        CheckpointError: Spark cannot speak to such a file system, or nobody answers there.
+    """
+    services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
+    check_hdfs(directory, services.split(","))
+    try:
+        return HadoopFiles(spark, directory, make=make)
+    except Py4JJavaError as error:
+        raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
+
+
+def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
+    """A sentence of the first cause of what Java says; which cause it is says its class."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    kind, said = cause.getClass().getSimpleName(), str(cause.getMessage()).split("\n", 1)[0]
+    if kind in ("ClassNotFoundException", "UnsupportedFileSystemException"):
+        scheme = scheme_of(directory)
+        version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
+        module = _MODULES.get(scheme or "")
+        example = f", here org.apache.hadoop:{module}:{version}" if module else ""
+        return (
+            f"Spark has no file system for {scheme}:// ({said}): name the package that has it in the setting "
+            f"spark.jars.packages{example} (sparkbolt run --conf spark.jars.packages=...)"
+        )
+    if kind == "UnknownHostException":
+        return f"there is no host {said!r}"
+    return f"{kind}: {said}"
+
+
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
     _life: int | None = None
     """The number of the life that this driver has begun last."""
+    _owner = ""
+    """What names that life, here and elsewhere."""
 
     def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
@@ -166,21 +257,18 @@ class Checkpoint:
                 made when there is one to write.
 
         Raises:
-            CheckpointError: another driver has it.
+            CheckpointError: another driver has it, or it cannot be reached.
         """
-        scheme = urlparse(directory).scheme
-        self.directory = directory
         self.files: Files
-        local = scheme in ("", "file")
-        if local:
-            self.directory = os.path.abspath(urlparse(directory).path if scheme else directory)
-            self.files = LocalFiles(self.directory)
-        else:
-            self.files = HadoopFiles(spark, directory)
+        local = local_directory(directory)
+        self.directory = directory if local is None else local
+        self.url = self.directory if local is None else f"file://{local}"
+        """Where Spark finds it, whatever its default file system is."""
+        self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
         self.letters: Files = self.files if letters is None else LocalFiles(letters, folders=())
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
-        if local:
+        if local is not None:
             owner = self.files.read("owner")
             self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
             pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
@@ -193,7 +281,7 @@ class Checkpoint:
     @property
     def spark_directory(self) -> str:
         """Where Spark keeps its own files."""
-        return f"{self.directory}/spark"
+        return f"{self.url}/spark"
 
     def close(self) -> None:
         """Let another driver have it."""
@@ -203,25 +291,25 @@ class Checkpoint:
                 channel.close()
 
     def begin_life(self) -> int:
-        """The number of the life that begins now: one more than ever before."""
-        self._life = ledger_files.begin_life(self.files)
+        """The number of the life that begins now: one more than ever before, and nobody else's."""
+        self._owner = uuid.uuid4().hex
+        self._life = ledger_files.begin_life(self.files, self._owner)
         return self._life
 
-    def check_life(self, life: int) -> None:
-        """Before a life writes anything that counts: nobody began another one meanwhile.
+    def check_life(self, life: int | None = None) -> None:
+        """Before a life writes anything that counts: nobody has begun another one meanwhile.
+
+        By default the life is the last one that this driver has begun, though it may never have got as far as to read.
 
         The lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was
         thought dead.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over.
+            FencedError: another driver has taken the checkpoint over.
         """
-        newest = self.files.read("life")
-        if newest is None or int(newest) != life:
-            raise CheckpointError(
-                f"checkpoint {self.directory} was taken over by another driver (life {newest and int(newest)} began, "
-                f"this one is {life}): this one ends without counting what it does"
-            )
+        life = self._life if life is None else life
+        assert life is not None, "a life begins before it is checked"
+        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -241,26 +329,83 @@ class Checkpoint:
             known = json.loads(data)
         except ValueError as error:
             raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
-        differences = changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint())))
+        self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
+        placement: Mapping[str, Any] = known["placement"]
+        return placement
+
+    def keep_placement(self, lane: Lane, before: Mapping[str, Any] | None) -> None:
+        """Note how the topology is laid out, where that is not what was noted before.
+
+        Raises:
+            CheckpointError: bolts would not find their state.
+        """
+        placement = lane.placement()
+        if before is not None:
+            self._refuse(moved(lane, before))
+        if placement != before:
+            body = {"fingerprint": lane.topology.fingerprint(), "placement": placement}
+            self.files.write("topology", json.dumps(body).encode())
+
+    def _refuse(self, differences: Sequence[str]) -> None:
         if differences:
             listed = "".join(f"\n  - {difference}" for difference in differences)
             raise CheckpointError(
                 f"checkpoint {self.directory} was begun by a topology that differs:{listed}\nGive the topology the "
                 "shape it had, or start it with a new checkpoint directory (which starts from the beginning)"
             )
-        placement: Mapping[str, Any] = known["placement"]
-        return placement
-
-    def keep_placement(self, topology: Topology, placement: Mapping[str, Any]) -> None:
-        """Note how the topology is laid out."""
-        self.files.write(
-            "topology", json.dumps({"fingerprint": topology.fingerprint(), "placement": placement}).encode()
-        )
 
     def last_commit(self) -> int:
         """The last micro-batch that Spark has committed; -1 if there is none."""
-        found = [int(name) for name in self.files.names("spark/commits") if name.isdigit()]
-        return max(found, default=-1)
+        return max(self._numbers("spark/commits"), default=-1)
+
+    def cut_back(self) -> None:
+        """At the start, before anything is asked of it: agree with what is left of Spark's logs after a power cut.
+
+        Spark does not flush its logs to the disk, so the newest of its small files may be empty or gone. Its commits
+        count up to the last one that is whole and whose offset is. Offsets behind the one that comes next are removed:
+        Spark would go on with the newest of them, whatever is missing before it.
+
+        Raises:
+            CheckpointError: the ledger knows nothing as old as the last commit that is left; nothing was removed.
+        """
+        # Offsets first: a driver elsewhere that commits meanwhile must not make us remove what it has written since.
+        offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
+        kept = [*commits]
+        while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
+            kept.pop()
+        last = kept[-1] if kept else -1
+        for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
+            log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
+        for number in reversed(commits[len(kept) :]):
+            self._remove_of_spark("commits", number, "is not whole, or the offset of its micro-batch is not")
+        for number in reversed(offsets):
+            if number > last + 1:
+                self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
+            elif number == last + 1 and not self._is_whole("offsets", number):
+                self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
+
+    def _is_whole(self, log_: str, number: int) -> bool:
+        """Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
+
+        A commit has one such line; an offset has two, the settings of the query and the plan.
+        """
+        head, *lines = (self.files.read(f"spark/{log_}/{number}") or b"").rstrip().split(b"\n")
+        return head[:1] == b"v" and len(lines) >= (2 if log_ == "offsets" else 1) and lines[-1][-1:] == b"}"
+
+    def _numbers(self, folder: str) -> list[int]:
+        return sorted(int(name) for name in self.files.names(folder) if name.isdigit())
+
+    def _remove_of_spark(self, log_: str, number: int, why: str) -> None:
+        log.warning(
+            "checkpoint %s: spark/%s/%d is removed: it %s (a power cut leaves such files; what is not committed runs "
+            "again)",
+            self.directory,
+            log_,
+            number,
+            why,
+        )
+        self.files.remove(f"spark/{log_}/{number}")
+        self.files.remove(f"spark/{log_}/.{number}.crc")
 
     def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
         """The ledger as of the last commit.
@@ -287,10 +432,13 @@ class Checkpoint:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
 
         Raises:
-            CheckpointError: another driver has taken the checkpoint over, which reads these entries.
+            FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
         if self._life is not None:
-            self.check_life(self._life)
+            self.check_life()
+        if isinstance(self.files, LocalFiles):
+            self.files.flush(f"spark/offsets/{micro_batch_id}")
+            self.files.flush(f"spark/commits/{micro_batch_id}")
         ledger_files.compact(self.files, micro_batch_id, snapshot)
 
 
@@ -303,8 +451,8 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
         try:
             if channel.tryLock() is not None:
                 return channel
-        except Exception as error:
-            if "OverlappingFileLock" not in str(error):
+        except Py4JJavaError as error:  # this very JVM holds it
+            if error.java_exception.getClass().getSimpleName() != "OverlappingFileLockException":
                 raise
             until = 0.0
         channel.close()

@@ -1,24 +1,97 @@
-"""What Spark says when a query fails, as a sentence for a user.
+"""Why a query failed, as data and as a sentence.
 
-Which question it answers: which of the hundred lines of a py4j error tells what to do?
+Which question it answers: what has happened, and which of the hundred lines of a py4j error tells what to do?
+Rule 1: the kind of an error of ours is never guessed from words. What raised in the driver is kept as it is; what
+raises in another process can only come back through Spark as a text, so it carries its kind and its words in it
+(``errors_carried``), marked and in JSON. Nothing that came as text is unpickled or evaluated.
+Rule 2: only of what Spark, Java or the system say there is nothing but words.
 
-Read before: nothing.
+Read before: ``core.restarts``.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from sparkbolt import errors
+from sparkbolt.core.failures import line_of
+from sparkbolt.core.restarts import QueryFailure
+from sparkbolt.errors import SparkboltError
+
+_MARK = "sparkbolt-error:"
+_DISK_FULL = (
+    "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make room; "
+    "nothing that was acked is lost, and the topology goes on from its checkpoint"
+)
+
+
+class CarriedError(Exception):
+    """An error of ours on its way through Spark, as a text from which ``carried`` takes it again."""
+
+
+def carry(error: SparkboltError) -> str:
+    """An error as a text.
+
+    >>> carry(errors.StateError("gone"))
+    'sparkbolt-error:{"kind": "StateError", "text": "gone"}'
+    """
+    return _MARK + json.dumps({"kind": type(error).__name__, "text": str(error)})
+
+
+def carried(text: str) -> QueryFailure | None:
+    """The first error that a text carries, whatever is around it; None if it carries none.
+
+    >>> carried("Task 0 failed: " + carry(errors.StateError("gone")) + " at java.lang.Thread")
+    QueryFailure(text='gone', kind=<class 'sparkbolt.errors.StateError'>)
+    """
+    _, found, rest = text.partition(_MARK)
+    if not found:
+        return None
+    try:
+        body, _ = json.JSONDecoder().raw_decode(rest)
+        kind = getattr(errors, body["kind"], None)
+        said = str(body["text"])
+    except (ValueError, TypeError, KeyError):  # cut off by whoever shortens long texts
+        return None
+    ours = isinstance(kind, type) and issubclass(kind, SparkboltError)
+    return QueryFailure(said, kind if ours else None)
+
+
+@contextmanager
+def errors_carried() -> Iterator[None]:
+    """Have errors of ours leave this process as data; to be entered where Spark calls us in another one.
+
+    Raises:
+        CarriedError: in the place of an error of ours.
+    """
+    try:
+        yield
+    except SparkboltError as error:
+        raise CarriedError(carry(error)) from error
+
+
+def query_failure(error: BaseException) -> QueryFailure:
+    """Why a query ended, given what was raised where it was started, asked, or waited for."""
+    if isinstance(error, SparkboltError):
+        return QueryFailure(str(error), type(error))
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return QueryFailure(_DISK_FULL)
+    if not isinstance(error, PySparkException | Py4JError):
+        return QueryFailure(line_of(error))
+    text = str(error)
+    return carried(text) or QueryFailure(explain(text))
+
 
 def explain(text: str) -> str:
-    """A sentence for a user, of what Spark says when a query fails."""
-    for name in ("EngineError", "StateError", "CheckpointError", "EmitError", "InvariantError"):
-        marker = f"sparkbolt.errors.{name}: "
-        if marker in text:
-            return text.split(marker, 1)[1].split("\n", 1)[0].strip()
+    """A sentence for a user, of what Spark, or the system below it, says."""
     if "No space left on device" in text:
-        return (
-            "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make "
-            "room; nothing that was acked is lost, and the topology goes on from its checkpoint"
-        )
+        return _DISK_FULL
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     python = [
         line

@@ -7,7 +7,7 @@ Rule 2: what they write to standard output and error goes to a file, which has a
 pipe, so that they never block and never write into a broken pipe, whatever becomes of the driver.
 Rule 3: what tasks print comes back to the driver through a named pipe, by whole lines, and is not mixed with noise.
 
-Read before: nothing.
+Read before: ``scratch``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import atexit
 import os
 import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sparkbolt.spark import scratch
 from sparkbolt.spark.prints import PRINTS_ENV, PrintReader
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
@@ -36,7 +36,7 @@ class JvmOutput:
 
     def __init__(self) -> None:
         """Make the log and the named pipe; nothing is started yet."""
-        self._directory = tempfile.mkdtemp(prefix="sparkbolt-")
+        self._directory = scratch.make()
         self._kept = False
         self._ended = threading.Event()
         self.log_path: str | None = None
@@ -64,6 +64,7 @@ class JvmOutput:
     def keep_log(self) -> str | None:
         """Do not remove the log at the end, because somebody was told where it is; its path."""
         self._kept = True
+        scratch.keep(self._directory)
         return self.log_path
 
     def _bound(self) -> None:
@@ -74,7 +75,7 @@ class JvmOutput:
     def _end(self) -> None:
         self._ended.set()
         if not self._kept:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            scratch.remove(self._directory)
 
 
 def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:

@@ -23,7 +23,7 @@ from sparkbolt.core.lane import Lane
 from sparkbolt.core.levels import run_level
 from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.source import data_source
-from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off, rows_of
+from sparkbolt.spark.workers import SCHEMA, Shipment, batches_of, parts_of, rows_of, staged
 
 
 class MapStateStore:
@@ -66,13 +66,14 @@ class LevelProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Called by Spark for each task that has rows, and for each dest that passes through."""
         dest = int(key[0])
-        worker = self._shipment.worker()
         store = MapStateStore(self._segments)
-        with collector_off():
+        with staged():
             came = [(dest, frame) for part in rows for frame in part["frame"]]
-            out = shielded(worker, lambda own, stores: run_level(own, self._level, came, stores), lambda _: store)
-        if out:
-            yield pd.DataFrame({"dest": [to for to, _ in out], "frame": [frame for _, frame in out]})
+            out = shielded(
+                self._shipment.worker(), lambda own, stores: run_level(own, self._level, came, stores), lambda _: store
+            )
+        for part in parts_of(out):
+            yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})
 
     def close(self) -> None:
         """Called by Spark at the end of a spark_task: nothing is open."""
@@ -82,22 +83,19 @@ def stateless_level(shipment: Shipment, level: int) -> Callable[[Iterator[pa.Rec
     """What ``mapInArrow`` runs for a level that keeps nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker = shipment.worker()
-        with collector_off():
+        with staged():
             came = [row for batch in batches for row in rows_of(batch)]
-            out = shielded(worker, lambda own, stores: run_level(own, level, came, stores))
-        if out:
-            yield batch_of(out)
+            out = shielded(shipment.worker(), lambda own, stores: run_level(own, level, came, stores))
+        yield from batches_of(out)
 
     return run
 
 
 def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` runs for the ackers, where they are on the executors."""
-    with collector_off():
+    with staged():
         out = judge_rows(row for batch in batches for row in rows_of(batch))
-    if out:
-        yield batch_of(out)
+    yield from batches_of(out)
 
 
 def lane_frame(spark: SparkSession, lane: Lane, shipment: Shipment, directory: str) -> DataFrame:

@@ -12,13 +12,14 @@ Read before: ``core.host``, ``checkpoint``, ``lane_query``.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -26,25 +27,31 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sparkbolt.core.activity import Progress, Sight, progress_of
 from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
+from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
-from sparkbolt.spark.session import cores_of, is_local
-from sparkbolt.spark.source import BEFORE_THE_FIRST, LanePartition, Piece
+from sparkbolt.spark.pages import Pages
+from sparkbolt.spark.session import cores_of, is_local, stage_that_runs
+from sparkbolt.spark.source import LanePartition
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
+KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
 """How long a planner's question waits inside the driver for something to do."""
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
@@ -80,6 +87,10 @@ class Life:
         """Whether it has done its work with its first promotion (``lineage``), and another life is to follow."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
+        self.quiet = False
+        """Whether it has answered that there is nothing to do."""
+        self.failure: QueryFailure | None = None
+        """Why its query fails, if that happened here, in the driver."""
         self.collected_bytes = 0
         """Bytes of the frames that came to the driver at the end of the lane."""
         self._spark = spark
@@ -87,6 +98,8 @@ class Life:
         self._changed = changed
         self._tell = tell
         self._partials = 0
+        self._runs: tuple[int, float] | None = None
+        """The micro-batch that runs, and since when."""
         self._ended = False
         number = checkpoint.begin_life()  # before anything is read: from here on an older driver writes nothing
         settings = ledger_settings(lane)
@@ -96,17 +109,32 @@ class Life:
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
-        self.host = Host(lane, ledger, self._open_spouts(), now_ms=now_ms(), mono_s=time.monotonic())
-        self._bridge = Bridge(self._answer)
+        spouts: dict[str, PartitionedSpout] = {}
+        try:
+            self._open_spouts(spouts)
+            self.host = Host(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
+            self._planner = Planner(self.host, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
+            self._bridge = Bridge(self._answer)
+        except BaseException:
+            close_spouts(spouts)
+            raise
+        self._pages: Pages | None = None
+        if is_local(spark):
+            self._pages = Pages(f"{self._bridge.directory}/pages")
+            self.shipment = replace(self.shipment, pages=self._pages.directory)
 
-    def _open_spouts(self) -> dict[str, PartitionedSpout]:
-        spouts = {}
+    def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
+        """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
                 spout = cloudpickle.loads(self.shipment.components[spec.id])
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
                 spouts[spec.id] = spout
-        return spouts
+                try:
+                    spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                except Exception as error:
+                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
+                        raise  # it says itself what is wrong, and would be raised again
+                    raise SpoutOpenError(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:
         """Begin to process; returns at once."""
@@ -121,70 +149,63 @@ class Life:
     def _answer(self, verb: str, argument: Any) -> Any:
         if self._ended:
             raise RuntimeError("this start of the query has ended")
-        if verb == "latest":
-            return self._latest(argument)
-        if verb == "partitions":
-            return self._partitions(argument)
-        raise ValueError(f"unknown verb {verb!r}")
+        with self._failures_kept():
+            if verb == "latest":
+                answer = self._latest(argument)
+                self.quiet = self.quiet or answer == argument
+                return answer
+            if verb == "partitions":
+                return self._partitions(argument)
+            raise ValueError(f"unknown verb {verb!r}")
 
-    def _latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Promote the micro-batch that ends at ``start``, then plan the next; ``start`` itself if there is none."""
+    @contextmanager
+    def _failures_kept(self) -> Iterator[None]:
+        """Keep the first error that leaves for Spark, which brings back no more than its words."""
+        try:
+            yield
+        except BaseException as error:
+            self.failure = self.failure or query_failure(error)
+            raise
+
+    def _latest(self, start: Offset) -> Offset:
+        """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
-            if start != BEFORE_THE_FIRST and self.host.ledger.staged == start["n"]:
-                self._promote(start["n"])
+            committed = self._planner.committed(start)
+            if committed is not None:
+                self._promote(committed)
             until = time.monotonic() + POLL_WAIT_SECS
             while not self._ended:
-                plan = self.host.next_plan(now_ms(), time.monotonic())
-                if plan is not None:
-                    return self._offset(plan)
+                offset = self._planner.next_offset(now_ms(), time.monotonic())
+                if offset is not None:
+                    return offset
                 left = until - time.monotonic()
                 if left <= 0:
-                    break
+                    return self._planner.no_news(start, now_ms(), time.monotonic())
                 self._changed.wait(min(left, 0.05))
             return start
 
-    def _offset(self, plan: MicroBatchPlan) -> dict[str, Any]:
-        body = plan.to_json()
-        text = plan.dumps()
-        if len(text) <= self.topology.config.plan_bytes_max:
-            return body
-        name = f"{plan.micro_batch_id}-{self.host.life}"
-        self._checkpoint.files.write(f"plans/{name}", text.encode())
-        return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
-
-    def _plan_of(self, offset: dict[str, Any]) -> MicroBatchPlan:
-        if "file" in offset:
-            data = self._checkpoint.files.read(f"plans/{offset['file']}")
-            if data is None:
-                raise CheckpointError(f"checkpoint {self._checkpoint.directory}: plans/{offset['file']} is missing")
-            offset = json.loads(data)
-        return MicroBatchPlan.from_json(offset)
-
-    def _partitions(self, end: dict[str, Any]) -> list[LanePartition]:
+    def _partitions(self, end: Offset) -> list[LanePartition]:
         with self._changed:
-            plan = self._plan_of(end)
-            self.host.confirm(plan, time.monotonic())
+            plan = self._planner.confirm(end, time.monotonic())
+            self._runs = plan.micro_batch_id, time.monotonic()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
-            alive = plan.alive_entries(self.host.life)
-            pieces: dict[int, list[Piece]] = {}
-            for index, entry in enumerate(plan.entries):
-                if entry in alive:
-                    records = tuple(self.host.records_of(entry)) if entry.source is None else ()
-                    pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
-            groups: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), cores_of(self._spark))))]
-            for own in sorted(pieces.values(), key=lambda own: -sum(piece.entry.reserved for piece in own)):
-                min(groups, key=lambda group: sum(piece.entry.reserved for piece in group)).extend(own)
+            shares = self._planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
-            return [LanePartition(moment, group, clocks if i == 0 else ()) for i, group in enumerate(groups)]
+            return [LanePartition(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
 
     # The end of the lane.
 
     def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
         """What ``foreachBatch`` calls: one action, then the ledger's entry."""
+        with self._failures_kept():
+            self._stage(frame, micro_batch_id)
+
+    def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
         shards = len(self.lane.acker_dests)
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-        frames = [value.as_buffer() for value in frame.select("frame").toArrow().column(0).combine_chunks()]
+        chunks = frame.select("frame").toArrow().column(0).chunks
+        frames = [value.as_buffer() for chunk in chunks for value in chunk]
         self.collected_bytes += sum(len(frame) for frame in frames)
         feedback = gather(frames)
         self._partials = feedback.partials
@@ -197,6 +218,7 @@ class Life:
     def _promote(self, micro_batch_id: int) -> None:
         promotion = self.host.promote(micro_batch_id, time.monotonic())
         self.promoted = True
+        self._runs = None
         self._tell(self.host, promotion)
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
             self._compact(micro_batch_id)
@@ -212,22 +234,52 @@ class Life:
                 self.topology.config.compact_every,
             )
 
+    # What is going on; asked from any thread, and never waits for the host.
+
+    def sights(self) -> dict[str, Sight]:
+        """What each worker process on this machine is at, by process id."""
+        return {} if self._pages is None else self._pages.sights()
+
+    def progress(self) -> Progress:
+        """How far the micro-batch that runs has come."""
+        runs, query = self._runs, self.query
+        if runs is None:
+            return Progress(levels=len(self.lane.levels))
+        micro_batch_id, began_s = runs
+        committing = self.host.ledger.staged == micro_batch_id
+        found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
+        if self._pages is None and query is not None and not committing:
+            with suppress(Py4JError, OSError):  # the JVM is going
+                level, spark_tasks = stage_that_runs(self._spark, str(query.runId))
+                found = replace(found, level=level, spark_tasks=spark_tasks)
+        return found
+
     # The end.
 
     def promote_what_is_committed(self) -> None:
         """After the query has ended: hear of the last micro-batch, if Spark has committed it and nobody asked since."""
         with self._changed:
-            staged = self.host.ledger.staged
-            if staged is not None and staged == self._checkpoint.last_commit():
+            staged = self._planner.left_over(self._checkpoint.last_commit())
+            if staged is not None:
                 self._promote(staged)
 
     def stop_query(self) -> None:
-        """Stop the query, if it runs."""
+        """Stop the query, if it runs; workers that are at user code get a moment to leave it, and are killed then."""
+        killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
+        killer.daemon = True
         try:
             if self.query is not None and self.query.isActive:
+                killer.start()
                 self.query.stop()
         except (Py4JError, OSError) as error:
             log.warning("the query could not be asked to stop (%s): it ends with its JVM", error)
+        finally:
+            killer.cancel()
+
+    def _kill_busy(self) -> None:
+        """Spark cancels the tasks of a query that is stopped, but kills their Python processes only seconds later."""
+        if self._pages is not None:
+            self._pages.kill_busy()
 
     def end(self) -> None:
         """End everything but the threads of spouts; the query has ended."""
@@ -236,9 +288,17 @@ class Life:
                 return
             self._ended = True
             self._changed.notify_all()
-        for spout in self.host.spouts.values():
-            spout.close()
+        close_spouts(self.host.spouts)
         self._bridge.close()
+
+
+def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
+    """Close each of them, whatever the others do."""
+    for component, spout in spouts.items():
+        try:
+            spout.close()
+        except BaseException as error:  # noqa: BLE001  user code; nothing else may stay open for it
+            log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 
 
 def now_ms() -> int:

@@ -77,7 +77,7 @@ def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id:
         return 1
     jvm: Any = spark._jvm  # pyspark has no public door to the files of a state store
     try:
-        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.directory}/{folder}/{version}_{unique_id}.changelog")
+        path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.url}/{folder}/{version}_{unique_id}.changelog")
         files = module_of(jvm, FILE_MANAGER).create(path.getParent(), spark._jsc.hadoopConfiguration())
         codec = module_of(jvm, _CODECS).createCodec(spark._jsc.sc().conf(), spark.conf.get(_CODEC, "lz4"))
         reader = getattr(jvm, _READERS)(files, path, codec).constructChangelogReader()

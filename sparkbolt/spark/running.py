@@ -14,7 +14,6 @@ import copy
 import logging
 import os
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -24,45 +23,50 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
+from sparkbolt.core.activity import Hangs, Progress
 from sparkbolt.core.components import Spout
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.ledger_reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.promotion import MicroBatchReport
-from sparkbolt.core.restarts import Restarts, is_hopeless
+from sparkbolt.core.restarts import QueryFailure, Restarts
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import CheckpointError, EngineError
-from sparkbolt.spark import sources
+from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
+from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
-from sparkbolt.spark.explain import explain
+from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.life import Life, now_ms
+from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
     await_executors,
     check_reachable,
     cores_of,
     for_lane,
+    given_session,
     is_local,
     jvm_lives,
     make_session,
 )
-from sparkbolt.spark.spout_threads import SpoutThread
+from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
 
 JVM_IS_GONE = (
     "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
     "checkpoint, in a new process"
 )
 PASSING_POLL_SECS = 1
+LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology:
+class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
@@ -82,12 +86,32 @@ class RunningTopology:
         self._stopping = threading.Event()
         self._ended = False
         self._failure: str | None = None
-        self._life = self._new_life()
+        self._failed: tuple[Life, QueryFailure] | None = None
+        """The life that failed last, and why."""
+        self._life = self._first_life()
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
+        self._hangs = Hangs()
+
+    def _first_life(self) -> Life:
+        """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
+
+        Raises:
+            EngineError: it cannot be opened.
+        """
+        while True:
+            try:
+                return self._new_life()
+            except SpoutOpenError as error:
+                restart = self._restarts.next(time.monotonic())
+                if restart is None:
+                    raise EngineError(f"{error} (tried {self.topology.config.restarts_max + 1} times)") from error
+                words = (error, restart.wait_secs, restart.number, self.topology.config.restarts_max)
+                log.error("%s; it is tried again in %g s (%d of %d)", *words)
+                self._stopping.wait(restart.wait_secs)
 
     def _new_life(self) -> Life:
         return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
@@ -132,43 +156,45 @@ class RunningTopology:
             thread.start()
         self._life.start()
         self._supervisor.start()
+        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
 
     # The supervisor.
 
     def _supervise(self) -> None:
         """Wait for the query to end; start it again as long as there is sense in it."""
-        said = self._await_end()
+        failure = self._await_end()
         while not self._stopping.is_set():
-            if said is not None and not self._wait_to_begin_again(said):
+            if failure is not None and not self._wait_to_begin_again(failure):
                 return
             try:
                 self._begin_again()
             except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: one more failure like the others
-                said = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+                failure = query_failure(error)
                 continue
-            said = self._await_end()
+            failure = self._await_end()
 
-    def _wait_to_begin_again(self, said: str) -> bool:
+    def _wait_to_begin_again(self, failure: QueryFailure) -> bool:
         """The query has failed: whether it is to be started again, after the time that is due before it."""
-        reason = self._why_to_give_up(said)
+        self._failed = self._life, failure
+        reason = self._why_to_give_up(failure)
         restart = self._restarts.next(time.monotonic()) if reason is None else None
         if restart is None:
             config = self.topology.config
             if reason is None and config.restarts_max:
                 reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
-            self._fail(explain(said) + (f" ({reason})" if reason else ""))
+            self._fail(failure.text + (f" ({reason})" if reason else ""))
             return False
         log.error(
             "query failed: %s; it is started again in %g s (%d of %d)",
-            explain(said),
+            failure.text,
             restart.wait_secs,
             restart.number,
             self.topology.config.restarts_max,
         )
         return not self._stopping.wait(restart.wait_secs)
 
-    def _await_end(self) -> str | None:
-        """Wait for the end of the query; what it said, if it failed, or None if we have ended it for another life."""
+    def _await_end(self) -> QueryFailure | None:
+        """Wait for the end of the query: why it failed, or None if we have ended it for another life."""
         life = self._life
         assert life.query is not None
         try:
@@ -178,17 +204,15 @@ class RunningTopology:
                     return None
             life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
-            return str(error)
-        return "the query was stopped by somebody else: was the Spark session stopped?"
+            return life.failure or query_failure(error)
+        return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
-    def _why_to_give_up(self, said: str) -> str | None:
+    def _why_to_give_up(self, failure: QueryFailure) -> str | None:
         if self._failure is not None:
             return self._failure
         if not jvm_lives(self._spark):
             return JVM_IS_GONE
-        if "was stopped by somebody else" in said or is_hopeless(said):
-            return "not started again: it would fail again"
-        return None
+        return "not started again: it would fail again" if failure.hopeless else None
 
     def _fail(self, failure: str) -> None:
         with self._changed:
@@ -199,7 +223,7 @@ class RunningTopology:
     def _begin_again(self) -> None:
         """A new life from the checkpoint; the spouts' threads go on with its desks."""
         old = self._life
-        self._checkpoint.check_life(old.host.life)  # else two drivers would take it from each other again and again
+        self._checkpoint.check_life()  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()
         old.end()
         with self._changed:
@@ -215,6 +239,16 @@ class RunningTopology:
 
     # What users are told.
 
+    def progress(self) -> Progress:
+        """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
+        return self._life.progress()
+
+    def _look_out(self) -> None:
+        """Say which calls of user code do not return."""
+        while not self._stopping.wait(LOOK_OUT_SECS):
+            for sight in self._hangs.worth(self._life.sights()):
+                log.warning("%s", warning(sight, self.topology.task_owner))
+
     def _tell(self, host: Host, promotion: Promotion) -> None:
         self._announcer.promotion(promotion)
         reason = host.reason_to_stop(promotion)
@@ -222,21 +256,27 @@ class RunningTopology:
             self._failure = reason
             host.active = False
         report_ = MicroBatchReport(promotion, host.ledger.metrics, host.ledger.metrics.micro_batch_ms or 0.0)
-        for listener in self._listeners:
-            listener(report_)
+        for listener in list(self._listeners):
+            try:
+                listener(report_)
+            except BaseException as error:  # noqa: BLE001  user code, ``sys.exit`` in it too; the promotion is done
+                self._announcer.listener_raised(listener, error)
 
     def _spout_reported(self, report: Report) -> None:
         self._announcer.report(report)
         with self._changed:
             self._host.ledger.metrics.of(report.component).errors += 1
 
-    def _spout_raised(self, what: str, error: BaseException) -> None:
-        self._announcer.error(what, f"{what} raised {type(error).__name__}: {error}; it is called again after a pause")
+    def _spout_raised(self, failure: SpoutFailure) -> None:
+        self._announcer.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
         with self._changed:
-            self._host.ledger.metrics.of(what.rsplit(" ", 1)[1].split("[")[0]).errors += 1
+            self._host.ledger.metrics.of(failure.component).errors += 1
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
-        """Have ``listener`` called after each promotion, from the engine's thread."""
+        """Have ``listener`` called after each promotion, from the engine's thread.
+
+        One that raises is logged, and called again after the next promotion; the topology goes on.
+        """
         self._listeners.append(listener)
 
     def metrics(self) -> TopologyMetrics:
@@ -290,6 +330,36 @@ class RunningTopology:
     def failure(self) -> str | None:
         """Why the topology failed, in a sentence; None if it did not, or is going to be started again."""
         return self._failure
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the topology does not run as it should just now, in a sentence; None if it does.
+
+        That is that it failed; that its query has failed, and has come no further since; that a spout cannot be opened.
+        """
+        if self._failure is not None:
+            return self._failure
+        failed = self._failed
+        if failed is not None and (failed[0] is self._life or not self._life_works):
+            return f"its query failed and is being started again: {failed[1].text}"
+        return next((thread.trouble for thread in self._threads if thread.trouble is not None), None)
+
+    @property
+    def waits_for(self) -> str | None:
+        """What the topology waits for before it is up, in a sentence; None once it is.
+
+        It is up when all spouts are open, and Spark runs a micro-batch, or has heard that there is nothing to do.
+        """
+        closed = [thread.name for thread in self._threads if not thread.opened]
+        if closed:
+            return f"{', '.join(closed)}: open has not returned"
+        if not self._life_works and self._life.progress().micro_batch_id is None:
+            return "Spark has not run its first micro-batch"
+        return None
+
+    @property
+    def _life_works(self) -> bool:
+        return self._life.promoted or self._life.quiet
 
     def activate(self) -> None:
         """Let spouts emit again."""
@@ -397,7 +467,7 @@ class RunningTopology:
         self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            scratch.remove(self._temporary)
 
 
 def _letters_beside(topology: Topology) -> str:
@@ -412,7 +482,7 @@ def _letters_beside(topology: Topology) -> str:
 def start(
     topology: Topology,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     master: str | None = None,
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
@@ -422,44 +492,62 @@ def start(
 
     Args:
         topology: what to run.
-        checkpoint: a directory for durable state; without one a temporary directory that is removed at the end. Dead
-            letters of the checkpoint are kept, in a directory of their own (``dead_letters_directory``).
-        master: as of ``spark-submit``, if no session is active; default ``local[*]``.
+        checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
+            file system is. Without one a temporary directory that is removed at the end; dead letters of the
+            checkpoint are kept even then, in a directory of their own (``dead_letters_directory``).
+        master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
+            given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
-        settings: further settings of a new session.
+        settings: further settings of a new session; beside another they must be what that has.
         py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
             On a cluster the modules that this program has loaded and that are not installed are sent without it.
 
     Raises:
         EngineError: Java or Spark cannot do the work.
-        CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
-    session = spark if spark is not None else make_session(topology.name, master, settings)
+    if spark is not None and not jvm_lives(spark):
+        raise EngineError(JVM_IS_GONE)
+    for left in scratch.sweep():
+        log.info("%s was left by a process that has died, and is removed", left)
+    if spark is not None:
+        session = given_session(spark, "a session was given (spark=...)", master, settings)
+    else:
+        session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
-    check_reachable(session, checkpoint)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
-    temporary = None
-    if checkpoint is None:
-        temporary = checkpoint = tempfile.mkdtemp(prefix="sparkbolt-checkpoint-")
+    temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        held = Checkpoint(session, checkpoint, letters=None if temporary is None else _letters_beside(topology))
+        running = _running(topology, session, place or str(temporary), temporary)
+    except BaseException:
+        if temporary is not None:
+            scratch.remove(temporary)
+        raise
+    running.start()
+    return running
+
+
+def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
+    """The topology with its checkpoint, locked and agreed with, its first life begun."""
+    try:
+        held = Checkpoint(session, place, letters=None if temporary is None else _letters_beside(topology))
     except OSError as error:
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be used: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:
+        held.cut_back()
         placement = held.placement(topology)
         if placement is None:
             await_executors(session)
         lane = lay_out(topology, cores_of(session), placement)
-        if placement is None:
-            held.keep_placement(topology, lane.placement())
+        held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        running = RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
     except OSError as error:
         held.close()
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {explain(str(error))}") from error
+        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
     except BaseException:
         held.close()
         raise
-    running.start()
-    return running

@@ -20,18 +20,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.jvm import jvm_output, keep_log
+from sparkbolt.spark.places import check_master, scheme_of
 from sparkbolt.spark.sources import add, own_archive
 
 JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
+TASK_FAILURES_MIN = 2
+"""Without a second try nobody finds out which tuple has killed its worker."""
 EXECUTORS_WAIT_SECS = 60.0
 EXECUTORS_STEADY_SECS = 3.0
 GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
@@ -53,6 +56,8 @@ SQL_SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Rows are frames of megabytes: by their number alone a batch would pass the 2 GiB that its offsets can say.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
 }
 """What every query of ours runs with; set on a session of its own, so that a user's session keeps what it has."""
 
@@ -117,8 +122,7 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        _check_core(active)
-        return active
+        return given_session(active, "a Spark session is active", master, settings)
     given = {}
     if GATEWAY_ENV in os.environ:
         given = _submitted()
@@ -128,9 +132,41 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
     os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = retrying(master or given.get("spark.master") or "local[*]")
+    check_master(master)
     known = {**given, **chosen}
     with _signals_kept():
         session = _new_session(name, master, {**_CORE_SETTINGS, **_settings_of(master, known), **known})
+    _check_core(session)
+    return session
+
+
+def given_session(
+    session: SparkSession, which: str, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that somebody else has made, to be run in.
+
+    Args:
+        session: that one.
+        which: how an error speaks of it.
+        master: what was asked for beside it.
+        settings: further settings that were asked for beside it.
+
+    Raises:
+        EngineError: it has another master, or another value of a setting; or a setting of it endangers tuples.
+    """
+    has = str(session.sparkContext.master)
+    if master is not None and retrying(master) != has:
+        raise EngineError(
+            f"{which}, whose master is {has!r}, and master={master!r} was given: a process has one Spark. Leave master "
+            "away, or stop that session first"
+        )
+    for key, value in (settings or {}).items():
+        own = session.conf.get(key, None)
+        if own != value:
+            raise EngineError(
+                f"{which}, where {key} is {own!r}, and {value!r} was given for it: a session keeps "
+                "what it was made with. Make it with that setting, or stop it first"
+            )
     _check_core(session)
     return session
 
@@ -155,14 +191,14 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             if master.startswith(STANDALONE):
                 add(context, own_archive())  # before any task, since the Python daemon imports it
         return SparkSession.builder.config(conf=configuration).getOrCreate()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever Spark raises, here it is one sentence
         java = getattr(error, "java_exception", None)
         log = keep_log()
         said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
-        if "JAVA_GATEWAY_EXITED" in said:
+        if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
             said = (what_java_said(log) if log else None) or "Java ended before it could be used"
         where = f"; Spark's log is {log}" if log else ""
-        raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from error
+        raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
 
 
 def what_java_said(log: str) -> str | None:
@@ -218,6 +254,22 @@ def cores_of(session: SparkSession) -> int:
     return max(1, session.sparkContext.defaultParallelism)
 
 
+def stage_that_runs(session: SparkSession, group: str) -> tuple[int | None, tuple[int, int] | None]:
+    """Which stage of the newest job of a group runs, counted from 0, and how many of its spark_tasks are done, of all.
+
+    That is Spark's own status: it knows finished spark_tasks, and nothing of what one of them is at.
+    """
+    tracker = session.sparkContext.statusTracker()
+    job = tracker.getJobInfo(max(tracker.getJobIdsForGroup(group), default=-1))
+    if job is None:
+        return None, None
+    for level, number in enumerate(sorted(job.stageIds)):
+        stage = tracker.getStageInfo(number)
+        if stage is not None and stage.numActiveTasks:
+            return level, (stage.numCompletedTasks, stage.numTasks)
+    return None, None
+
+
 def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
     """A session of its own for one topology, with the settings that its query needs."""
     own = session.newSession()
@@ -248,7 +300,7 @@ def check_reachable(session: SparkSession, checkpoint: str | None) -> None:
     Raises:
         EngineError: there is none, or it is a local directory, and the master is a cluster's.
     """
-    if is_local(session) or (checkpoint is not None and urlparse(checkpoint).scheme):
+    if is_local(session) or (checkpoint is not None and scheme_of(checkpoint) is not None):
         return
     what = "there is no checkpoint" if checkpoint is None else f"checkpoint {checkpoint!r} is a local directory"
     raise EngineError(
@@ -294,3 +346,26 @@ def _check_core(session: SparkSession) -> None:
             "spark.speculation is on: two attempts of one spark_task would run user code at the same time. "
             "Start Spark with spark.speculation=false"
         )
+    master = str(session.sparkContext.master)
+    tries = failures_of(master, configuration.get("spark.task.maxFailures"))
+    if tries is not None and tries < TASK_FAILURES_MIN:
+        cure = "spark.task.maxFailures=4" if not master.startswith("local") else f"master {retrying(master)!r}"
+        raise EngineError(
+            f"the Spark session has master {master!r}, where a spark_task is tried {tries} time(s): one tuple that "
+            f"kills its Python worker would end the query, and each one after it. Make the session with {cure}"
+        )
+
+
+def failures_of(master: str, setting: str | None = None) -> int | None:
+    """How often a spark_task is tried under a master, with this ``spark.task.maxFailures``; None if nobody can say.
+
+    >>> failures_of("local[2]"), failures_of("local[*,4]"), failures_of("local"), failures_of("spark://host:7077")
+    (1, 4, 1, 4)
+    """
+    if master == "local":
+        return 1
+    local = re.fullmatch(r"local\[(?:\*|\d+)(?:,\s*(\d+))?\]", master)
+    if local:
+        return int(local[1] or 1)
+    cluster = re.fullmatch(r"local-cluster\[.*\]", master)
+    return int(setting or TASK_FAILURES_MAX) if cluster or not master.startswith("local") else None

@@ -38,6 +38,7 @@ from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.workers import activity_of_child
 
 StoreOf: TypeAlias = Callable[[int], SegmentStore | None]
 Work: TypeAlias = Callable[[Worker, StoreOf], list[Row]]
@@ -253,7 +254,7 @@ def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Wor
     def note(place: bytes) -> None:
         memory[:] = place
 
-    own = Worker(task.worker.materials, Watch(task.deaths, note))
+    own = Worker(task.worker.materials, Watch(task.deaths, note), activity_of_child(task.worker))
     try:
         rows = [(dest, bytes(frame)) for dest, frame in task.work(own, store_of)]
     except Exception as error:  # noqa: BLE001  handed on to the worker, which raises it

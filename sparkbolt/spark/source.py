@@ -11,7 +11,6 @@ Read before: ``bridge``, ``workers``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,25 +19,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from sparkbolt.core.frames import Moment
-from sparkbolt.core.plan import Entry
-from sparkbolt.core.reading import Record, run_entry
+from sparkbolt.core.planner import BEFORE_THE_FIRST, Piece
+from sparkbolt.core.reading import run_entry
 from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Worker
 from sparkbolt.spark.bridge import Asker
 from sparkbolt.spark.shield import StoreOf, shielded
-from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, collector_off
-
-BEFORE_THE_FIRST = {"v": 0}
-"""The constant offset that stands before micro-batch 0."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One entry of a plan, with its index and the records that ride along."""
-
-    index: int
-    entry: Entry
-    records: tuple[Record, ...] = ()
+from sparkbolt.spark.workers import SCHEMA, Shipment, batches_of, staged
 
 
 class LanePartition(InputPartition):
@@ -70,7 +57,7 @@ class LaneReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         """The constant before micro-batch 0."""
-        return BEFORE_THE_FIRST
+        return dict(BEFORE_THE_FIRST)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
@@ -86,13 +73,11 @@ class LaneReader(DataSourceStreamReader):
         """Read the pieces of one spark_task."""
         assert isinstance(partition, LanePartition)
         if partition.clocks:
-            yield batch_of(list(partition.clocks))
-        worker = self._shipment.worker()
+            yield from batches_of(partition.clocks)
         for piece in partition.pieces:
-            with collector_off():
-                rows = shielded(worker, partial(_read, partition.moment, piece))
-            if rows:
-                yield batch_of(rows)
+            with staged():
+                rows = shielded(self._shipment.worker(), partial(_read, partition.moment, piece))
+            yield from batches_of(rows)
 
 
 def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:

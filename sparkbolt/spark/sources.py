@@ -16,11 +16,9 @@ import atexit
 import hashlib
 import logging
 import os
-import shutil
 import site
 import sys
 import sysconfig
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -29,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from sparkbolt.errors import EngineError
+from sparkbolt.spark import scratch
 
 ARCHIVE_BYTES_MAX = 64 << 20
 """Sources that are larger than that are not sent by themselves: data lies beside them, most likely."""
@@ -136,8 +135,8 @@ def sendable(sources: Sources, bytes_max: int = ARCHIVE_BYTES_MAX) -> Sources:
 
 @cache
 def _directory() -> str:
-    directory = tempfile.mkdtemp(prefix="sparkbolt-sources-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    directory = scratch.make("sources-")
+    atexit.register(scratch.remove, directory)
     return directory
 
 

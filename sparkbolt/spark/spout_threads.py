@@ -9,19 +9,46 @@ Read before: ``core.host``.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
-from sparkbolt.core.reading import Record
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import line_of, said
+from sparkbolt.core.records import Record
+from sparkbolt.core.returned import refuse_of_spout
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
 PAUSE_SECS_MAX = 10.0
+_THEN = {
+    "ack": "what it was told stays told, and the spout goes on after a pause",
+    "fail": "what it was told stays told, and the spout goes on after a pause",
+    "close": "it is taken for closed",
+}
+"""What happens next, where it is not that the method is called again."""
+log = logging.getLogger("sparkbolt")
+
+
+@dataclass(frozen=True)
+class SpoutFailure:
+    """A method of a spout's task raised."""
+
+    component: str
+    task: int
+    method: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        """Who raised what, and what happens next."""
+        then = _THEN.get(self.method, "it is called again after a pause")
+        return f"{self.method} of spout {self.component}[{self.task}] raised {line_of(self.error)}; {then}"
 
 
 class SpoutThread:
@@ -36,7 +63,7 @@ class SpoutThread:
         lock: threading.Condition,
         *,
         tracked: bool,
-        report: Callable[[str, BaseException], None],
+        report: Callable[[SpoutFailure], None],
         tell: Callable[[Report], None],
     ) -> None:
         """Nothing is opened yet.
@@ -48,7 +75,7 @@ class SpoutThread:
             desk: where its records wait.
             lock: guards the desk and wakes whoever waits for a plan.
             tracked: whether the topology has ackers.
-            report: is called with what raised and what it raised.
+            report: is called with what raised.
             tell: is called with each error that the spout itself reports.
         """
         self.spout = spout
@@ -63,11 +90,20 @@ class SpoutThread:
         self._active = True
         self._was_active = False
         self._stop = threading.Event()
-        self._opened = False
-        self._pause = PAUSE_SECS_MIN
+        self.opened = False
+        """Whether ``open`` has returned."""
+        self.trouble: str | None = None
+        """Why the spout does not emit, in a sentence; None if it is open, or is being opened for the first time."""
+        self._pauses: dict[str, float] = {}
+        """How long is waited when a method raises the next time: what works says nothing of what does not."""
         self._thread = threading.Thread(
-            target=self._live, name=f"spout-{context.component}-{context.index}", daemon=True
+            target=self._run, name=f"spout-{context.component}-{context.index}", daemon=True
         )
+
+    @property
+    def name(self) -> str:
+        """The task, for people."""
+        return f"{self._context.component}[{self._context.index}]"
 
     def start(self) -> None:
         """Open the task and begin."""
@@ -85,10 +121,24 @@ class SpoutThread:
         """Stop the thread and close the spout, if it was opened."""
         self._stop.set()
         self._thread.join(wait_secs)
+        if self._thread.is_alive():
+            log.warning(
+                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
+                self.name,
+                wait_secs,
+            )
+
+    def _run(self) -> None:
+        try:
+            self._live()
+        except BaseException as error:  # a defect of ours, since user code is called in ``_call`` alone
+            self.trouble = f"the thread of spout {self.name} has ended by {line_of(error)}"
+            log.exception("%s; nothing more is read from it until the topology is started again", self.trouble)
 
     def _live(self) -> None:
-        while not self._opened and not self._stop.is_set():
-            self._opened = self._call("open", self.spout.open, self._context)
+        while not self.opened and not self._stop.is_set():
+            self.opened = self._call("open", self.spout.open, self._context)
+        self.trouble = None
         while not self._stop.is_set():
             self._verdicts()
             if self._active != self._was_active:
@@ -96,13 +146,15 @@ class SpoutThread:
                 self._call("activate", self.spout.activate) if self._active else self._call(
                     "deactivate", self.spout.deactivate
                 )
+            exhausted = self._is_exhausted()
             with self._lock:
-                self._desk.exhausted = self.spout.exhausted and not self._collector.records
+                self._desk.exhausted = exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+                self._collector.room = self._desk.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
-        if self._opened:
+        if self.opened:
             self._call("close", self.spout.close)
 
     def _verdicts(self) -> None:
@@ -130,30 +182,51 @@ class SpoutThread:
         records = self._collector.records
         if not records:
             return False
+        bytes_max = self._context.config.tuple_bytes_max
+        given = [
+            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            for stream, values, message_id, task in records
+        ]
         with self._lock:
-            for stream, values, message_id, task in records:
-                tracked = self._tracked and message_id is not None
-                self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.extend(given)
             self._lock.notify_all()
         self._collector.records = []
         return True
 
-    def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
+    def _is_exhausted(self) -> bool:
+        """Whether the spout says that it will never emit again; one that raises has not said so."""
         try:
-            call(*arguments)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+            exhausted = bool(self.spout.exhausted)
+        except BaseException as error:  # noqa: BLE001  as in ``_call``
+            self._raised("exhausted", error)
+            return False
+        self._pauses.pop("exhausted", None)
+        return exhausted
+
+    def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
+        """Call user code, which may raise anything: ``sys.exit`` ends neither the thread nor the topology."""
+        try:
+            refuse_of_spout(call(*arguments), what, self._context.component)
+        except BaseException as error:  # noqa: BLE001
             self._tell_reported()
-            self._report(f"{what} of spout {self._context.component}[{self._context.index}]", error)
-            self._stop.wait(self._pause)
-            self._pause = min(2 * self._pause, PAUSE_SECS_MAX)
+            self._raised(what, error)
             return False
         self._tell_reported()
-        self._pause = PAUSE_SECS_MIN
+        self._pauses.pop(what, None)
         if self._collector.records and what != "next_tuple":
             self._hand_over()
         return True
 
+    def _raised(self, what: str, error: BaseException) -> None:
+        failure = SpoutFailure(self._context.component, self._context.index, what, error)
+        if not self.opened:
+            self.trouble = str(failure)
+        self._report(failure)
+        pause = self._pauses.get(what, PAUSE_SECS_MIN)
+        self._pauses[what] = min(2 * pause, PAUSE_SECS_MAX)
+        self._stop.wait(pause)
+
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(Report(self._context.component, self._context.index, str(error)))
+            self._tell(Report(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()

@@ -24,17 +24,23 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
+from sparkbolt.core.activity import Activity
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
 from sparkbolt.core.stages import Row
-from sparkbolt.core.worker import Worker
+from sparkbolt.core.worker import Materials, Worker
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.explain import errors_carried
+from sparkbolt.spark.pages import LookOut
 from sparkbolt.spark.prints import print_to_driver
 
 SCHEMA = "dest int, frame binary"
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
+BATCH_BYTES_MAX = 64 << 20
+"""From how many bytes of frames on another Arrow batch begins."""
 FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
+_look_outs: dict[str, LookOut] = {}
 _stages_run = 0
 
 
@@ -49,9 +55,11 @@ class Shipment:
     namespace: bytes
     path: tuple[str, ...]
     """Where the driver finds modules, if executors are on the same machine and are to look there too."""
+    pages: str | None = None
+    """The directory where workers show what they are at, if they are on the driver's machine."""
 
     @classmethod
-    def of(cls, lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
+    def of(cls, lane: Lane, run: str, path: Sequence[str] = (), pages: str | None = None) -> Shipment:
         """Pack a lane."""
         return cls(
             run=run,
@@ -59,6 +67,7 @@ class Shipment:
             components=pickled_components(lane),
             namespace=pickled_definitions(main_definitions()),
             path=tuple(path),
+            pages=pages,
         )
 
     def worker(self) -> Worker:
@@ -71,14 +80,17 @@ class Shipment:
         if worker is None:
             for old in list(_workers):
                 _workers.pop(old).close()
+                _look_outs.pop(old).close()
             sys.path.extend(entry for entry in self.path if entry not in sys.path)
             print_to_driver()
-            worker = _workers[self.run] = Worker(self._materials())
+            materials = self._materials()
+            look_out = _look_outs[self.run] = LookOut(self.pages, materials.lane.topology.task_owner)
+            worker = _workers[self.run] = Worker(materials, activity=look_out.activity)
             gc.collect()
             gc.freeze()
         return worker
 
-    def _materials(self) -> Any:
+    def _materials(self) -> Materials:
         try:
             lane = cloudpickle.loads(self.lane)
             namespace = cloudpickle.loads(self.namespace)
@@ -92,7 +104,7 @@ class Shipment:
         return materials_of(
             lane,
             stamps=lambda: secrets.randbits(63) + 1,
-            clock=time.perf_counter,
+            clock=time.monotonic,
             components=self.components,
             namespace=namespace,
             debug=logging.getLogger("sparkbolt.debug").warning,
@@ -100,25 +112,58 @@ class Shipment:
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
-    """Run a stage without cyclic garbage collection, then collect what it left."""
+def staged() -> Iterator[None]:
+    """Run a stage without cyclic garbage collection, then collect what it left; errors of ours leave it as data."""
     global _stages_run
     gc.disable()
     try:
-        yield
+        with errors_carried():
+            yield
     finally:
         _stages_run += 1
         gc.collect(2 if _stages_run % FULL_COLLECTION_EVERY == 0 else 1)
+
+
+def activity_of_child(worker: Worker) -> Activity | None:
+    """In a forked child of this process: what it is at is shown on a page of its own."""
+    look_out = next((known for known in _look_outs.values() if known.activity is worker.activity), None)
+    return None if look_out is None else look_out.forked().activity
 
 
 @atexit.register
 def _close_all() -> None:
     for worker in _workers.values():
         worker.close()
+    for look_out in _look_outs.values():
+        look_out.close()
 
 
-def batch_of(rows: list[Row]) -> pa.RecordBatch:
-    """Rows as one Arrow batch with the lane's schema."""
+def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches with the lane's schema, none of which has many more than ``BATCH_BYTES_MAX`` bytes.
+
+    A batch with more than 2 GiB cannot be: Arrow's offsets into a binary column have 32 bits.
+    """
+    for part in parts_of(rows):
+        yield _batch_of(part)
+
+
+def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows, in order, cut where a batch of them has ``BATCH_BYTES_MAX`` bytes; none of the parts is empty.
+
+    >>> [len(part) for part in parts_of([(1, bytes(40 << 20))] * 5)]
+    [2, 2, 1]
+    """
+    start = size = 0
+    for stop, (_, frame) in enumerate(rows, start=1):
+        size += len(frame)
+        if size >= BATCH_BYTES_MAX:
+            yield rows[start:stop]
+            start, size = stop, 0
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
     # A frame that only passes through is a buffer, which Arrow takes as a memoryview and not as it is.
     frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())

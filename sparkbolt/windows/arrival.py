@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import I64, Content, join
-from sparkbolt.windows.firing import Count, Extent, Fired, Windower
+from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
@@ -63,6 +63,24 @@ class ArrivalWindows(Windower):
             every = self._slide.tuples
             yield from self._fire_each(range(begin + every - self._seen, self.log.end + 1, every), now_ms)
             self._seen = (self._seen + len(content)) % every
+        else:
+            yield from self._expire_early(self._slide)
+
+    def _expire_early(self, slide_ms: int) -> Iterator[Fired]:
+        """What the next timer's window will not hold, and so no window, expires when it comes.
+
+        The next window that is shown has it among its expired ones, as where it had expired with a timer.
+        """
+        log = self.log
+        if isinstance(self._length, Count):
+            begin = log.end - self._length.tuples
+        elif self._length < slide_ms:
+            begin = log.first_after(self._due_ms - 1 - self._length)
+        else:
+            return
+        if begin > self._head:
+            expiring, self._head = log.between(self._head, begin), begin
+            yield expiry(expiring)
 
     def _fire_each(self, ends: range, now_ms: int) -> Iterator[Fired]:
         for end in ends:
@@ -74,7 +92,7 @@ class ArrivalWindows(Windower):
         if isinstance(self._slide, Count):
             return
         while self._due_ms <= now_ms:
-            if self._head == self.log.end:  # nothing is kept: the next timer that matters is the first after now
+            if self._is_idle:  # the next timer that matters is the first after now
                 self._due_ms += ((now_ms - self._due_ms) // self._slide + 1) * self._slide
                 return
             yield self._fire(self.log.end, self._due_ms - 1)
@@ -91,15 +109,19 @@ class ArrivalWindows(Windower):
             begin = min(max(self._head, log.first_after(start_ms)), end)
         new = log.between(max(begin, self._shown), end)
         expired = log.between(self._told, begin) if begin < end or not self._carry else NOTHING
+        expiring = log.between(self._head, begin)
         self._told = begin if begin < end or not self._carry else self._told
         self._head, self._shown = begin, end
-        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired)
+        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired, expiring=expiring)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether a timer has nothing to do: no tuple is kept, but for what a later window will show as expired."""
+        return (self._head if self._carry else self._told) == self.log.end
 
     def due_ms(self) -> int | None:
         """The next timer's time, while anything is kept."""
-        if isinstance(self._slide, Count) or self._head == self.log.end:
-            return None
-        return self._due_ms
+        return None if isinstance(self._slide, Count) or self._is_idle else self._due_ms
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``Windower``; what is left is counted as if it alone had come."""
@@ -135,13 +157,16 @@ class ReleasedWindows(Windower):
         shelf: for segments; those of the tuples that wait and of those that were passed are told apart.
         length: of a window.
         slide: from window to window; one of the two is a count.
+        closed_left: whether what is right at the end of a window that slides by time enters with the next one.
     """
 
-    def __init__(self, shelf: Shelf, length: Extent, slide: Extent) -> None:
+    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, *, closed_left: bool = False) -> None:
         self.log = Log(_Half(shelf, 0))
         self._waiting = Log(_Half(shelf, 1))
         self._length = length
         self._slide = slide
+        self._edge_ms = int(closed_left)
+        """How long before a window's end its last tuple may be."""
         self._seen = 0
         self._end_ms = 0
         """Where the next window ends, with a slide in time."""
@@ -194,17 +219,17 @@ class ReleasedWindows(Windower):
 
     def _by_time(self, every: int, mark_ms: int) -> Iterator[Fired]:
         while self._end_ms <= mark_ms:
-            end = self._end_ms
-            self._release(end)
+            end, last = self._end_ms, self._end_ms - self._edge_ms
+            self._release(last)
             if self._head < self.log.end:
                 yield self._fire_range(self.log.end, end)
                 self.log.end_before(self._head)
                 self._end_ms = end + every
                 continue
-            earliest = self._waiting.earliest(end, mark_ms)
+            earliest = self._waiting.earliest(last, mark_ms)
             if earliest is None:
                 return
-            self._end_ms = aligned(earliest, every)
+            self._end_ms = aligned(earliest + self._edge_ms, every)
 
     def _fire_range(self, end: int, reference_ms: int) -> Fired:
         log, count = self.log, self._length
@@ -233,7 +258,7 @@ class ReleasedWindows(Windower):
         if self._head < self.log.end:
             return self._end_ms
         earliest = self._waiting.earliest(BEFORE_ALL, AFTER_ALL)
-        return None if earliest is None else max(self._end_ms, aligned(earliest, self._slide))
+        return None if earliest is None else max(self._end_ms, aligned(earliest + self._edge_ms, self._slide))
 
     @property
     def is_empty(self) -> bool:

@@ -9,10 +9,10 @@ Read before: ``settings``, ``window``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
@@ -24,11 +24,13 @@ from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import Output
+    from sparkbolt.core.emission import Output
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
+Closed: TypeAlias = Literal["left", "right"]
+"""Which of its two ends belongs to a window."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class WindowedBolt(HostedBolt):
     starts_trees = True
 
     @abstractmethod
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
-        """Called for each window that has tuples, in the order in which they are due.
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> Iterable[Sequence[Any]] | None:
+        """Called for each window that has tuples, in the order in which they are due; what it yields is emitted.
 
         An exception is reported, and what was emitted for this window is dropped; the window is not shown again. With
         ``with_ack_on_expiry`` the trees of its tuples fail. ``window`` is to be used within this call only.
@@ -78,7 +80,13 @@ class WindowedBolt(HostedBolt):
 
     # Which windows.
 
-    def with_window(self: Bolt, length: Count | timedelta, slide: Count | timedelta | None = None) -> Bolt:
+    def with_window(
+        self: Bolt,
+        length: Count | timedelta,
+        slide: Count | timedelta | None = None,
+        *,
+        closed: Closed | None = None,
+    ) -> Bolt:
         """Windows of a length that slide by ``slide``; by every tuple, if that is left out.
 
         In event time, windows that slide by time end at multiples of the slide, and one that ends at ``end`` holds
@@ -87,16 +95,19 @@ class WindowedBolt(HostedBolt):
         Args:
             length: a ``Count`` of tuples, or a duration.
             slide: from one window to the next, a ``Count`` or a duration, whatever the length is.
+            closed: of windows that slide by time, ``"left"`` for ``[end - length, end)``, so that a tuple right on a
+                boundary belongs to the window that begins there, as one wants it of clocks of whole seconds. By default
+                ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else is possible.
         """
-        return self._with(length=length, slide=slide)
+        return self._given("with_window", length=length)._with(slide=slide, closed=closed)
 
-    def with_tumbling_window(self: Bolt, length: Count | timedelta) -> Bolt:
-        """Windows that follow one another: each tuple is in one of them."""
-        return self._with(length=length, slide=length)
+    def with_tumbling_window(self: Bolt, length: Count | timedelta, *, closed: Closed | None = None) -> Bolt:
+        """Windows that follow one another: each tuple is in one of them; ``closed`` as of ``with_window``."""
+        return self._given("with_tumbling_window", length=length)._with(slide=length, closed=closed)
 
     def with_session_gap(self: Bolt, gap: timedelta) -> Bolt:
         """Sessions: a window holds tuples that are less than ``gap`` apart, and ends a gap after the last of them."""
-        return self._with(gap=gap)
+        return self._given("with_session_gap", gap=gap)
 
     def with_policies(self: Bolt, eviction: EvictionPolicy, trigger: TriggerPolicy) -> Bolt:
         """Windows as policies of one's own make them; each task, or key, has copies of them."""
@@ -122,7 +133,12 @@ class WindowedBolt(HostedBolt):
 
         The field holds milliseconds since the epoch (int), or a ``datetime`` with a zone.
         """
-        return self._with(timestamp_field=field)
+        before = self._windowing.timestamp_field
+        if before is not None:
+            return self._refuse(
+                f"with_timestamp_field was called twice, with {before!r} and {field!r}: a tuple has one time"
+            )
+        return self._given("with_timestamp_field", timestamp_field=field)
 
     def with_timestamp_extractor(self: Bolt, extractor: Callable[[Tuple], int]) -> Bolt:
         """As ``with_timestamp_field``, with a function of the tuple; it must be one that can be pickled."""
@@ -135,11 +151,19 @@ class WindowedBolt(HostedBolt):
 
     def with_lag(self: Bolt, lag: timedelta) -> Bolt:
         """How much out of order tuples may come: the watermark stays so far behind the newest tuple. 0 by default."""
-        return self._with(lag=lag)
+        return self._given("with_lag", lag=lag)
+
+    def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
+        """How far ahead of the micro-batch's time a timestamp may be; ten years by default.
+
+        A tuple that is further ahead, such as one whose timestamp counts microseconds, fails for good, with a sentence
+        that says so, and does not move the watermark: otherwise everything after it would be late for ever.
+        """
+        return self._given("with_max_future", max_future=max_future)
 
     def with_watermark_interval(self: Bolt, interval: timedelta) -> Bolt:
         """How often the watermark moves, at most; a second by default. It moves at the end of a micro-batch."""
-        return self._with(watermark_interval=interval)
+        return self._given("with_watermark_interval", watermark_interval=interval)
 
     def with_late_tuple_stream(self: Bolt, stream: str) -> Bolt:
         """Send tuples that are older than the watermark to a stream of this bolt, anchored to themselves.
@@ -152,11 +176,11 @@ class WindowedBolt(HostedBolt):
         if isinstance(name, str) and (declared is None or isinstance(declared, list | tuple | Mapping)):
             streams = declared if isinstance(declared, Mapping) else {DEFAULT_STREAM: declared} if declared else {}
             self.outputs = {stream: [LATE_FIELD], **streams}
-        return self._with(late_stream=stream)
+        return self._given("with_late_tuple_stream", late_stream=stream)
 
     def with_idle_stream_timeout(self: Bolt, timeout: timedelta) -> Bolt:
         """Let windows go on without an input stream that was silent for so long, by the micro-batch's clock."""
-        return self._with(idle_timeout=timeout)
+        return self._given("with_idle_stream_timeout", idle_timeout=timeout)
 
     # Reliability and memory.
 
@@ -175,11 +199,11 @@ class WindowedBolt(HostedBolt):
         numbers without a gap are known as one run, and 10,000 runs are known of each source, those of the highest
         numbers. A number that is not known is never dropped.
         """
-        return self._with(message_id_field=field)
+        return self._given("with_message_id_field", message_id_field=field)
 
     def with_max_events_in_memory(self: Bolt, tuples: int) -> Bolt:
         """Keep about so many tuples of a task's windows in memory, and read the others back when they are needed."""
-        return self._with(max_events_in_memory=tuples)
+        return self._given("with_max_events_in_memory", max_events_in_memory=tuples)
 
     # What the engine asks.
 
@@ -190,6 +214,12 @@ class WindowedBolt(HostedBolt):
     def _with(self: Bolt, **settings: Any) -> Bolt:
         self._set = replace(self._windowing, **settings)
         return self
+
+    def _given(self: Bolt, method: str, **setting: object) -> Bolt:
+        """Take over what a method was given; None is no setting, and would be taken for the default in silence."""
+        if None in setting.values():
+            return self._refuse(f"{method}: got None: leave the call out")
+        return self._with(**setting)
 
     def _refuse(self: Bolt, mistake: str) -> Bolt:
         return self._with(mistakes=(*self._windowing.mistakes, mistake))
@@ -202,6 +232,11 @@ class WindowedBolt(HostedBolt):
     ) -> list[str]:
         """Every sentence that says what is wrong with the settings; see ``HostedBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
+
+    @property
+    def runs_timers(self) -> bool:
+        """Whether windows are due at fixed times; see ``HostedBolt``."""
+        return self._windowing.runs_timers
 
     def hosted(self, context: TopologyContext, output: Output) -> Hosted:
         """What runs this bolt in a task; see ``HostedBolt``."""

@@ -10,16 +10,19 @@ Read before: ``manager``, ``firing``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from sparkbolt.windows.content import Content
-from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.firing import Fired, Windower, expiry
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
+
+_Window: TypeAlias = tuple[list[Event], list[Event], list[Event], int]
+"""As ``OnActivation`` is told of it."""
 
 
 class PolicyWindows(Windower):
@@ -41,17 +44,21 @@ class PolicyWindows(Windower):
         self._repeats = isinstance(eviction, CountEvictionPolicy)
         self._news = False
         """Whether anything has come since the last window."""
-        self._fired: list[tuple[list[Event], list[Event], list[Event], int]] = []
+        self._done: list[list[Event] | _Window] = []
+        """What the manager has done since it was asked last: events that expired, and windows."""
         self._expired: set[int] = set()
         """Sequences that have expired and are still in the log."""
         self._length_ms: int | None = getattr(eviction, "length_ms", None)
         self._manager = WindowManager(
             copy.deepcopy(eviction),
             copy.deepcopy(trigger),
-            on_activation=lambda *window: self._fired.append(window),
-            on_expiry=lambda events: self._expired.update(event.value for event in events),
+            on_activation=lambda *window: self._done.append(window),
+            on_expiry=self._done_with,
         )
         self._manager.start(start_ms)
+
+    def _done_with(self, events: list[Event]) -> None:
+        self._done.append(events)
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
         """Tuples have come, one after the other."""
@@ -73,27 +80,30 @@ class PolicyWindows(Windower):
         yield from self._flush()
 
     def _flush(self) -> Iterator[Fired]:
-        fired, self._fired = self._fired, []
-        self._news = self._news and not fired
-        for events, new, expired, end_ms in fired:
+        done, self._done = self._done, []
+        for one in done:
+            if isinstance(one, list):
+                yield expiry(self._pick(one))
+                self._expired.update(event.value for event in one)
+                continue
+            self._news = False
+            events, new, expired, end_ms = one
             start_ms = None if self._length_ms is None else end_ms - self._length_ms
             shown = self._pick(expired)
-            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown)
-            self._over(shown, expired)
+            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown, expiring=NOTHING)
+            self._drop(event.value for event in expired)
         waiting = {event.value for event in self._manager.remembered}
-        lost = sorted(self._expired - waiting)
-        if lost:
-            expired = [Event(sequence, 0) for sequence in lost]
-            unseen = self._pick(expired)
-            yield Fired(0, None, NOTHING, NOTHING, unseen)
-            self._over(unseen, expired)
+        self._drop(self._expired - waiting)
+
+    def _drop(self, sequences: Iterable[int]) -> None:
+        """Let go of what has expired, and of which no window will say so any more."""
+        gone = sorted(sequences)
+        if gone:
+            self.log.end_rows(self.log.pick(gone))
+            self._expired.difference_update(gone)
 
     def _pick(self, events: Sequence[Event]) -> Selection:
         return self.log.pick([event.value for event in events]) if events else NOTHING
-
-    def _over(self, selection: Selection, events: Sequence[Event]) -> None:
-        self.log.end_rows(selection)
-        self._expired.difference_update(event.value for event in events)
 
     def due_ms(self) -> int | None:
         """The trigger's next timer; in event time any watermark may have something to do."""

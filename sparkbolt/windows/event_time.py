@@ -2,7 +2,8 @@
 
 Which question it answers: which tuples belong to a stretch of time, once the watermark has passed it?
 Rule 1: a window ``(end - length, end]`` excludes its start and includes its end, as in Storm: a tuple right on a
-boundary belongs to the earlier window. (Spark and Flink include the start and exclude the end.)
+boundary belongs to the earlier window. One that is closed on the left, ``[end - length, end)``, as those of Spark and
+Flink are, is the same a millisecond earlier: its last tuple may have ``end - 1``.
 Rule 2: a window shows its tuples in the order of arrival, never sorted by time.
 Rule 3: windows end at multiples of the slide; those without tuples are skipped.
 
@@ -31,18 +32,23 @@ class EventTimeWindows(Windower):
         length_ms: of a window.
         slide_ms: from window to window.
         carry: as of ``ArrivalWindows``.
+        closed_left: whether windows include their start and exclude their end.
     """
 
-    def __init__(self, shelf: Shelf, length_ms: int, slide_ms: int, *, carry: bool = True) -> None:
+    def __init__(
+        self, shelf: Shelf, length_ms: int, slide_ms: int, *, carry: bool = True, closed_left: bool = False
+    ) -> None:
         self.log = Log(shelf)
         self._carry = carry
+        self._edge_ms = int(closed_left)
+        """How long before a window's end its last tuple may be."""
         self._length_ms = length_ms
         self._slide_ms = slide_ms
         self._end_ms = 0
         """Where the next window ends."""
         self._mark_ms = 0
         self._shown_ms = BEFORE_ALL
-        """Where the last window ended, if it had tuples."""
+        """The last time that was in the last window, if it had tuples."""
         self._shown = 0
         """The end of the log at that time."""
 
@@ -51,28 +57,29 @@ class EventTimeWindows(Windower):
         self._mark_ms = mark_ms
         log = self.log
         while self._end_ms <= mark_ms:
-            end, start = self._end_ms, self._end_ms - self._length_ms
-            events, expired = log.select(start, end), log.select(BEFORE_ALL, start)
+            end, last = self._end_ms, self._end_ms - self._edge_ms
+            before = last - self._length_ms
+            events, expired = log.select(before, last), log.select(BEFORE_ALL, before)
             if events.count or (expired.count and not self._carry):
-                yield Fired(end, start, events, self._new(start, end), expired)
+                yield Fired(end, end - self._length_ms, events, self._new(before, last), expired)
                 log.end_rows(expired)
             if events.count:
-                self._shown_ms, self._shown = end, log.end
+                self._shown_ms, self._shown = last, log.end
                 self._end_ms = end + self._slide_ms
                 continue
             self._shown_ms = BEFORE_ALL
-            earliest = log.earliest(end, mark_ms)
+            earliest = log.earliest(last, mark_ms)
             if earliest is None:
                 return
-            self._end_ms = aligned(earliest, self._slide_ms)
+            self._end_ms = aligned(earliest + self._edge_ms, self._slide_ms)
 
-    def _new(self, start_ms: int, end_ms: int) -> Selection:
-        """What was not in the last window: newer than its end, or as new but come since."""
+    def _new(self, before_ms: int, last_ms: int) -> Selection:
+        """What was not in the last window: newer than its last time, or as new but come since."""
         log, shown_ms, shown = self.log, self._shown_ms, self._shown
 
         def make() -> list[Part]:
             parts: list[Part] = []
-            for segment, rows in log.select(max(start_ms, shown_ms - 1), end_ms).parts():
+            for segment, rows in log.select(max(before_ms, shown_ms - 1), last_ms).parts():
                 if segment.first < shown and segment.low_ms <= shown_ms:
                     rows = np.arange(segment.count, dtype=np.intp) if rows is None else rows
                     times = log.content(segment).times[rows]
@@ -90,7 +97,7 @@ class EventTimeWindows(Windower):
         if self._end_ms > self._mark_ms:
             return self._end_ms
         earliest = self.log.earliest(self._end_ms - 1, AFTER_ALL)
-        return None if earliest is None else aligned(earliest, self._slide_ms)
+        return None if earliest is None else aligned(earliest + self._edge_ms, self._slide_ms)
 
     def save(self) -> Any:
         """See ``Windower``."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
-from sparkbolt.windows.segments import Selection
+from sparkbolt.windows.segments import NOTHING, Selection
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ Extent: TypeAlias = Count | int
 
 @dataclass
 class Fired:
-    """A window that is due; without ``events`` it is only said what has expired."""
+    """A window that is due; without ``events`` it is only said what expires."""
 
     end_ms: int
     """The reference time of the trigger: where the window ends."""
@@ -51,9 +51,16 @@ class Fired:
     new: Selection
     """Those of ``events`` that were not in the last window."""
     expired: Selection
-    """What has expired since the last window."""
+    """What the window shows as expired since the last one."""
     is_last: bool = False
     """Whether the tuples of this window expire with it: no later one shows them."""
+    expiring: Selection | None = None
+    """What expires now, each tuple once, which may be earlier than a window shows it; None: ``expired``."""
+
+
+def expiry(expiring: Selection) -> Fired:
+    """No window: it is only said what expires."""
+    return Fired(0, None, NOTHING, NOTHING, NOTHING, expiring=expiring)
 
 
 class Windower(ABC):

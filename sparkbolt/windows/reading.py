@@ -12,13 +12,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.failures import failure_of
+from sparkbolt.core.failures import Failure, failure_of, pass_on, printed
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import Counts
@@ -28,6 +29,7 @@ from sparkbolt.windows.content import I64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
+_DAY_MS = 24 * 3600 * 1000
 MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids of one source are known, those of the highest ids."""
 
@@ -37,14 +39,48 @@ def times_of(
 ) -> tuple[I64, npt.NDArray[np.bool_]]:
     """The timestamp of each row in milliseconds, and which rows have one; the others are in ``counts.failures``."""
     if extractor is not None:
-        return _each_time(_extracted(rows, extractor, counts), "with_timestamp_extractor", counts)
+        return _each_time(_extracted(rows, extractor, counts), _giver(None), counts)
     assert field is not None
     column = rows.columns[rows.origin.fields.index(field)]
     if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
         return column.astype(np.int64), np.ones(rows.count, dtype=bool)
     if isinstance(column, pa.Array) and pa.types.is_int64(column.type) and not column.null_count:
         return column.to_numpy(), np.ones(rows.count, dtype=bool)
-    return _each_time(python_values(column), f"the timestamp field {field!r}", counts)
+    return _each_time(python_values(column), _giver(field), counts)
+
+
+def refuse_far_future(
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: Counts
+) -> None:
+    """Good rows that are more than ``limit_ms`` ahead of ``now_ms`` fail for good, and are not good any more.
+
+    Each would move the watermark so far that whatever comes after it is late.
+    """
+    for row in np.flatnonzero(good & (times > now_ms + limit_ms)).tolist():
+        good[row] = False
+        time_ms = int(times[row])
+        reason = (
+            f"{_giver(field)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
+            f"with_max_future allows {_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms)}"
+        )
+        counts.failures[row] = Failure("unreadable", reason)
+
+
+def _giver(field: str | None) -> str:
+    return "with_timestamp_extractor" if field is None else f"the timestamp field {field!r}"
+
+
+def _span(duration_ms: int) -> str:
+    if duration_ms >= 2 * _DAY_MS:
+        return f"{duration_ms // _DAY_MS:,} days"
+    return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def _likely(time_ms: int, now_ms: int) -> str:
+    for unit, factor in (("microseconds", 10**3), ("nanoseconds", 10**6)):
+        if now_ms // 2 < time_ms // factor < 2 * now_ms:
+            return f"Did you give {unit}? A timestamp counts milliseconds"
+    return "Is a clock wrong? If not, raise with_max_future"
 
 
 def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Counts) -> list[Any]:
@@ -66,31 +102,68 @@ def _each_time(values: Sequence[Any], what: str, counts: Counts) -> tuple[I64, n
             good[row] = False
         elif type(value) is int and -_INT64 <= value < _INT64:
             times[row] = value
-        elif isinstance(value, datetime) and value.tzinfo is not None:
-            times[row] = (value - _EPOCH) // timedelta(milliseconds=1)
         else:
-            good[row] = False
-            expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-            counts.failures[row] = failure_of(EmitError(f"{what}: {expected}, got {value!r:.60}"))
+            try:
+                times[row] = _milliseconds(value, what)
+            except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
+                good[row] = False
+                counts.failures[row] = failure_of(error)
     return times, good
+
+
+def _milliseconds(value: Any, what: str) -> int:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
+    raise EmitError(f"{what}: {expected}, got {printed(value):.60}")
 
 
 def groups_of(
     rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Counts
 ) -> dict[Any, npt.NDArray[np.intp]]:
-    """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed."""
+    """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed.
+
+    What equals nothing but itself is no key: a NaN that is read again, or an object of a class without ``__eq__``,
+    would never meet the window that it had.
+    """
+    what = f"with_key({', '.join(map(repr, key))})"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
     values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     found: dict[Any, list[int]] = {}
     for row in np.flatnonzero(good).tolist():
         try:
             found.setdefault(values[row], []).append(row)
-        except TypeError:
+        except BaseException as error:  # noqa: BLE001  the user's __hash__ and __eq__ may raise anything
+            pass_on(error)
             good[row] = False
-            what = f"with_key({', '.join(map(repr, key))})"
-            error = EmitError(f"{what}: expected values that can be keys of a dict, got {values[row]!r:.60}")
-            counts.failures[row] = failure_of(error)
+            text = f"{what}: expected values that can be keys of a dict, got {printed(values[row]):.60}"
+            counts.failures[row] = failure_of(EmitError(text))
+    for value in [value for value in found if value.__class__ not in _EQUAL_AGAIN and not _equals_again(value)]:
+        text = (
+            f"{what}: {printed(value):.60} equals nothing but itself, so each tuple would have a window of its own: "
+            "fail or replace such values before the window, or key by a field that names them"
+        )
+        for row in found.pop(value):
+            good[row] = False
+            counts.failures[row] = failure_of(EmitError(text))
     return {value: np.array(places, dtype=np.intp) for value, places in found.items()}
+
+
+_EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})
+
+
+def _equals_again(value: Any) -> bool:
+    """Whether a value that is pickled and read again equals itself."""
+    if isinstance(value, tuple | frozenset):
+        return all(part.__class__ in _EQUAL_AGAIN or _equals_again(part) for part in value)
+    if isinstance(value, type | FunctionType):
+        return True  # it is read by its name
+    try:
+        hashes: Any = type(value).__hash__
+        return hashes is not object.__hash__ and bool(value == value)
+    except BaseException as error:  # noqa: BLE001  as above
+        pass_on(error)
+        return False
 
 
 class SeenIds:
@@ -116,7 +189,7 @@ class SeenIds:
             is_float = isinstance(value, float)
             if (is_float and math.isnan(value)) or not (is_float or isinstance(value, int)) or isinstance(value, bool):
                 fresh[row] = good[row] = False
-                error = EmitError(f"the message id field {field!r}: expected a number, got {value!r:.60}")
+                error = EmitError(f"the message id field {field!r}: expected a number, got {printed(value):.60}")
                 counts.failures[row] = failure_of(error)
             elif not is_float or value.is_integer():
                 fresh[row] = _add(*whole, int(value), 1)

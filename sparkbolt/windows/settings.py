@@ -19,6 +19,9 @@ from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 
 WATERMARK_INTERVAL_MS = 1000
+MAX_FUTURE = timedelta(days=3650)
+"""How far ahead of the clock a timestamp may be by default: enough for any forecast, and for a test whose clock stands
+still; where a unit was mistaken it is thousands of years."""
 LATE_FIELD = "late_tuple"
 
 
@@ -28,11 +31,14 @@ class Windowing:
 
     length: Any = None
     slide: Any = None
+    closed: Any = None
+    """Which of its two ends belongs to a window that slides by time: ``"left"`` or ``"right"``; None: as in Storm."""
     policies: tuple[EvictionPolicy, TriggerPolicy] | None = None
     gap: Any = None
     timestamp_field: Any = None
     timestamp_extractor: Callable[[Any], Any] | None = None
     lag: Any = None
+    max_future: Any = None
     watermark_interval: Any = None
     late_stream: Any = None
     idle_timeout: Any = None
@@ -50,6 +56,11 @@ class Windowing:
         return self.timestamp_field is not None or self.timestamp_extractor is not None
 
     @property
+    def runs_timers(self) -> bool:
+        """Whether windows are due at fixed times, counted from the start of their task."""
+        return not self.in_event_time and (isinstance(self.slide, timedelta) or self.policies is not None)
+
+    @property
     def length_extent(self) -> Extent:
         """The length, checked."""
         return _extent(self.length)
@@ -60,9 +71,19 @@ class Windowing:
         return Count(1) if self.slide is None else _extent(self.slide)
 
     @property
+    def closed_left(self) -> bool:
+        """Whether a window in event time that slides by time has its start and not its end."""
+        return bool(self.closed == "left")
+
+    @property
     def watermark_interval_ms(self) -> int:
         """How often the watermark moves, at most."""
         return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
+
+    @property
+    def max_future_ms(self) -> int:
+        """How far ahead of the micro-batch's time a timestamp may be."""
+        return ms(MAX_FUTURE if self.max_future is None else self.max_future)
 
     def closes_at(self, mark_ms: int) -> bool:
         """Whether a watermark has closed the last window of a tuple that is as old as it.
@@ -70,7 +91,7 @@ class Windowing:
         Windows that slide by time end with the watermark that reaches them, and include their end; so where they do not
         overlap, what comes for that very end comes too late.
         """
-        if self.length is None or mark_ms <= 0:
+        if self.length is None or mark_ms <= 0 or self.closed_left:
             return False
         length, slide = self.length_extent, self.slide_extent
         return isinstance(length, int) and isinstance(slide, int) and length <= slide and mark_ms % slide == 0
@@ -139,6 +160,24 @@ def _shape_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given in (("length", windowing.length), ("sliding interval", windowing.slide)):
         if given is not None:
             yield from _extent_mistakes(f"the window's {what}", given)
+    if windowing.closed is not None:
+        yield from _side_mistakes(windowing)
+
+
+def _side_mistakes(windowing: Windowing) -> Iterator[str]:
+    closed = windowing.closed
+    if closed not in ("left", "right"):
+        yield f"the window's closed side: expected 'left' or 'right', got {closed!r}"
+    elif windowing.slide is None or isinstance(windowing.slide, Count):
+        yield (
+            f"closed={closed!r} is for windows that slide by time: one that slides by tuples ends with a tuple, which "
+            "is in it: leave closed out"
+        )
+    elif closed == "right" and not windowing.in_event_time:
+        yield (
+            "closed='right' is for windows in event time: on arrival a timer shows what came before it, [start, end): "
+            "leave closed out, or call with_timestamp_field"
+        )
 
 
 def _extent_mistakes(what: str, given: Any) -> Iterator[str]:
@@ -153,13 +192,13 @@ def _extent_mistakes(what: str, given: Any) -> Iterator[str]:
         yield f"{what}: expected a Count or a timedelta, got {given!r}{hint}"
 
 
-def _duration_mistakes(what: str, given: Any, least_ms: int) -> Iterator[str]:
+def _duration_mistakes(what: str, given: Any, least_ms: int, most_ms: int = FOREVER_MS) -> Iterator[str]:
     if not isinstance(given, timedelta):
         yield f"{what}: expected a timedelta, got {given!r}"
     elif ms(given) < least_ms:
         yield f"{what}: expected at least {least_ms} ms, got {ms(given)} ms"
-    elif ms(given) > FOREVER_MS:
-        yield f"{what}: expected at most {FOREVER_MS} ms (24 days), got {ms(given)} ms"
+    elif ms(given) > most_ms:
+        yield f"{what}: expected at most {most_ms} ms (24 days), got {ms(given)} ms"
 
 
 def _value_mistakes(windowing: Windowing) -> Iterator[str]:
@@ -173,6 +212,8 @@ def _value_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given, least in durations:
         if given is not None:
             yield from _duration_mistakes(what, given, least)
+    if windowing.max_future is not None:
+        yield from _duration_mistakes("with_max_future", windowing.max_future, 0, ms(timedelta.max))
     names = (
         ("with_timestamp_field", windowing.timestamp_field),
         ("with_late_tuple_stream", windowing.late_stream),
@@ -205,6 +246,7 @@ def _event_time_mistakes(windowing: Windowing, streams: Mapping[str, tuple[str, 
             ("A lag", windowing.lag),
             ("A watermark interval", windowing.watermark_interval),
             ("An idle stream timeout", windowing.idle_timeout),
+            ("A longest way into the future", windowing.max_future),
         ):
             if given is not None:
                 yield f"{what} {hint}"

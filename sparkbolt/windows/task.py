@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import failure_of, line_of
 from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
+from sparkbolt.core.returned import emit_all
 from sparkbolt.core.rows import Rows
+from sparkbolt.core.story import time_text
 from sparkbolt.core.tuples import SYSTEM_COMPONENT
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
@@ -33,7 +36,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import Log
-from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.reading import SeenIds, groups_of, refuse_far_future, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -119,6 +122,7 @@ class WindowTask(Hosted):
             self._head = head
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
+            self._changed = head is None and self._windowing.runs_timers  # they run on from here after a crash, too
         if fresh and head is not None:
             _, self._next_mark_ms, marks, seen, window, self._awake_ms = head
             if self._marks is not None and marks is not None:
@@ -164,8 +168,8 @@ class WindowTask(Hosted):
         if not windowing.in_event_time:
             return ArrivalWindows(shelf, length, slide, origin, carry=carry)
         if isinstance(length, Count) or isinstance(slide, Count):
-            return ReleasedWindows(shelf, length, slide)
-        return EventTimeWindows(shelf, length, slide, carry=carry)
+            return ReleasedWindows(shelf, length, slide, closed_left=windowing.closed_left)
+        return EventTimeWindows(shelf, length, slide, carry=carry, closed_left=windowing.closed_left)
 
     def _quantum_ms(self) -> int:
         windowing = self._windowing
@@ -221,7 +225,9 @@ class WindowTask(Hosted):
         good = np.ones(rows.count, dtype=bool)
         times = np.full(rows.count, now_ms, dtype=np.int64)
         if self._marks is not None:
-            times, good = times_of(rows, windowing.timestamp_field, windowing.timestamp_extractor, counts)
+            field = windowing.timestamp_field
+            times, good = times_of(rows, field, windowing.timestamp_extractor, counts)
+            refuse_far_future(times, good, now_ms, windowing.max_future_ms, field, counts)
         if windowing.message_id_field is not None:
             good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
         if self._marks is not None and bool(good.any()):
@@ -276,8 +282,8 @@ class WindowTask(Hosted):
         now_ms, interval = self._context.now_ms, self._context.config.error_throttle_interval_secs * 1000
         if self._late_told_ms is None or now_ms - self._late_told_ms >= interval:
             self.told.reports.append(
-                f"{self._late} tuple(s) were older than the watermark {self._marks.last} and are in no window: raise "
-                "with_lag, or take them from with_late_tuple_stream"
+                f"{self._late} tuple(s) were older than the watermark, {time_text(self._marks.last)}, and are in no "
+                "window: raise with_lag, or take them from with_late_tuple_stream"
             )
             self._late, self._late_told_ms = 0, now_ms
 
@@ -285,10 +291,11 @@ class WindowTask(Hosted):
         """See ``Hosted``."""
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None and now_ms >= self._next_mark_ms:
-            self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
             before, mark = marks.last, marks.watermark(now_ms)
+            self._changed = self._changed or mark is not None
+            if self._changed:  # an interval begins only with what is saved: after a crash it is the same one
+                self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
             if mark is not None:
-                self._changed = True
                 if self._keyed is not None:
                     self._keyed.settle(before)  # the watermark may pass what has only just come
                 for key, window in self._due(mark):
@@ -300,6 +307,7 @@ class WindowTask(Hosted):
             self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.wake = self._next_wake()
         self._awake_ms = now_ms if self.wake is None else max(now_ms, self.wake.due_ms)
+        self._changed = self._changed or self._windowing.idle_timeout is not None  # silence counts from then
 
     def _next_wake(self) -> Wake | None:
         if self._keyed is not None:
@@ -317,6 +325,14 @@ class WindowTask(Hosted):
             return Wake(max(self._next_mark_ms, now_ms + 1))
         idle = marks.next_idle_ms(now_ms)
         return None if idle is None else Wake(max(idle, self._next_mark_ms, now_ms + 1))
+
+    def begin_flush(self) -> None:
+        """See ``Hosted``."""
+        self._collector.begin(None)
+
+    def end_flush(self) -> None:
+        """See ``Hosted``."""
+        self._collector.end()
 
     def save(self) -> None:
         """See ``Hosted``."""
@@ -343,7 +359,7 @@ class WindowTask(Hosted):
     def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
         for one in fired:
             self._changed = True
-            self._expire(window.log, one.expired)
+            self._expire(window.log, one.expired if one.expiring is None else one.expiring)
             if one.events.count:
                 self._execute(window.log, one, key)
             if one.is_last:
@@ -356,6 +372,7 @@ class WindowTask(Hosted):
                 self.told.acks.append(_pairs(log, expired))
 
     def _execute(self, log: Log, fired: Fired, key: Any) -> None:
+        self.has_run = True
         self.told.metrics.windows += 1
         self.told.metrics.window_tuples += fired.events.count
         collector = self._collector
@@ -365,8 +382,11 @@ class WindowTask(Hosted):
         window = TupleWindow(log, fired, key)
         try:
             with self.showing():
-                self._bolt.execute(window, collector)
-        except Exception as raised:
+                returned = self._bolt.execute(window, collector)
+                if returned is not None:
+                    emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
+        except BaseException as raised:
+            failure_of(raised)  # Ctrl-C is no window's affair
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:
@@ -375,11 +395,11 @@ class WindowTask(Hosted):
             if self._context.config.on_error == "stop":
                 raise EngineError(
                     f"{self._context.component!r} raised for the window that ends at {fired.end_ms}, and its on_error "
-                    f"is 'stop': {type(error).__name__}: {error}"
+                    f"is 'stop': {line_of(error)}"
                 ) from raised
             self._output.errors.append(error)
         finally:
-            collector.begin(None)
+            collector.end()
 
 
 def _pairs(log: Log, selection: Selection) -> tuple[U64, U64]:

@@ -23,7 +23,10 @@ from tests.sim.random_topologies import (
 )
 
 EXAMPLE_SEEDS = 200
+FIRST_SEEDS = 15
+"""So many of them are run each time; the rest is a campaign."""
 RANDOM_TOPOLOGIES = 300
+FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 DEPENDING_TOPOLOGIES = 16
 
@@ -48,9 +51,10 @@ def check(subject: Subject, seeds: range) -> None:
     gc.collect()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["word-count", "join", "exclamation", "rolling-top-words"])
-def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
+EXAMPLES = ["word-count", "join", "exclamation", "rolling-top-words"]
+
+
+def example(name: str, tmp_path: Path) -> Subject:
     text = tmp_path / "lines.txt"
     text.write_text("to be or not to be\nthat is the question\n" * 50)
     topologies: dict[str, Any] = {
@@ -59,18 +63,45 @@ def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
         "exclamation": exclamation.build,
         "rolling-top-words": rolling_top_words.build,
     }
-    check(subject_of(topologies[name](), messages_max=40), range(EXAMPLE_SEEDS))
+    return subject_of(topologies[name](), messages_max=40)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_random_topologies_keep_every_promise(part: int) -> None:
-    for number in range(part, RANDOM_TOPOLOGIES, 4):
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
+    check(example(name, tmp_path), range(FIRST_SEEDS))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_keep_every_promise_over_many_seeds(name: str, tmp_path: Path) -> None:
+    check(example(name, tmp_path), range(FIRST_SEEDS, EXAMPLE_SEEDS))
+
+
+def check_random(numbers: range) -> None:
+    for number in numbers:
         make = {3: starting_topology, 5: lettered_topology, 7: insisting_topology}.get(number % 8, random_topology)
         check(subject_of(*make(number)), range(number * SEEDS_EACH, (number + 1) * SEEDS_EACH))
 
 
-@pytest.mark.slow
-def test_dependencies_that_go_away_break_no_promise() -> None:
-    for number in range(DEPENDING_TOPOLOGIES):
+def test_random_topologies_keep_every_promise() -> None:
+    check_random(range(FIRST_TOPOLOGIES))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(4))
+def test_more_random_topologies_keep_every_promise(part: int) -> None:
+    check_random(range(FIRST_TOPOLOGIES + part, RANDOM_TOPOLOGIES, 4))
+
+
+def check_depending(numbers: range) -> None:
+    for number in numbers:
         check(subject_of(*depending_topology(number)), range(2 * number, 2 * number + 2))
+
+
+def test_dependencies_that_go_away_break_no_promise() -> None:
+    check_depending(range(1, 5))
+
+
+@pytest.mark.campaign
+def test_more_dependencies_that_go_away_break_no_promise() -> None:
+    check_depending(range(5, DEPENDING_TOPOLOGIES))

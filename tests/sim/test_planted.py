@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, messages, routing
+from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, messages, planner, routing
 from sparkbolt.core.acker import Verdicts
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.fates import FailedTree
@@ -29,6 +29,7 @@ from sparkbolt.core.messages import Messages as KnownMessages
 from sparkbolt.core.own_trees import OwnTrees
 from sparkbolt.core.partition_manager import PartitionManager
 from sparkbolt.core.plan import Entry
+from sparkbolt.core.planner import Planner
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.settled import Settled
 from sparkbolt.core.stages import StageRun
@@ -37,6 +38,7 @@ from sparkbolt.core.tuples import Tuple
 from sparkbolt.core.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.spark_loop import MicroBatchLoop
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.twin import close_twins
 from sparkbolt.sim.world import World
@@ -135,16 +137,17 @@ def an_ack_before_the_commit(patch: Patch) -> None:
 def a_plan_that_is_computed_again(patch: Patch) -> None:
     begin = World._begin_life
 
-    def forgetful(self: World) -> None:
-        begin(self)
+    def forgetful(self: World, before: Any = None) -> None:
+        begin(self, before)
         plan = self.durable.logged()
         if plan is not None:
             self._set_budgets(plan.micro_batch_id + 1000)
             again = self.driver.host.next_plan(self.now_ms, self.mono_s)
             if again is None:
-                del self.durable.offsets[plan.micro_batch_id]
+                del self.durable.log.offsets[plan.micro_batch_id]
             else:
-                self.durable.offsets[plan.micro_batch_id] = again.dumps()
+                self.durable.log.offsets[plan.micro_batch_id] = again.dumps()
+            self._loop = MicroBatchLoop(self.durable.log, self)
 
     patch.setattr(World, "_begin_life", forgetful)
 
@@ -217,8 +220,8 @@ def a_base_is_used_again_after_a_restart(patch: Patch) -> None:
 
 
 def two_lives_have_one_number(patch: Patch) -> None:
-    def same(files: Any) -> int:
-        files.files.setdefault("life", b"0")
+    def same(files: Any, owner: str) -> int:
+        files.files["lives/0"] = owner.encode()
         return 0
 
     patch.setattr(ledger_files, "begin_life", same)
@@ -310,7 +313,23 @@ def what_is_read_once_is_read_in_the_next_life(patch: Patch) -> None:
     patch.setattr(Entry, "lasting", property(lambda self: self.source is not None))
 
 
+def a_beginning_that_is_given_as_an_end(patch: Patch) -> None:
+    patch.setattr(Planner, "no_news", lambda self, start, now_ms, mono_s: start)
+    patch.setattr(planner, "BEFORE_THE_FIRST", {"no": "such offset"})
+    patch.setattr(Planner, "_number_of", lambda self, offset: offset.get("n", -1))
+
+
+def a_life_that_does_not_look_at_what_was_promoted(patch: Patch) -> None:
+    def trusting(self: Planner, start: Any) -> int | None:
+        staged = self.host.ledger.staged
+        return staged if staged is not None and start.get("n") == staged else None
+
+    patch.setattr(Planner, "committed", trusting)
+
+
 PLANTS = (
+    a_beginning_that_is_given_as_an_end,
+    a_life_that_does_not_look_at_what_was_promoted,
     edges_without_the_delivery_slot,
     edges_without_the_micro_batch,
     edges_without_the_ordinal,
@@ -456,9 +475,9 @@ def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
 def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
     wait = PartitionManager.wait
 
-    def hasty(self: PartitionManager, retry: Any, *, away: bool = False) -> None:
+    def hasty(self: PartitionManager, retry: Any, **options: Any) -> None:
         if retry.letter is None:
-            wait(self, retry, away=away)
+            wait(self, retry, **options)
 
     patch.setattr(PartitionManager, "wait", hasty)
 

@@ -65,6 +65,7 @@ class Keep(BasicBolt):
 
 SHAPES: dict[str, Callable[[], WindowedBolt]] = {
     "acked on expiry": lambda: Sum().with_window(Count(7), slide=Count(3)).with_ack_on_expiry(),
+    "acked on expiry, between timers": lambda: Sum().with_window(Count(3), slide=5 * SECOND).with_ack_on_expiry(),
     "acked on expiry, by key in event time": lambda: (
         Sum()
         .with_window(10 * SECOND, slide=5 * SECOND)
@@ -134,7 +135,7 @@ def test_each_kind_of_window_is_seen_once_and_none_is_wrong(name: str, monkeypat
     check_kind(name, range(2), monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_window_is_right_over_two_thousand_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def test_windows_keep_every_promise(shape: str) -> None:
     check(subject_of(windows(shape), messages_max=NUMBERS), range(4))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_windows_keep_every_promise_over_many_seeds(shape: str) -> None:

@@ -20,6 +20,9 @@ def test_files_are_written_whole_replaced_listed_and_removed(kind: str, spark: A
     files.write("life", b"0")
     files.write("life", b"1")
     assert files.read("life") == b"1"
+    assert files.create("lives/0", b"mine")
+    assert not files.create("lives/0", b"yours")
+    assert files.read("lives/0") == b"mine"
     data = bytes(range(256)) * 1000
     files.write("ledger/0.entry", data)
     files.write("ledger/1.entry", b"")

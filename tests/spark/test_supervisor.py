@@ -238,3 +238,82 @@ def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_pat
     finally:
         running.stop()
     assert_exact(tmp_path)
+
+
+@pytest.fixture
+def another_default(spark: Any) -> Iterator[None]:
+    """Hadoop takes a file system by default on which nobody answers."""
+    configuration = spark._jsc.hadoopConfiguration()
+    before = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", "hdfs://127.0.0.1:9/")
+    yield
+    configuration.set("fs.defaultFS", before)
+
+
+def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_is_left(
+    spark: Any, tmp_path: Path, another_default: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Compacted after micro-batches 2, 5 and 8; of 0 .. 9 the commits of 7 and 9 are gone, and 8 is empty.
+
+    The checkpoint is a URL, and Hadoop's default file system another one: all of it is in one place.
+    """
+    checkpoint = tmp_path / "c d"
+    topology = build(tmp_path, compact_every=3)
+    running = topology.start(spark=spark, checkpoint=f"file://{checkpoint}")
+    assert running.await_finished(120)
+    assert running.stop()
+    last = max(int(path.name) for path in (checkpoint / "spark" / "commits").iterdir() if path.name.isdigit())
+    assert last >= COUNT // 200 - 1
+    snapshots = sorted(int(path.stem) for path in (checkpoint / "ledger").glob("*.snapshot"))
+    for number in range(snapshots[0] + 1, last + 1):
+        commit = checkpoint / "spark" / "commits" / str(number)
+        commit.write_bytes(b"") if number == last - 1 else commit.unlink()
+        commit.with_name(f".{number}.crc").unlink()
+    caplog.clear()
+    running = topology.start(spark=spark, checkpoint=str(checkpoint))
+    try:
+        assert running.metrics().micro_batches == snapshots[0] + 1, "it goes on from the older snapshot"
+        assert running.await_finished(120)
+        assert running.metrics().of("numbers").acked == COUNT
+    finally:
+        assert running.stop()
+    assert f"spark/offsets/{last} is removed" in caplog.text
+    assert_exact(tmp_path)
+
+
+class Unkept(BasicBolt):
+    """Comes to hold in an attribute what cannot be kept."""
+
+    outputs = ["n"]
+
+    def execute(self, tup, collector):
+        self.socket = (number for number in range(tup["n"]))
+
+
+def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_its_type(
+    spark: Any, tmp_path: Path
+) -> None:
+    builder = TopologyBuilder("unkept", Config(restart_backoff_secs=0.1))
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("keep", Unkept()).global_grouping("numbers")
+    running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "c"))
+    try:
+        with pytest.raises(EngineError, match=r"^bolt 'keep': attribute .*not started again: it would fail again\)$"):
+            running.await_finished(120)
+        assert running.trouble == running.failure
+    finally:
+        running.stop()
+
+
+def test_a_checkpoint_that_nobody_answers_for_is_a_sentence(spark: Any, tmp_path: Path) -> None:
+    topology = build(tmp_path)
+    for place, said in {
+        "s3a://bucket/state": r"no file system for s3a:// \(.*: name .* here org.apache.hadoop:hadoop-aws:\d",
+        "nothing://bucket/state": r"no file system for nothing:// \(No FileSystem for scheme",
+        "hdfs://no-such-host.invalid/state": r"no name node answers there \(no-such-host.invalid:8020: ",
+        "hdfs://127.0.0.1:9/state": r"no name node answers there \(127.0.0.1:9: Connection refused\)",
+    }.items():
+        with pytest.raises(CheckpointError, match=said) as raised:
+            topology.start(spark=spark, checkpoint=place)
+        assert raised.value.__suppress_context__ or raised.value.__cause__ is None, "no traceback of Java's below it"
+        assert "\n" not in str(raised.value)

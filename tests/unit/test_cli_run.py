@@ -23,7 +23,8 @@ from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
-from sparkbolt.cli.program import Outcome, StopRequests, perform
+from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
+from sparkbolt.core.activity import Progress
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
 
@@ -42,6 +43,10 @@ class Split(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         collector.emit([tup["line"]])
+
+
+class Sink(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
 
 
 def build() -> Topology:
@@ -239,6 +244,7 @@ def test_the_live_table_shows_counters_rates_and_trees() -> None:
     console = Console(file=io.StringIO(), width=120)
     display = LiveTable(console, clock)
     display.starting(build())
+    display.started(SimpleNamespace())  # type: ignore[arg-type]
     display.micro_batch(report(0, 0), 0)
     clock.now = 2.0
     display.micro_batch(report(1, 5000), 7)
@@ -250,6 +256,100 @@ def test_the_live_table_shows_counters_rates_and_trees() -> None:
     assert "micro-batch 1: 123 ms" in text
     assert "2 open" in text
     assert "retries: 7" in text
+
+
+def big(number: int) -> Any:
+    """Eight digits, and a name that is too long for any terminal."""
+    metrics = TopologyMetrics(
+        {
+            "lines": ComponentMetrics(emitted=12_345_678, acked=12_340_012, pending=5_666, failed=3),
+            "split-sentences-into-words-and-punctuation": ComponentMetrics(emitted=63_201_243, executed=12_345_678),
+            "count": ComponentMetrics(executed=63_201_243, acked=63_201_240, errors=3),
+        },
+        micro_batches=number + 1,
+        open_trees=5_666,
+        complete_latency_ms=2_345.0,
+        micro_batch_ms=1_234.5,
+    )
+    return SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=number), metrics=metrics)
+
+
+def wide() -> Topology:
+    builder = TopologyBuilder("words", Config(message_timeout_secs=1))
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("split-sentences-into-words-and-punctuation", Split()).shuffle_grouping("lines")
+    builder.set_bolt("count", Sink()).shuffle_grouping("split-sentences-into-words-and-punctuation")
+    return builder.build()
+
+
+def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[str]:
+    clock, console = Clock(), Console(file=io.StringIO(), width=width)
+    display = LiveTable(console, clock)
+    display.starting(wide())
+    running: Any = SimpleNamespace(progress=lambda: progress, waits_for=None)
+    display.started(running)
+    if committed:
+        display.micro_batch(big(0), 0)
+        clock.now = 2.0
+        display.micro_batch(big(1), 7)
+    clock.now = 75.0
+    display.look(running)
+    with console.capture() as drawn:
+        console.print(display.picture())
+    display.close()
+    return drawn.get().rstrip().splitlines()
+
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+RUNS = Progress(2, 31.5, 1, 2, {"lines": (1_000, 0), "count": (0, 21_000)})
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
+    lines = drawn_at(width, RUNS)
+    assert max(map(len, lines)) <= width
+    assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()
+    words = set(" ".join(lines).split())
+    assert words & {"63.2M", "63,222,243"}
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress(), "waiting for data: lines has read nothing yet"),
+        (Progress(0, 3.2, 1, 2), "micro-batch 0 runs for 3 s: level 1 of 2"),
+        (
+            Progress(0, 3.2, 1, 2, {"count": (0, 21_000)}),
+            "micro-batch 0 runs for 3 s: level 1 of 2, 21,000 executed so far",
+        ),
+        (
+            Progress(0, 31, 1, 2, hung=("count[1] is in execute for 31 s with ['a']",)),
+            "count[1] is in execute for 31 s",
+        ),
+    ],
+)
+def test_before_the_first_commit_the_live_table_says_what_is_going_on(progress: Progress, said: str) -> None:
+    assert said in " ".join(drawn_at(80, progress, committed=False))
+
+
+def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
+    (count,) = (line for line in drawn_at(120, RUNS) if line.startswith("count"))
+    assert "63,222,243" in count
+
+
+def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = PlainLines(out, clock)
+    display.starting(build())
+    for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
+        running: Any = SimpleNamespace(progress=lambda progress=progress: progress, waits_for=None)
+        while clock.now < until:
+            clock.now += 0.25
+            display.look(running)
+    *_, waits, first, second = out.getvalue().splitlines()
+    assert waits == "    5.0 s  waiting for data: lines has read nothing yet"
+    assert first == "   60.2 s  micro-batch 0 runs for 12 s: level 1 of 1, 5 executed so far"
+    assert second.startswith("   65.2 s  micro-batch 0 runs")
 
 
 def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
@@ -272,6 +372,10 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
         (Outcome("finished", 1.0), 0),
         (Outcome("stopped", 1.0, drained=True), 0),
         (Outcome("stopped", 1.0, drained=False), 130),
+        (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
+        (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
+        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
         (Outcome("failed", 1.0, drained=True), 1),
     ],
 )
@@ -289,8 +393,16 @@ class FakeRunning:
     failure: str | None = None
     deactivated: bool = False
     retries: int = 0
+    finishes: bool = True
+    runs: int | None = None
+    """The micro-batch that never ends."""
+    trouble: str | None = None
+    waits_for: str | None = None
     set_aside_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
+
+    def progress(self) -> Progress:
+        return Progress(self.runs)
 
     def _wait(self, answer: bool) -> bool:
         if self.failure is not None:
@@ -303,7 +415,7 @@ class FakeRunning:
         listener(report(0, 1))
 
     def await_finished(self, timeout_secs: float) -> bool:
-        return self._wait(not self.signals)
+        return self._wait(self.finishes and not self.signals)
 
     def await_drained(self, timeout_secs: float) -> bool:
         assert self.deactivated
@@ -321,11 +433,13 @@ class FakeRunning:
         return report(0, 1).metrics  # type: ignore[no-any-return]
 
 
-def outcome_of(monkeypatch: pytest.MonkeyPatch, **fake: Any) -> tuple[Outcome, str]:
+def outcome_of(
+    monkeypatch: pytest.MonkeyPatch, limits: Limits | None = None, checkpoint: str | None = "here", **fake: Any
+) -> tuple[Outcome, str]:
     topology, out = build(), io.StringIO()
     monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, **fake))
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    outcome = perform(topology, PlainLines(out))
+    outcome = perform(topology, PlainLines(out), limits, checkpoint=checkpoint)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     return outcome, out.getvalue()
 
@@ -341,6 +455,39 @@ def test_the_second_signal_leaves_trees_for_replay(monkeypatch: pytest.MonkeyPat
     outcome, text = outcome_of(monkeypatch, signals=[signal.SIGINT, signal.SIGINT], drains=False)
     assert (outcome.kind, outcome.drained, outcome.exit_code) == ("stopped", False, 130)
     assert "2 trees left for replay" in text
+
+
+def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "runs": 1}
+    outcome, text = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
+    assert (outcome.kind, outcome.drained, outcome.broken_off, outcome.exit_code) == ("stopped", False, 1, 130)
+    last = text.splitlines()[-1]
+    assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
+
+
+def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 1, "finishes": False}
+    outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
+    assert (outcome.broken_off, outcome.time_over, outcome.exit_code) == (1, True, 4)
+    assert text.splitlines()[-1].endswith("left for replay (and there is no --checkpoint to replay from)")
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        ({"waits_for": "queue[0]: open has not returned"}, "it never came up: queue[0]: open has not returned"),
+        ({"trouble": "its query failed"}, "its query failed"),
+        ({"trouble": "its query failed", "waits_for": "Spark"}, "its query failed"),
+    ],
+)
+def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, fake: dict[str, Any], said: str
+) -> None:
+    outcome, text = outcome_of(monkeypatch, Limits(0.0), signals=[], finishes=False, **fake)
+    assert (outcome.kind, outcome.exit_code) == ("failed", 1)
+    assert f"when its time was over: {said}" in text
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], finishes=False, **fake)
+    assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist(
         ("message_timeout_secs", float("inf")),
         ("message_timeout_secs", float("nan")),
         ("enable_message_timeouts", 1),
-        ("max_spout_pending", 0),
+        ("max_spout_pending", -1),
         ("max_spout_pending", 1.5),
         ("acker_tasks", -1),
         ("tick_tuple_freq_secs", 0),
@@ -115,6 +115,12 @@ def test_a_components_own_settings_take_the_place_of_the_topologys() -> None:
     own = config.with_component({"topology.max.spout.pending": 3, "tick_tuple_freq_secs": 0.5})
     assert (own.max_spout_pending, own.tick_tuple_freq_secs, own.debug) == (3, 0.5, True)
     assert config.with_component({}) == config
+
+
+def test_zero_pending_is_no_limit_as_in_storm() -> None:
+    assert Config(max_spout_pending=0).max_spout_pending is None
+    limited = Config(max_spout_pending=10)
+    assert limited.with_component({"topology.max.spout.pending": 0}).max_spout_pending is None
 
 
 def test_a_component_may_set_what_component_keys_names_and_nothing_else() -> None:

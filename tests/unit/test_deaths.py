@@ -13,6 +13,7 @@ from sparkbolt.core import deaths as deaths_module
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, bolt
 from sparkbolt.core.config import Config
 from sparkbolt.core.deaths import Deaths, Deed, Place, Watch
+from sparkbolt.core.failures import Interruption
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.ledger import FailedTree
@@ -30,7 +31,7 @@ SEEN: Counter[int] = Counter()
 DEADLY = (7, 8, 33, 60)
 
 
-class Died(BaseException):
+class Died(Interruption):
     """Goes through every ``except Exception``, as a signal would."""
 
 

@@ -29,6 +29,7 @@ from sparkbolt.core.routing import Block, Parents, Route, StreamRoutes
 from sparkbolt.core.settled import Settled, folded, less
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.state import DictStore, TaskState
+from sparkbolt.core.tuples import ATTEMPT_MAX
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 
@@ -461,3 +462,15 @@ def test_what_a_bolt_emits_anchored_stays_in_its_tree() -> None:
     assert Counter(tree.component for tree in engine.ledger.set_aside) == {
         "numbers": engine.ledger.metrics.of("numbers").failed
     }
+
+
+def test_an_attempt_past_all_that_are_counted_does_not_look_like_a_tuple_that_is_traced() -> None:
+    kept = Kept()
+    own = kept.begin()
+    own.start(block("a", [(1, "one")]))
+    kept.commit(own)
+    for attempt, shown in ((2, 2), (ATTEMPT_MAX, ATTEMPT_MAX), (128, ATTEMPT_MAX), (300, ATTEMPT_MAX)):
+        entry = Entry(TASK, AGAIN, own_source(0), 0, 1, attempt, (0,))
+        (started,) = kept.begin().again(entry, STREAMS)
+        assert started.block.attempts is not None
+        assert started.block.attempts.tolist() == [shown]

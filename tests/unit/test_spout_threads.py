@@ -10,10 +10,10 @@ import pytest
 
 from sparkbolt import Spout
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 
 pytest.importorskip("pyspark")
 
@@ -46,8 +46,8 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     raised: list[str] = []
     both = threading.Event()
 
-    def report(what: str, error: BaseException) -> None:
-        raised.append(f"{what}: {error}")
+    def report(failure: Any) -> None:
+        raised.append(str(failure))
         both.set()
 
     output = Output("grumbler", [])
@@ -57,8 +57,10 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     thread.start()
     assert both.wait(10)
     thread.close()
-    assert told == [Report("grumbler", 0, "half a message"), Report("grumbler", 0, "another")]
-    assert raised == ["next_tuple of spout grumbler[0]: and now this"]
+    assert told == [Report("grumbler", 0, "half a message"), Report("grumbler", 0, "ValueError: another")]
+    assert raised == [
+        "next_tuple of spout grumbler[0] raised RuntimeError: and now this; it is called again after a pause"
+    ]
     assert not output.errors
 
 
@@ -104,3 +106,88 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     thread.close()
     assert spout.acks == ["first", "second"]
     assert new.idle
+
+
+class Broken(Spout):
+    """Raises wherever it is called, once each, in ways that end threads; then it is done."""
+
+    outputs = ["n"]
+
+    def __init__(self) -> None:
+        self.raised: list[str] = []
+        self.works = threading.Event()
+
+    def once(self, what: str, error: BaseException) -> None:
+        if what not in self.raised:
+            self.raised.append(what)
+            raise error
+
+    def open(self, context: TopologyContext) -> None:
+        self.once("open", SystemExit(3))
+
+    def activate(self) -> None:
+        self.once("activate", KeyboardInterrupt())
+
+    def next_tuple(self, collector: Any) -> None:
+        self.once("next_tuple", SystemExit("enough"))
+        self.works.set()
+
+    @property
+    def exhausted(self) -> bool:
+        self.once("exhausted", ZeroDivisionError("no share"))
+        return self.works.is_set()
+
+
+def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparkbolt.spark import spout_threads
+    from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
+
+    monkeypatch.setattr(spout_threads, "PAUSE_SECS_MIN", 0.01)
+    failures: list[SpoutFailure] = []
+    spout, desk = Broken(), Desk(1, 10)
+    lock = threading.Condition(threading.RLock())
+    context = TopologyContext("t", "a spout[1]", 2, 1, 1, Config())
+    output = Output("a spout[1]", [])
+    thread = SpoutThread(spout, context, output, desk, lock, tracked=True, report=failures.append, tell=lambda _: None)
+    thread.start()
+    assert spout.works.wait(30)
+    thread.close()
+    assert {(one.component, one.task) for one in failures} == {("a spout[1]", 2)}
+    assert [str(one) for one in failures] == [
+        "open of spout a spout[1][2] raised SystemExit: 3; it is called again after a pause",
+        "activate of spout a spout[1][2] raised KeyboardInterrupt; it is called again after a pause",
+        "exhausted of spout a spout[1][2] raised ZeroDivisionError: no share; it is called again after a pause",
+        "next_tuple of spout a spout[1][2] raised SystemExit: enough; it is called again after a pause",
+    ]
+
+
+class Closed(Spout):
+    """Cannot be opened."""
+
+    outputs = ["n"]
+
+    def open(self, context: TopologyContext) -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    def next_tuple(self, collector: Any) -> None: ...
+
+
+def test_a_spout_that_cannot_be_opened_says_why_it_emits_nothing() -> None:
+    from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
+
+    told = threading.Event()
+
+    def report(failure: SpoutFailure) -> None:
+        told.set()
+
+    lock = threading.Condition(threading.RLock())
+    context = TopologyContext("t", "queue", 0, 1, 1, Config())
+    thread = SpoutThread(
+        Closed(), context, Output("queue", []), Desk(1, 10), lock, tracked=True, report=report, tell=lambda _: None
+    )
+    assert (thread.opened, thread.trouble) == (False, None)
+    thread.start()
+    assert told.wait(30)
+    said = "open of spout queue[0] raised ConnectionRefusedError: nobody listens; it is called again after a pause"
+    assert (thread.opened, thread.trouble) == (False, said)
+    thread.close()

@@ -232,6 +232,12 @@ def test_fields_that_are_a_str_are_a_mistake(method: str) -> None:
     assert "did you mean ['word']?" in the_mistake(builder)
 
 
+def test_fields_grouping_by_no_fields_is_global_grouping_as_in_storm() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).fields_grouping("split", [])
+    assert builder.build().components["count"].subscriptions[0].grouping.describe() == "global"
+
+
 def test_an_id_given_twice_is_a_mistake() -> None:
     builder = words()
     builder.set_bolt("lines", Count()).shuffle_grouping("split")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,50 @@ EVENT_TIMES: dict[str, tuple[Callable[[], WindowedBolt], str]] = {
 }
 
 
+CLOSED_LEFT: dict[str, tuple[Callable[[], WindowedBolt], str]] = {
+    "tumbling by time: a boundary belongs to the window that begins there": (
+        lambda: Show().with_tumbling_window(secs(5), closed="left"),
+        """
+|a  b cd e
+|[---]
+|     [---]
+""",
+    ),
+    "sliding, time by time": (
+        lambda: Show().with_window(secs(10), slide=secs(5), closed="left"),
+        """
+|a  b c     de
+|[---]
+|[--------]
+|     [--------]
+|          [--------]
+""",
+    ),
+    "sliding, time by time, with a gap: empty windows are skipped": (
+        lambda: Show().with_window(secs(4), slide=secs(2), closed="left"),
+        """
+|a  b               c d
+|[]
+|[--]
+|  [--]
+|                [--]
+|                  [--]
+|                    [--]
+""",
+    ),
+    "sliding, count by time": (
+        lambda: Show().with_window(Count(3), slide=secs(5), closed="left"),
+        """
+|a b cd    e
+|[---]
+|  [---]
+|    [------]
+""",
+    ),
+}
+EVENT_TIMES |= {f"closed left, {kind}": drawing for kind, drawing in CLOSED_LEFT.items()}
+
+
 @pytest.mark.parametrize("kind", EVENT_TIMES)
 def test_windows_in_event_time_are_as_drawn(kind: str) -> None:
     make, picture = EVENT_TIMES[kind]
@@ -222,6 +267,46 @@ def test_windows_in_event_time_are_as_drawn(kind: str) -> None:
         driver.advance(SECOND)
         assert run.shown()[: len(windows)] == windows
         assert sorted(driver.acked("source")) == sorted([*(name for _, name in tuples), "Z"])
+
+
+@pytest.mark.parametrize("closed", ["left", "right"])
+@pytest.mark.parametrize("slide", [5, 10])
+def test_a_tuple_of_a_clock_of_whole_seconds_is_in_the_window_that_its_side_says(closed: Any, slide: int) -> None:
+    """With ``closed="left"`` a tuple that is as old as the watermark is never late: the window that it begins is open.
+
+    |    a    b    c
+    |    [----)         closed="left"
+    |    (----]         closed="right"
+    """
+    windowed = Show().with_window(secs(5), slide=secs(slide), closed=closed).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, second in (("a", 60), ("b", 65), ("c", 70)):
+            run.feed(name, at=1000 * second)
+            driver.advance(SECOND)
+        run.feed("d", at=70_000)
+        run.feed("Z", at=80_000)
+        driver.advance(SECOND)
+        shown = list(zip(run.shown(), run.shown(3), run.shown(4), strict=True))
+        late = driver.metrics().of("show").late_tuples
+    if closed == "left":
+        expected = [("a", 60, 65), ("b", 65, 70), ("cd", 70, 75)]
+    else:
+        expected = [("a", 55, 60), ("b", 60, 65), ("c", 65, 70), ("Z", 75, 80)]
+    expected = [one for one in expected if one[2] % slide == 0]
+    assert shown == [(names, 1000 * start, 1000 * end) for names, start, end in expected]
+    assert late == (closed == "right")
+
+
+def test_closed_left_is_what_windows_on_arrival_are_anyway() -> None:
+    for closed in (None, "left"):
+        with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5), closed=closed))) as driver:
+            run = Run(driver)
+            for name in "abc":
+                run.feed(name)
+                driver.advance(secs(5))
+            driver.advance(secs(5))
+            assert run.shown() == ["a", "b", "c"]
 
 
 def storms_example() -> WindowedBolt:

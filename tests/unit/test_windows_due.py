@@ -15,6 +15,7 @@ from sparkbolt import Count, TopologyBuilder, WindowedBolt
 from sparkbolt.cli.display import JsonLines
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.program import Outcome
+from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountEvictionPolicy,
@@ -66,9 +67,24 @@ def test_the_command_shows_what_is_counted_of_windows() -> None:
     assert counted.items() <= lines[-1]["components"]["show"].items()
     assert "windows" not in lines[-1]["components"]["source"]
     shown = [line.plain for line in live._windows(metrics.components)]
-    assert shown == [
-        "show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 2026-03-01 06:00:21.000 (40.0 s behind)"
-    ]
+    assert shown == ["show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 06:00:21, 40 s behind"]
+
+
+@pytest.mark.parametrize(
+    ("mark_ms", "behind_ms", "text"),
+    [
+        (0, 0, ""),
+        (43_400_999, 0, "watermark 12:03:20, not behind"),
+        (43_400_000, 30, "watermark 12:03:20, 0.1 s behind"),
+        (43_400_000, 5_999, "watermark 12:03:20, 5 s behind"),
+        (43_400_000, 3_600_000 * 11, "watermark 12:03:20, 11 h behind"),
+        (43_400_000, 3_600_000 * 12, "watermark 1970-01-01 12:03:20, 12 h behind"),
+        (43_400_000, 86_400_000 * 1000 + 60_000, "watermark 1970-01-01 12:03:20, 1,000 days behind"),
+        (10**17, 0, "watermark 100,000,000,000,000,000 ms, not behind"),
+    ],
+)
+def test_a_watermark_is_shown_in_words(mark_ms: int, behind_ms: int, text: str) -> None:
+    assert ComponentMetrics(watermark_ms=mark_ms, watermark_behind_ms=behind_ms).watermark_text == text
 
 
 def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
@@ -122,3 +138,52 @@ def test_a_topology_is_finished_when_no_window_waits(
             assert not host.finished, second
             driver.advance(SECOND)
         assert host.finished
+
+
+TIMERS: dict[str, Callable[[], WindowedBolt]] = {
+    "tumbling": lambda: Show().with_tumbling_window(secs(10)),
+    "count by time": lambda: Show().with_window(Count(3), slide=secs(10)),
+    "by key": lambda: Show().with_tumbling_window(secs(10)).with_key("user"),
+    "policies": lambda: Show().with_policies(TimeEvictionPolicy(10_000), TimeTriggerPolicy(10_000)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMERS)
+@pytest.mark.parametrize("restart_at", [None, 0, 3, 25, 32])
+def test_timers_run_from_the_start_of_a_task_and_not_from_its_first_tuple(kind: str, restart_at: int | None) -> None:
+    """A task that is quiet for long has its timers when it has them: 10, 20, 30, 40 s after its start.
+
+    |                           a       b      c  d
+    |.........|.........|.........|.........|.........|
+    """
+    with TopologyTestDriver(topology(TIMERS[kind](), message_timeout_secs=600)) as driver:
+        run, start = Run(driver), driver._engine.now_ms
+        for second in range(52):
+            if second == restart_at:
+                driver.restart()
+            if second in (27, 35, 42, 45):
+                run.feed("abcd"[(27, 35, 42, 45).index(second)])
+            driver.advance(SECOND)
+        assert run.shown() == (["a", "ab", "bcd"] if kind == "count by time" else ["a", "b", "cd"])
+        assert [end - start for end in run.shown(4)] == [29_999, 39_999, 49_999]
+
+
+def test_a_topology_whose_windows_have_no_timers_runs_no_micro_batch_when_it_starts() -> None:
+    for windowed in (
+        Show().with_tumbling_window(Count(2)),
+        Show().with_session_gap(secs(5)),
+        Show().with_window(secs(5), slide=secs(1)).with_timestamp_field("at"),
+    ):
+        with TopologyTestDriver(topology(windowed)) as driver:
+            driver.advance(secs(60))
+            assert driver.metrics().micro_batches == 0
+
+
+def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(10)))) as driver:
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 1
+        driver.restart()
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 2
+        assert not driver._engine.host._wakes.waits

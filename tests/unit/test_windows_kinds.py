@@ -27,7 +27,7 @@ from sparkbolt.windows.by_policy import PolicyWindows
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Extent, Windower
-from sparkbolt.windows.window import TupleWindow
+from sparkbolt.windows.window import TupleWindow, WindowTuples
 
 Op: TypeAlias = tuple[str, Any]
 """("add", times) | ("mark", watermark) | ("clock", now) | ("reload", None)."""
@@ -71,15 +71,27 @@ def windows_of(make: Callable[[Any], Windower], ops: list[Op]) -> list[Seen]:
     shelf = DictShelf()
     windower = make(shelf)
     seen: list[Seen] = []
+    gone: set[int] = set()
     added, now = 0, 0
+
+    def expire(selection: Any) -> None:
+        """What expires does so once."""
+        ids = {tup["id"] for tup in WindowTuples(windower.log, selection)}
+        assert len(ids) == selection.count
+        assert not ids & gone
+        gone.update(ids)
 
     def show(fired: Any) -> None:
         for one in fired:
+            expire(one.expired if one.expiring is None else one.expiring)
+            if one.is_last:
+                expire(one.events)
             if one.events.count:
                 window = TupleWindow(windower.log, one)
                 parts = window.get(), window.get_new(), window.get_expired()
                 assert [len(part) for part in parts] == [len(list(part)) for part in parts]
                 assert window.column("id").to_pylist() == [tup["id"] for tup in window]
+                assert one.is_last or not gone & {tup["id"] for tup in window}
                 seen.append((one.end_ms, *([tup["id"] for tup in part] for part in parts)))
 
     for what, value in ops:
@@ -153,7 +165,9 @@ def by_arrival(length: Extent, slide: Extent, carry: bool = True) -> Model:
     return model
 
 
-def by_time(length: int, slide: int, carry: bool = True) -> Model:
+def by_time(length: int, slide: int, carry: bool = True, edge: int = 0) -> Model:
+    """Windows from ``end - length`` to ``end``: with ``edge`` 0 they have their end, with 1 their start."""
+
     def model(ops: list[Op]) -> list[Seen]:
         shown, end = Shown(carry), 0
         all_: list[tuple[int, int]] = []
@@ -162,15 +176,16 @@ def by_time(length: int, slide: int, carry: bool = True) -> Model:
                 shown.alive += range(len(all_), len(all_) + len(value))
                 all_ += [(len(all_) + i, time) for i, time in enumerate(value)]
             for at in range(end, value + 1, slide) if what == "mark" else ():
-                inside = [one for one, time in all_ if at - length < time <= at]
-                shown.window(at, inside, [one for one, time in all_ if time <= at - length])
+                last = at - edge
+                inside = [one for one, time in all_ if last - length < time <= last]
+                shown.window(at, inside, [one for one, time in all_ if time <= last - length])
                 end = at + slide if inside else end
         return shown.seen
 
     return model
 
 
-def passed_by_watermark(length: Extent, slide: Extent) -> Model:
+def passed_by_watermark(length: Extent, slide: Extent, edge: int = 0) -> Model:
     """Event time with a count: a tuple enters when the watermark passes it."""
 
     def model(ops: list[Op]) -> list[Seen]:
@@ -190,7 +205,7 @@ def passed_by_watermark(length: Extent, slide: Extent) -> Model:
                     if len(passed) % slide.tuples == 0:
                         shown.all_but(newest, last_of(passed, length, newest))
             for at in range(end, value + 1, slide) if what == "mark" and isinstance(slide, int) else ():
-                now, waiting = split(waiting, at)
+                now, waiting = split(waiting, at - edge)
                 passed += now
                 shown.alive += [one for one, _ in now]
                 shown.all_but(at, last_of(passed, length, at))
@@ -290,10 +305,12 @@ def test_storms_policies_give_the_same_windows_by_arrival(length: Extent, slide:
     assert made == by_arrival(length, slide, carry=False)(ops)
 
 
-@given(spans, spans, event_times(), st.booleans())
-def test_windows_in_event_time_are_those_of_the_model(length: int, slide: int, ops: list[Op], carry: bool) -> None:
-    made = windows_of(lambda shelf: EventTimeWindows(shelf, length, slide, carry=carry), ops)
-    assert made == by_time(length, slide, carry)(ops)
+@given(spans, spans, event_times(), st.booleans(), st.booleans())
+def test_windows_in_event_time_are_those_of_the_model(
+    length: int, slide: int, ops: list[Op], carry: bool, closed_left: bool
+) -> None:
+    made = windows_of(lambda shelf: EventTimeWindows(shelf, length, slide, carry=carry, closed_left=closed_left), ops)
+    assert made == by_time(length, slide, carry, edge=int(closed_left))(ops)
 
 
 @given(spans, spans, event_times())
@@ -303,9 +320,12 @@ def test_storms_policies_give_the_same_windows_in_event_time(length: int, slide:
     assert made == by_time(length, slide, carry=False)(ops)
 
 
-@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times())
-def test_windows_with_a_count_in_event_time_are_those_of_the_model(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
-    assert windows_of(lambda shelf: ReleasedWindows(shelf, *shape), ops) == passed_by_watermark(*shape)(ops)
+@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(), st.booleans())
+def test_windows_with_a_count_in_event_time_are_those_of_the_model(
+    shape: tuple[Extent, Extent], ops: list[Op], closed_left: bool
+) -> None:
+    made = windows_of(lambda shelf: ReleasedWindows(shelf, *shape, closed_left=closed_left), ops)
+    assert made == passed_by_watermark(*shape, edge=int(closed_left))(ops)
 
 
 @given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(in_order=True))
@@ -333,14 +353,16 @@ def test_sessions_by_arrival_are_those_of_the_model(gap: int, ops: list[Op]) -> 
     assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
 
 
-@given(st.sampled_from(["arrival", "time", "released", "sessions"]), extents, extents, event_times())
-def test_nothing_fires_before_it_is_due(kind: str, length: Extent, slide: Extent, ops: list[Op]) -> None:
+@given(st.sampled_from(["arrival", "time", "released", "sessions"]), extents, extents, event_times(), st.booleans())
+def test_nothing_fires_before_it_is_due(
+    kind: str, length: Extent, slide: Extent, ops: list[Op], closed_left: bool
+) -> None:
     """A window that is told the time only when it is due gives what it gives when it is told each millisecond."""
     assert isinstance(length, Count | int)
     spans_only = [8 if isinstance(extent, Count) else extent for extent in (length, slide)]
     makes: dict[str, Callable[[Any], Windower]] = {
-        "arrival": lambda shelf: ReleasedWindows(shelf, Count(3), slide),
-        "time": lambda shelf: EventTimeWindows(shelf, *spans_only),
+        "arrival": lambda shelf: ReleasedWindows(shelf, Count(3), slide, closed_left=closed_left),
+        "time": lambda shelf: EventTimeWindows(shelf, *spans_only, closed_left=closed_left),
         "released": lambda shelf: ReleasedWindows(shelf, length, Count(2)),
         "sessions": lambda shelf: SessionWindows(shelf, spans_only[0]),
     }

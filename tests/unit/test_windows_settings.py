@@ -65,6 +65,7 @@ def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
 
 HOUR = timedelta(hours=1)
 BAD_VALUE: Any = 5
+NO_VALUE: Any = None
 MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     (Show, "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"),
     (lambda: Show().with_window(Count(0)), "the window's length: expected Count(n) with an int n of at least 1"),
@@ -143,6 +144,45 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     (
         lambda: Show().with_window(HOUR).with_message_id_field("id"),
         "with_message_id_field: 'id' does not exist in stream",
+    ),
+    (
+        lambda: Show().with_window(HOUR, slide=HOUR, closed=BAD_VALUE),
+        "the window's closed side: expected 'left' or 'right', got 5",
+    ),
+    (
+        lambda: Show().with_tumbling_window(Count(3), closed="left").with_timestamp_field("at"),
+        "closed='left' is for windows that slide by time: one that slides by tuples ends with a tuple, which is in it",
+    ),
+    (lambda: Show().with_window(HOUR, closed="left"), "closed='left' is for windows that slide by time"),
+    (
+        lambda: Show().with_tumbling_window(HOUR, closed="right"),
+        "closed='right' is for windows in event time: on arrival a timer shows what came before it",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("name").with_timestamp_field("at"),
+        "with_timestamp_field was called twice, with 'name' and 'at': a tuple has one time",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field(NO_VALUE),
+        "with_timestamp_field: got None: leave the call out",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_lag(NO_VALUE),
+        "with_lag: got None: leave the call out",
+    ),
+    (lambda: Show().with_window(HOUR).with_message_id_field(NO_VALUE), "with_message_id_field: got None"),
+    (lambda: Show().with_window(NO_VALUE, slide=secs(1)), "with_window: got None: leave the call out"),
+    (
+        lambda: Show().with_window(HOUR).with_max_future(secs(1)),
+        "A longest way into the future can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_max_future(BAD_VALUE),
+        "with_max_future: expected a timedelta, got 5",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_max_future(secs(-1)),
+        "with_max_future: expected at least 0 ms, got -1000 ms",
     ),
     (
         lambda: Show().with_policies(BAD_VALUE, BAD_VALUE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt import Config, Count, TopologyBuilder, bolt
+from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import Counts
 from sparkbolt.core.tuples import Origin
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
+    CountEvictionPolicy,
+    TimeTriggerPolicy,
     TupleWindow,
     WindowCollector,
 )
+from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
 from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, SeenIds
 from tests.unit.windowed import Run, Show, Source, secs, topology
 
@@ -88,6 +92,61 @@ def test_with_ack_on_expiry_a_tuple_is_acked_when_it_expires() -> None:
                 driver.run_until_idle()
         driver.advance(secs(40))
         assert sorted(failure.message_id for failure in driver.failed("source")) == ["c", "d"]
+
+
+BETWEEN_TIMERS: dict[str, Callable[[], WindowedBolt]] = {
+    "built in": lambda: Show().with_window(Count(5), slide=secs(20)),
+    "by key": lambda: Show().with_window(Count(5), slide=secs(20)).with_key("user"),
+    "policies": lambda: Show().with_policies(CountEvictionPolicy(5), TimeTriggerPolicy(20_000)),
+}
+
+
+@pytest.mark.parametrize("kind", BETWEEN_TIMERS)
+@pytest.mark.parametrize("restart", [False, True])
+def test_with_ack_on_expiry_what_no_later_window_can_hold_expires_between_timers(kind: str, restart: bool) -> None:
+    windowed = BETWEEN_TIMERS[kind]().with_ack_on_expiry()
+    letters = [chr(0x4E00 + i) for i in range(400)]
+    with TopologyTestDriver(topology(windowed, max_spout_pending=150, message_timeout_secs=60)) as driver:
+        run = Run(driver)
+        for letter in letters:
+            run.feed(letter)
+        driver.advance(secs(1))
+        at_once = 5 if kind != "policies" else EXPIRE_EVENTS_THRESHOLD + 5  # as in Storm
+        assert len(driver.acked("source")) >= len(letters) - at_once, "the spout stands still"
+        assert driver.acked("source") == letters[: len(driver.acked("source"))]
+        if restart:
+            driver.restart()
+            for letter in letters[len(driver.acked("source")) :]:
+                run.feed(letter)
+        driver.advance(secs(20))
+        assert run.shown()[0] == "".join(letters[-5:])
+        if not restart:  # what had not expired left with its connection, and what was to be shown with it
+            assert driver.metrics().of("show").expired == len(driver.acked("source"))
+            assert run.shown(2)[0] == "".join(letters[:-5])
+        assert driver.failed("source") == []
+
+
+def test_with_ack_on_expiry_what_comes_too_early_for_the_next_timer_expires_at_once() -> None:
+    """A timer's window holds less than what comes between two timers: the rest is in no window.
+
+    |abcde    fghij    k
+    |     ----     ----
+    """
+    windowed = Show().with_window(secs(4), slide=secs(9)).with_ack_on_expiry()
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name in "abcde":
+            run.feed(name)
+            driver.advance(secs(1))
+        assert driver.acked("source") == list("abcde")
+        run.feed("x")
+        driver.advance(secs(4))
+        assert run.shown() == ["x"]
+        assert run.shown(2) == ["abcde"]
+        assert driver.acked("source") == list("abcde")
+        run.feed("y")
+        driver.run_until_idle()
+        assert driver.acked("source") == list("abcdexy")
 
 
 def test_with_ack_on_expiry_what_is_emitted_is_anchored_to_the_window() -> None:

@@ -237,13 +237,15 @@ def _in_event_time(shape: Shape, lines: Sequence[Line], mark: int) -> Iterator[W
     slide, length = shape.slide, shape.length
     assert isinstance(slide, int)
     first = min((line.at for line in lines), default=mark + 1)
-    order = sorted(lines, key=lambda line: (-(-line.at // slide), line.n))
-    for end in range(-(-first // slide) * slide, mark + 1, slide):
+    edge = 1 if shape.closed_left else 0
+    order = sorted(lines, key=lambda line: (-(-(line.at + edge) // slide), line.n))
+    for end in range(-(-(first + edge) // slide) * slide, mark + 1, slide):
+        last = end - edge  # the last millisecond that is in the window
         if isinstance(length, Count):
-            inside = [line for line in order if line.at <= end][-length.tuples :]
+            inside = [line for line in order if line.at <= last][-length.tuples :]
         else:
             assert length is not None
-            inside = [line for line in lines if end - length < line.at <= end]
+            inside = [line for line in lines if last - length < line.at <= last]
         if inside:
             yield Window(end, tuple(inside))
 

@@ -43,6 +43,8 @@ class Shape:
     lag: int | None = None
     """None: on arrival."""
     keyed: bool = False
+    closed_left: bool = False
+    """Whether windows in event time include their start and exclude their end."""
 
     @property
     def in_event_time(self) -> bool:
@@ -64,7 +66,8 @@ class Shape:
         if self.gap is not None:
             windowed.with_session_gap(timedelta(milliseconds=self.gap))
         else:
-            windowed.with_window(_extent(self.length), _extent(self.slide))
+            closed: Any = "left" if self.closed_left else None
+            windowed.with_window(_extent(self.length), _extent(self.slide), closed=closed)
         if self.lag is not None:
             windowed.with_timestamp_field("at").with_lag(timedelta(milliseconds=self.lag))
         return windowed.with_key("key") if self.keyed else windowed
@@ -93,7 +96,13 @@ def shapes(unit_ms: int) -> dict[str, Shape]:
         if isinstance(one.length, int) and one.gap is None and not isinstance(one.slide, int):
             # So long that no tuple is too old for the first window behind it: windows tell the order of all tuples.
             in_event_time[place] = replace(one, length=4 * PAUSE_UNITS * unit_ms)
-    return {one.name: one for one in [*found, Shape("count with gaps", Count(3), Count(8)), *in_event_time]}
+    closed_left = [
+        replace(one, name=f"{one.name}, closed left", closed_left=True)
+        for one in in_event_time
+        if one.name in ("event time, count by time", "event time, tumbling time")
+    ]
+    with_gaps = Shape("count with gaps", Count(3), Count(8))
+    return {one.name: one for one in [*found, with_gaps, *in_event_time, *closed_left]}
 
 
 def ranges(numbers: Sequence[int]) -> list[list[int]]:
@@ -253,6 +262,8 @@ class Feed:
         for _ in range(count):
             self._now += PAUSE_UNITS * unit if chance.random() < 1 / PAUSE_EVERY else chance.randrange(unit)
             at = self._now - chance.randrange((LAG_UNITS - 1) * unit)
+            if chance.random() < 1 / 4:
+                at -= at % unit  # where windows end
             found.append(f"{self._number} k{chance.randrange(KEYS)} {at}")
             self._number += 1
         return found

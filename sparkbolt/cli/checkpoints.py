@@ -1,0 +1,96 @@
+"""``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
+
+Which question it answers: can a topology go on from this checkpoint, and what has to be put aside so that it can?
+Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it takes away, in ``repairs/n`` of the
+checkpoint, and takes a life's number first, so that a driver that still runs there counts nothing any more.
+Rule 2: for a local directory neither Spark nor Java starts.
+
+Read before: ``core.agreement``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
+from sparkbolt.core import agreement
+from sparkbolt.core.ledger_files import Files, begin_life
+from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.places import local_directory
+
+
+def verify(directory: str) -> tuple[bool, list[str]]:
+    """(whether a start goes on from the checkpoint, what was found, line by line).
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: it is no checkpoint.
+    """
+    return _told(directory, _examine(open_files(directory), directory))
+
+
+def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
+    """(whether a start goes on from the checkpoint now, what was found and done, line by line).
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: it is no checkpoint, or a driver has it.
+    """
+    if dry_run:
+        return verify(directory)
+    with _alone(directory) as files:
+        verdict = _examine(files, directory)
+        if not verdict.mistakes or verdict.why_not is not None:
+            return _told(directory, verdict)
+        begin_life(files, uuid.uuid4().hex)
+        taken = {int(name) for name in files.names("repairs") if name.isdigit()}
+        folder = f"repairs/{max(taken, default=-1) + 1}"
+        copies = agreement.repair(files, verdict, folder)
+        after = _examine(files, directory)
+    lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
+    lines += [f"put aside: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
+    return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
+
+
+def _examine(files: Files, directory: str) -> agreement.Verdict:
+    if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")) and files.read("life") is None:
+        raise CheckpointError(f"{directory} is no checkpoint of Sparkbolt: it has neither spark/offsets nor a ledger")
+    return agreement.examine(files, f"checkpoint {directory}")
+
+
+def _told(directory: str, verdict: agreement.Verdict) -> tuple[bool, list[str]]:
+    lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
+    if not verdict.mistakes:
+        return True, [*lines, f"they agree: a start goes on with micro-batch {verdict.last + 1}"]
+    if verdict.why_not is not None:
+        advice = "restore the checkpoint from a copy, or start with a new one"
+        return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
+    lines += [f"a repair would put aside: {name}" for name in verdict.put_aside]
+    return False, [*lines, _next(verdict.last), f"to do so: sparkbolt checkpoint repair {directory}"]
+
+
+def _next(last: int) -> str:
+    before = (
+        f"behind micro-batch {last}, the last on which Spark and the ledger agree" if last >= 0 else "from the start"
+    )
+    return f"a start then goes on {before}; what was put aside runs again, and nothing is lost by it"
+
+
+@contextmanager
+def _alone(directory: str) -> Iterator[Files]:
+    """The files of a checkpoint that no driver on this machine has."""
+    files, path = open_files(directory), local_directory(directory)
+    if path is None:
+        yield files
+        return
+    with Path(path, "lock").open("a+b") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = (files.read("owner") or b"another driver").decode()
+            raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that one first") from error
+        yield WritableDirectory(path)

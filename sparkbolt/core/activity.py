@@ -1,0 +1,406 @@
+"""Activity: what a process that runs tasks is at, while it is at it.
+
+Which question it answers: a micro-batch runs for minutes; which task is at which tuple, since when, and how much is
+done?
+Rule 1: it costs something once a frame and once a call of a component, and nothing once a tuple. Whoever looks, from
+another thread of the process, finds the tuple in the task itself.
+Rule 2: what the working thread notes is in memory that other processes see, so that the frame is known even where
+the looking thread cannot run: some C code keeps Python's interpreter lock while it works.
+Rule 3: it is a picture for people. No verdict and no state depends on it.
+
+Read before: ``deaths``, ``lane``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from sparkbolt.core.deaths import Deed
+from sparkbolt.core.lane import Lane
+from sparkbolt.core.metrics import ComponentMetrics
+
+HUNG_SECS = 30.0
+"""After how long in one call of user code somebody is told; again after twice, four times, ... as long."""
+HUNG_AGAIN_SECS_MAX = 600.0
+SHOWN_AFTER_SECS = 2.0
+"""How long a tuple has to be in ``execute`` before its values are written down for others."""
+BLIND_SECS = 5.0
+"""Without a look for so long, the process is taken for one whose other threads cannot run."""
+VALUE_CHARACTERS_MAX = 80
+VALUES_MAX = 8
+_NOTE = struct.Struct("<qqiiqdq")
+NOTE_BYTES = _NOTE.size
+"""How much room a note takes."""
+_PLAIN = (str, bytes, int, float, bool, type(None))
+_BRACKETS: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)", set: "{...}"}
+
+
+class Doing(NamedTuple):
+    """What the working thread is at."""
+
+    serial: int = 0
+    """Counts what the process has been at."""
+    micro_batch_id: int = -1
+    deed: Deed = Deed.OTHER
+    task: int = 0
+    """The number of the task in the topology; 0: none."""
+    rows: int = 0
+    """How many rows its user code has to see."""
+    since_s: float = 0.0
+
+    def pack(self) -> bytes:
+        """The note, in ``NOTE_BYTES`` bytes; its serial stands at both ends.
+
+        >>> doing = Doing(7, 3, Deed.EXECUTE, 2, 4096, 1.5)
+        >>> Doing.unpack(doing.pack()) == doing
+        True
+        """
+        return _NOTE.pack(self.serial, self.micro_batch_id, self.deed, self.task, self.rows, self.since_s, self.serial)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Doing | None:
+        """The inverse of ``pack``; None for a note that is just being written."""
+        serial, micro_batch_id, deed, task, rows, since_s, end = _NOTE.unpack(data)
+        return cls(serial, micro_batch_id, Deed(deed), task, rows, since_s) if serial == end else None
+
+
+class Working(Protocol):
+    """A task whose user code may be seeing rows, as far as a looker asks it."""
+
+    @property
+    def current(self) -> tuple[int, list[Any] | None, int]:
+        """(the number of what user code sees now, its values, how many others it sees besides)."""
+
+
+class Activity:
+    """What one process is at. The thread that works tells it; other threads may look.
+
+    >>> activity = Activity(clock=lambda: 12.0)
+    >>> with activity.at(Deed.FLUSH, 3):
+    ...     activity.doing.deed.name, activity.doing.since_s
+    ('FLUSH', 12.0)
+    >>> activity.doing.deed.name
+    'OTHER'
+    """
+
+    def __init__(self, clock: Callable[[], float], note: Callable[[bytes], None] | None = None) -> None:
+        """Idle.
+
+        Args:
+            clock: seconds; the same for all processes of the machine.
+            note: keeps the bytes of a ``Doing`` where other processes see them.
+        """
+        self._clock = clock
+        self._note = note
+        self.doing = Doing()
+        self.working: Working | None = None
+        """The task that is in ``execute``."""
+        self._done: dict[str, tuple[int, int]] = {}
+        self._now: Mapping[str, ComponentMetrics] = {}
+
+    def stage(self, micro_batch_id: int, metrics: Mapping[str, ComponentMetrics]) -> None:
+        """A stage begins, which counts in ``metrics`` what it does; the one before has ended."""
+        self._done = self.counts if micro_batch_id == self.doing.micro_batch_id else {}
+        self._now = metrics
+        self._move(Deed.OTHER, 0, 0, micro_batch_id)
+
+    def begin(self, deed: Deed, task: int, rows: int = 0, working: Working | None = None) -> tuple[Doing, Any]:
+        """Be at something; what the process was at before, for ``back``."""
+        before = self.doing, self.working
+        self.working = working
+        self._move(deed, task, rows, self.doing.micro_batch_id)
+        return before
+
+    def back(self, before: tuple[Doing, Any]) -> None:
+        """Be again at what the process was at before."""
+        doing, self.working = before
+        self._move(doing.deed, doing.task, doing.rows, self.doing.micro_batch_id)
+
+    @contextmanager
+    def at(self, deed: Deed, task: int) -> Iterator[None]:
+        """Be at something, then again at what was before."""
+        before = self.begin(deed, task)
+        try:
+            yield
+        finally:
+            self.back(before)
+
+    def _move(self, deed: Deed, task: int, rows: int, micro_batch_id: int) -> None:
+        self.doing = Doing(self.doing.serial + 1, micro_batch_id, deed, task, rows, self._clock())
+        if self._note is not None:
+            self._note(self.doing.pack())
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """By component: how many tuples were emitted and executed here in this micro-batch."""
+        counts = dict(self._done)
+        for component, own in list(self._now.items()):
+            emitted, executed = counts.get(component, (0, 0))
+            counts[component] = emitted + own.emitted, executed + own.executed
+        return counts
+
+
+class Looker:
+    """Looks at an activity now and then, and remembers since when it has been at the same tuple."""
+
+    def __init__(self, activity: Activity, where: Callable[[], str | None] = lambda: None) -> None:
+        """Look at ``activity``; ``where`` says in which line of user code the working thread is."""
+        self._activity = activity
+        self._where = where
+        self._same: tuple[int, int] = (-1, -1)
+        self._since_s = 0.0
+
+    def look(self, now_s: float) -> bytes:
+        """What is seen, for ``sight_of``."""
+        doing, working = self._activity.doing, self._activity.working
+        number, values, more = (-1, None, 0) if working is None else working.current
+        if (doing.serial, number) != self._same:
+            self._same = doing.serial, number
+            self._since_s = doing.since_s if number <= 0 else now_s
+        long = doing.task != 0 and now_s - self._since_s >= SHOWN_AFTER_SECS
+        seen = {
+            "serial": doing.serial,
+            "number": number,
+            "since": self._since_s,
+            "looked": now_s,
+            "with": text_of_values(values) if long and values is not None else None,
+            "more": more,
+            "where": self._where() if long else None,
+            "counts": self._activity.counts,
+        }
+        return json.dumps(seen).encode()
+
+
+def text_of_values(values: Iterable[Any]) -> str:
+    """Values of a tuple for people, shortened; code of users' own types is not called.
+
+    >>> text_of_values(["word", 3, {"a": [1, 2]}, object()])
+    "['word', 3, {...}, <object>]"
+    >>> len(text_of_values(["x" * 1_000_000]))
+    84
+    """
+    texts = [_text_of(value) for value in list(values)[: VALUES_MAX + 1]]
+    return f"[{', '.join(texts[:VALUES_MAX])}{', ...' if len(texts) > VALUES_MAX else ''}]"
+
+
+def _text_of(value: Any) -> str:
+    kind = type(value)
+    if kind in (str, bytes):
+        short = value[:VALUE_CHARACTERS_MAX]
+        text = repr(short)
+        cut = text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[: VALUE_CHARACTERS_MAX - 3]}..."
+        return cut if len(short) == len(value) else f"{text[: VALUE_CHARACTERS_MAX - 1]}..."
+    if kind is int and abs(value) >= 1 << 256:
+        return "<int>"
+    if kind in _PLAIN:
+        return repr(value)
+    return _BRACKETS.get(kind) or f"<{kind.__name__}>"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a process was seen at, from outside."""
+
+    doing: Doing
+    secs: float = 0.0
+    """How long it has been at the same call of user code, at least."""
+    number: int = -1
+    """The row of the frame that it is at; -1: unknown, or all of it at once."""
+    values: str | None = None
+    more: int = 0
+    where: str | None = None
+    blind: bool = False
+    """Whether nothing but the note is known, since no other thread of the process runs."""
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def busy(self) -> bool:
+        """Whether code of a component runs."""
+        return self.doing.task != 0
+
+    def sentence(self, who: Callable[[int], tuple[str, int]]) -> str:
+        """What it is at, for people.
+
+        Args:
+            who: (component, index) of a task number.
+
+        >>> sight = Sight(Doing(5, 0, Deed.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
+        >>> sight.sentence(lambda task: ("count", 1))
+        "count[1] is in execute for 31 s with ['word'] (tuple 18 of 4,096 of its frame), at words.py:12, in count"
+        """
+        component, index = who(self.doing.task)
+        return f"{component}[{index}] is in {_VERBS[self.doing.deed]} for {self.secs:.0f} s{self._with()}{self._at()}"
+
+    def _with(self) -> str:
+        rows = self.doing.rows
+        if self.doing.deed is not Deed.EXECUTE or (self.blind and not rows):
+            return ""
+        if self.values is not None:
+            place = f" (tuple {self.number + 1:,} of {rows:,} of its frame)" if 0 <= self.number < rows else ""
+            return f" with {self.values}{f' and {self.more:,} others' if self.more else place}"
+        if rows == 1:
+            return " with a tuple"
+        if self.blind:
+            return f" with one of {rows:,} tuples"
+        return f" with {rows:,} tuples" if rows else ""
+
+    def _at(self) -> str:
+        if self.blind:
+            return ", in code that keeps Python's interpreter lock"
+        return f", at {self.where}" if self.where else ""
+
+
+_VERBS = {
+    Deed.OTHER: "its worker",
+    Deed.PREPARE: "prepare",
+    Deed.READ: "read",
+    Deed.EXECUTE: "execute",
+    Deed.FLUSH: "flush",
+    Deed.STATE: "the reading or writing of its state",
+    Deed.WINDOW: "execute",
+    Deed.WRITE: "the writing of dead letters",
+}
+
+
+def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
+    """What a process is seen at; None if it has just begun to write it.
+
+    Args:
+        note: of the working thread.
+        look: of the looking thread, the newest.
+        now_s: by the clock of both.
+    """
+    doing = Doing.unpack(note)
+    if doing is None:
+        return None
+    try:
+        seen = json.loads(look)
+    except ValueError:
+        seen = {"serial": -1, "looked": now_s, "counts": {}}
+    counts = {component: (int(emitted), int(executed)) for component, (emitted, executed) in seen["counts"].items()}
+    if doing.task and now_s - max(seen["looked"], doing.since_s) >= BLIND_SECS:
+        return Sight(doing, now_s - max(doing.since_s, seen["looked"]), blind=True, counts=counts)
+    if seen["serial"] != doing.serial:
+        return Sight(doing, max(0.0, now_s - doing.since_s), counts=counts)
+    secs = max(0.0, now_s - seen["since"])
+    return Sight(doing, secs, seen["number"], seen["with"], seen["more"], seen["where"], counts=counts)
+
+
+class Hangs:
+    """Says which sights are worth a warning: after ``HUNG_SECS`` in one call, and then at growing distance.
+
+    >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Deed.EXECUTE, 3, 10, 0.0), secs)}
+    >>> [secs for secs in range(0, 300, 10) if hangs.worth(at(secs))]
+    [30, 60, 120, 240]
+    """
+
+    def __init__(self, hung_secs: float = HUNG_SECS) -> None:
+        """Nothing was said yet."""
+        self._hung_secs = hung_secs
+        self._next: dict[str, tuple[tuple[int, int], float]] = {}
+
+    def worth(self, sights: Mapping[str, Sight]) -> list[Sight]:
+        """Those to be told of now, of all processes, by their names."""
+        found, known = [], {}
+        for name, sight in sights.items():
+            same = sight.doing.serial, sight.number
+            if not sight.busy or sight.secs < self._hung_secs:
+                continue
+            before, due = self._next.get(name, (same, self._hung_secs))
+            # What can no longer be seen into is still the same call.
+            if before != same and not sight.blind:
+                due = self._hung_secs
+            if sight.secs >= due:
+                found.append(sight)
+                due = sight.secs + min(max(sight.secs, self._hung_secs), HUNG_AGAIN_SECS_MAX)
+            known[name] = same, due
+        self._next = known
+        return found
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a micro-batch that is not committed yet has come."""
+
+    micro_batch_id: int | None = None
+    """The one that runs; None: none does."""
+    secs: float = 0.0
+    """For how long."""
+    level: int | None = None
+    """The furthest level that is at work; 0: the source is read. None: it is not known."""
+    levels: int = 0
+    components: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """How many tuples each component has emitted and executed in it so far, as far as workers are on this machine."""
+    spark_tasks: tuple[int, int] | None = None
+    """How many of the stage's spark_tasks are done, and how many there are, where workers are on other machines."""
+    committing: bool = False
+    """Whether its work is done, and is being committed."""
+    hung: tuple[str, ...] = ()
+    """Sentences on calls of user code that have gone on for longer than ``HUNG_SECS``."""
+
+    @property
+    def sentence(self) -> str:
+        """In words.
+
+        >>> Progress(0, 3.2, 1, 2, {"split": (20, 10), "count": (0, 5)}).sentence
+        'micro-batch 0 runs for 3 s: level 1 of 2, 15 executed so far'
+        >>> Progress(0, 61, 0, 2).sentence
+        'micro-batch 0 runs for 1 min 1 s: the source is read (level 0 of 2)'
+        """
+        if self.micro_batch_id is None:
+            return "no micro-batch runs"
+        parts = []
+        if self.committing:
+            parts.append("it is being committed")
+        elif self.level is not None:
+            what = f"level {self.level} of {self.levels}"
+            parts.append(what if self.level else f"the source is read ({what})")
+        executed = sum(executed for _, executed in self.components.values())
+        if executed:
+            parts.append(f"{executed:,} executed so far")
+        if self.spark_tasks is not None and not self.committing:
+            parts.append(f"{self.spark_tasks[0]} of {self.spark_tasks[1]} spark_tasks done")
+        more = f": {', '.join(parts)}" if parts else ""
+        return f"micro-batch {self.micro_batch_id} runs for {duration(self.secs)}{more}"
+
+
+def progress_of(
+    lane: Lane, micro_batch_id: int, secs: float, sights: Iterable[Sight], committing: bool = False
+) -> Progress:
+    """What processes were seen at, as one picture."""
+    components: dict[str, tuple[int, int]] = {}
+    levels, hung = [], []
+    for sight in sights:
+        if sight.doing.micro_batch_id != micro_batch_id:
+            continue
+        for component, (emitted, executed) in sight.counts.items():
+            before = components.get(component, (0, 0))
+            components[component] = before[0] + emitted, before[1] + executed
+        if sight.busy:
+            component, _ = lane.topology.task_owner(sight.doing.task)
+            while component in lane.hosts:
+                component = lane.hosts[component]
+            levels.append(lane.level_of[component])
+            if sight.secs >= HUNG_SECS:
+                hung.append(sight.sentence(lane.topology.task_owner))
+    level = max(levels, default=None)
+    return Progress(micro_batch_id, secs, level, len(lane.levels), components, committing=committing, hung=tuple(hung))
+
+
+def duration(secs: float) -> str:
+    """A time for people.
+
+    >>> [duration(secs) for secs in (0.4, 59.2, 61, 3600, 100_000)]
+    ['0 s', '59 s', '1 min 1 s', '1 h 0 min', '27 h 46 min']
+    """
+    whole = int(secs)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,206 @@
+"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it.
+
+Which question it answers: which messages are never acked, fail or are given up though no fault happens, who is
+responsible, and what is the likely mistake?
+Rule 1: a mistake is not a broken promise. The engine did what it promises; it is the topology that will disappoint.
+Rule 2: each mistake is told once a component and kind, with how many messages it concerns and the first example.
+
+Read before: ``promises``, ``trees``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from sparkbolt.core.components import AsyncBolt, BasicBolt
+from sparkbolt.core.fates import GIVEN_UP, FailedTree
+from sparkbolt.core.ids import mix64, split_key
+from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.promises import Checker, Facts, Records
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.subject import Subject
+from sparkbolt.sim.trees import Verdict
+
+VALUES_KEPT_MAX = 1_000_000
+"""Of so many deliveries the values are known, the newest micro-batches' of them."""
+
+
+class MistakeKind(StrEnum):
+    """What a topology does wrong."""
+
+    NEVER_ACKED = "never acked"
+    FAILED = "failed"
+    GIVEN_UP = "given up"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that a component does wrong."""
+
+    kind: MistakeKind
+    component: str
+    messages: int
+    """How many messages it concerns."""
+    example: str
+    """The first of them: where it comes from, and what became of it."""
+    likely: str
+    """What is probably wrong, and what to do."""
+
+    @property
+    def words(self) -> str:
+        """The mistake in three lines.
+
+        >>> print(Mistake(MistakeKind.NEVER_ACKED, "join", 1, "m[0] at 3: ...", "no collector.ack(tup)").words)
+        'join': 1 message was never acked
+          for example m[0] at 3: ...
+          likely: no collector.ack(tup)
+        """
+        count = "1 message was" if self.messages == 1 else f"{self.messages:,} messages were"
+        return f"{self.component!r}: {count} {self.kind}\n  for example {self.example}\n  likely: {self.likely}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The mistake as a JSON object."""
+        return asdict(self)
+
+
+def mistakes_of(subject: Subject, seed: int = 0) -> tuple[Mistake, ...]:
+    """Run a topology once without a fault and say what it does wrong; nothing where a promise is broken, too."""
+    seen: list[_Mishaps] = []
+
+    def watch(facts: Facts) -> Checker:
+        seen.append(_Mishaps(facts))
+        return seen[0]
+
+    run = run_seed(subject, seed, (), stories=True, state=False, watch=watch)
+    return () if run.violations else seen[0].mistakes()
+
+
+class _Mishaps(Checker):
+    """Notes each message that was not acked at its first attempt, and who is responsible."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._deliveries: dict[int, tuple[int, str]] = {}
+        self._left: dict[int, list[tuple[int, str]]] = {}
+        """Of each tree that times out: (number of the task, values) of its deliveries that nobody acked."""
+        self._found: dict[tuple[MistakeKind, str, str], dict[Any, tuple[str, bool]]] = {}
+        """By kind, component and cause: of each message the example, and whether a task still holds its tuple."""
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Note what the trees wait for that are about to time out."""
+        self._left = {key: self._waiting(key) for key in plan.expired if key in self.facts.trees.open}
+
+    def _waiting(self, key: int) -> list[tuple[int, str]]:
+        left = self.facts.trees.open[key]
+        return [self._deliveries[id_] for id_ in left if id_ in self._deliveries]
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn who got which tuple."""
+        if len(self._deliveries) > VALUES_KEPT_MAX:
+            self._deliveries.clear()
+        for seen in outcome.sightings:
+            self._deliveries.update(seen.deliveries)
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """Note who failed what."""
+        for tree in (*promotion.failed, *promotion.letters_failed):
+            if tree.fail.cause == "timeout":
+                self._timed_out(tree)
+            else:
+                kind = MistakeKind.GIVEN_UP if tree.fate in GIVEN_UP else MistakeKind.FAILED
+                self._note(kind, tree.fail.component, tree.fail.cause, _message(tree), tree.story, held=False)
+
+    def _timed_out(self, tree: FailedTree) -> None:
+        held = any(hop.is_answer for hop in tree.hops)
+        for number, values in self._left.get(tree.key, [])[:1]:
+            component, index = self.facts.subject.topology.task_owner(number)
+            example = f"{self._place(tree.key)}: {component}[{index}] got {values} and neither acked nor failed it"
+            self._note(MistakeKind.NEVER_ACKED, component, "timeout", _message(tree), example, held=held)
+            return
+        self._note(MistakeKind.NEVER_ACKED, tree.fail.component, "timeout", _message(tree), tree.story, held=held)
+
+    def _place(self, key: int) -> str:
+        return self.facts.where(key).removeprefix(f"tree {key:x} of ")
+
+    def _note(self, kind: MistakeKind, component: str, cause: str, message: Any, example: str, *, held: bool) -> None:
+        self._found.setdefault((kind, component, cause), {}).setdefault(message, (example, held))
+
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """What was found, those of most messages first."""
+        for key in self.facts.trees.open:
+            for number, values in self._waiting(key)[:1]:
+                component, index = self.facts.subject.topology.task_owner(number)
+                example = f"{self._place(key)}: {component}[{index}] got {values} and neither acked nor failed it"
+                self._note(MistakeKind.NEVER_ACKED, component, "timeout", mix64(key), example, held=False)
+        given_up = {
+            message for (kind, *_), found in self._found.items() if kind == MistakeKind.GIVEN_UP for message in found
+        }
+        mistakes = []
+        for (kind, component, cause), found in self._found.items():
+            left = {m: e for m, e in found.items() if kind != MistakeKind.FAILED or m not in given_up}
+            if left:
+                example, held = next(iter(left.values()))
+                likely = self._likely(component, cause, held=held)
+                mistakes.append(Mistake(kind, component, len(left), example, likely))
+        return tuple(sorted(mistakes, key=lambda mistake: -mistake.messages))
+
+    def _likely(self, component: str, cause: str, *, held: bool) -> str:
+        spec = self.facts.subject.topology.components.get(component)
+        acks_itself = spec is not None and isinstance(spec.component, BasicBolt | AsyncBolt)
+        secs = self.facts.subject.topology.config.message_timeout_secs
+        if cause != "timeout":
+            return _LIKELY.get(cause, _LIKELY["exception"])
+        if acks_itself:
+            return (
+                f"the message takes longer than message_timeout_secs={secs:g}, or a tuple anchored to it is never acked"
+            )
+        if held:
+            return (
+                f"it is kept in an attribute longer than message_timeout_secs={secs:g}: ack it sooner (in a tick "
+                "tuple, say), give it to KeyValueState and ack it, or raise the timeout"
+            )
+        return (
+            "execute returns without collector.ack(tup) or collector.fail(tup) on one of its ways, or keeps the tuple "
+            f"longer than message_timeout_secs={secs:g}: ack on every way, or derive from BasicBolt, which acks itself"
+        )
+
+
+_LIKELY: Mapping[str, str] = {
+    "exception": (
+        "code of the component does not expect this value: handle it, or let such messages become dead letters"
+    ),
+    "emit": "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
+    "fail": "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",
+    "unreadable": "the spout cannot decode the record: mend the source, or look at it among the dead letters",
+    "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
+}
+
+
+def _message(tree: FailedTree) -> Any:
+    """What is the same for all attempts at one message."""
+    task, sequence = split_key(tree.key)
+    return (
+        (tree.component, tree.source, tree.position) if tree.source is not None else (task, tree.message_id, sequence)
+    )
+
+
+def in_words(mistakes: Sequence[Mistake], messages_max: int) -> str:
+    """What is told of them; empty if there is none."""
+    if not mistakes:
+        return ""
+    things = (
+        "one thing that looks like a mistake"
+        if len(mistakes) == 1
+        else f"{len(mistakes)} things that look like mistakes"
+    )
+    head = (
+        f"with nothing going wrong around it the topology does {things} (no promise is broken by that; of each spout "
+        f"at most {messages_max:,} messages were read):"
+    )
+    return "\n".join([head, *(mistake.words for mistake in mistakes)])

@@ -1,0 +1,122 @@
+"""Places: what the name of a directory or a master says, and whether anybody is there.
+
+Which question it answers: is this checkpoint local, and does somebody answer where it, or the master, is to be?
+Rule 1: a name without a scheme, and one with ``file:``, is a directory of this machine, whatever other file system
+Hadoop is told to take by default: Spark's files and the ledger are in one place.
+Rule 2: who does not answer is told of in seconds; Spark and Hadoop try again for minutes.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable
+
+from sparkbolt.errors import CheckpointError, EngineError
+
+ANSWER_SECS = 5.0
+"""How long somebody may take to accept a connection."""
+HDFS_PORT = 8020
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE = re.compile(r"file:(?://([^/]*))?(/.*)", re.IGNORECASE)
+_STANDALONE = re.compile(r"spark://(.+)")
+_KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/]+)")
+
+
+def scheme_of(place: str) -> str | None:
+    """The scheme of a URL; None for a path.
+
+    >>> scheme_of("s3a://bucket/state"), scheme_of("file:/state"), scheme_of("state/a:b"), scheme_of("~/state")
+    ('s3a', 'file', None, None)
+    """
+    match = _SCHEME.match(place)
+    return match[1].lower() if match else None
+
+
+def local_directory(place: str) -> str | None:
+    """The path of a checkpoint on this machine, absolute; None if it is elsewhere.
+
+    >>> local_directory("file:///var/state"), local_directory("file:/var/state"), local_directory("hdfs://host/state")
+    ('/var/state', '/var/state', None)
+
+    Raises:
+        CheckpointError: it is a URL of a file that names a host.
+    """
+    scheme = scheme_of(place)
+    if scheme not in (None, "file"):
+        return None
+    if scheme is None:
+        return os.path.abspath(os.path.expanduser(place))
+    match = _FILE.fullmatch(place)
+    if match is None or match[1] not in (None, "", "localhost"):
+        path = place.split(":", 1)[1].lstrip("/")
+        raise CheckpointError(
+            f"checkpoint {place} names a host and no path: a local directory has three slashes, as in file:///{path}"
+        )
+    return os.path.abspath(match[2])
+
+
+def check_master(master: str) -> None:
+    """Refuse a master that does not answer; one whose address its name does not tell passes.
+
+    Raises:
+        EngineError: nobody listens there.
+    """
+    standalone, kubernetes = _STANDALONE.fullmatch(master), _KUBERNETES.match(master)
+    addresses = []
+    if standalone:
+        addresses = [_address(one, 7077) for one in standalone[1].split(",")]
+    elif kubernetes:
+        addresses = [_address(kubernetes[2], 80 if kubernetes[1] == "http" else 443)]
+    why = _nobody_at(addresses)
+    if why is not None:
+        raise EngineError(
+            f"the master {master} does not answer ({why}): is it running, is its address right, and may this machine "
+            "reach it?"
+        )
+
+
+def check_hdfs(place: str, services: Iterable[str] = ()) -> None:
+    """Refuse a checkpoint on HDFS whose name node does not answer.
+
+    Args:
+        place: the checkpoint; another scheme passes.
+        services: names of services in Hadoop's configuration, which are no hosts.
+
+    Raises:
+        CheckpointError: nobody listens there.
+    """
+    match = re.match(r"hdfs://([^/]+)", place, re.IGNORECASE)
+    if match is None or match[1] in set(services):
+        return
+    why = _nobody_at([_address(match[1].rsplit("@", 1)[-1], HDFS_PORT)])
+    if why is not None:
+        raise CheckpointError(
+            f"checkpoint {place}: no name node answers there ({why}): is HDFS running, is its address right, and may "
+            "this machine reach it?"
+        )
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    """A host and a port.
+
+    >>> _address("host:7078", 7077), _address("host", 7077), _address("[::1]:9", 7077)
+    (('host', 7078), ('host', 7077), ('::1', 9))
+    """
+    match = re.fullmatch(r"\[?(.+?)\]?:(\d+)", text)
+    return (match[1], int(match[2])) if match else (text.strip("[]"), port)
+
+
+def _nobody_at(addresses: Iterable[tuple[str, int]]) -> str | None:
+    """Why none of them can be reached; None if one can, or if there is none."""
+    why = None
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), ANSWER_SECS).close()
+            return None
+        except OSError as error:
+            why = f"{host}:{port}: {error.strerror or error}"
+    return why

@@ -1,0 +1,147 @@
+"""Spark's loop, for real: beginnings without data, a micro-batch that fails, a commit that comes late.
+
+What is recorded here is what ``tests/sim/test_spark_loop.py`` compares the simulator's loop with. To record it anew:
+
+    SPARKBOLT_RECORD_CALLS=1 .venv/bin/python -m pytest tests/spark/test_loop.py
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.topology import Topology
+from sparkbolt.spark import lane_query
+from sparkbolt.spark.life import Life
+from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spouts import TextSpout
+from tests.sim.test_spark_loop import RECORD, replay
+from tests.spark import loop_calls
+from tests.spark.loop_calls import Notes, recording
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+class Count(BasicBolt):
+    outputs = ["count"]
+
+    def prepare(self, context: Any) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.counts[tup["line"]] += 1
+        collector.emit([sum(self.counts.values())])
+
+
+def topology(path: Path) -> Topology:
+    builder = TopologyBuilder("following", Config(restart_backoff_secs=0.1))
+    builder.set_spout("lines", TextSpout(str(path), follow=True))
+    builder.set_bolt("count", Count()).fields_grouping("lines", ["line"])
+    return builder.build()
+
+
+def write(path: Path, *lines: str) -> None:
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def until(running: RunningTopology, condition: Callable[[], bool]) -> None:
+    assert running._await(condition, 120), running.metrics()
+
+
+def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.name == "sparkbolt"]
+
+
+def acked(running: RunningTopology) -> int:
+    return running.metrics().of("lines").acked
+
+
+def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_as_the_simulator_does(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, logger="sparkbolt")
+    source, checkpoint = tmp_path / "lines.log", tmp_path / "checkpoint"
+    source.touch()
+    notes = Notes(str(tmp_path / "calls"), str(checkpoint))
+    monkeypatch.setattr(lane_query, "data_source", recording(lane_query.data_source, notes))
+    cloudpickle.register_pickle_by_value(loop_calls)
+    begin, late = Life.start, []
+
+    def start(self: Life) -> None:
+        for path, content in late:  # the driver before comes to its commit after this one has loaded the ledger
+            path.write_bytes(content)
+        late.clear()
+        notes.begin()
+        begin(self)
+
+    monkeypatch.setattr(Life, "start", start)
+    end, fails = Life._end_of_lane, []
+
+    def end_of_lane(self: Life, frame: Any, number: int) -> None:
+        notes.add("run", number)
+        end(self, frame, number)
+        if fails:
+            notes.add("raised", fails.pop())
+            raise OSError("the commit cannot be written")
+
+    monkeypatch.setattr(Life, "_end_of_lane", end_of_lane)
+    try:
+        # No data: one micro-batch that reads nothing, and then rest.
+        running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
+        until(running, lambda: notes.has("latestOffset", 0, 0, 0))
+        running.close()
+
+        # What earlier versions made of that: an offset of format 0, which never ran.
+        offsets = checkpoint / "spark" / "offsets" / "0"
+        head = offsets.read_text().splitlines()[:-1]
+        offsets.write_text("\n".join([*head, '{"v": 0}']))
+        for gone in (
+            *checkpoint.glob("spark/*/.0.crc"),
+            checkpoint / "spark" / "commits" / "0",
+            checkpoint / "ledger" / "0.entry",
+        ):
+            gone.unlink(missing_ok=True)
+        running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
+        until(running, lambda: notes.has("latestOffset", "before", "before", 0))
+        write(source, "a", "b")
+        until(running, lambda: acked(running) == 2)
+        # A micro-batch whose commit fails: another query in the same driver runs it again.
+        fails.append(2)
+        write(source, "c")
+        until(running, lambda: acked(running) == 3)
+        assert running.await_idle(60)
+        running.close()
+        [failed] = _errors(caplog)
+        assert "the commit cannot be written" in failed
+        caplog.clear()
+
+        # A commit that comes late: Spark begins behind it, the ledger before it.
+        last = checkpoint / "spark" / "commits" / "2"
+        for path in (last, last.with_name(".2.crc")):
+            if path.exists():
+                late.append((path, path.read_bytes()))
+                path.unlink()
+        write(source, "d")
+        running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
+        until(running, lambda: acked(running) == 4)
+        assert running.metrics().of("count").executed == 4
+        running.close()
+        [failed] = _errors(caplog)
+        assert "Spark has committed micro-batch 2, but the ledger of life" in failed
+    finally:
+        cloudpickle.unregister_pickle_by_value(loop_calls)
+    record = notes.record()
+    if os.environ.get("SPARKBOLT_RECORD_CALLS"):
+        lines = ",\n".join(json.dumps(query) for query in record)
+        RECORD.write_text(f"[\n{lines}\n]\n")
+    replay(record)

@@ -1,0 +1,175 @@
+"""Checkpoints whose last steps disagree: what verify says, what repair does, and that a topology goes on then."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt.cli import main
+from sparkbolt.core import agreement
+from sparkbolt.sim.checkers import Checkers
+from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.sim.promises import Facts
+from sparkbolt.sim.subject import Subject, subject_of
+from sparkbolt.sim.world import World
+from tests.sim.random_topologies import Jobs
+from tests.sim.test_simulate import Count, behind
+
+
+class Stopped(World):
+    """A world that is stopped behind a micro-batch, with its offset and commit as files."""
+
+    def begin(self, committed: int) -> None:
+        while self.durable.log.last_commit < committed:
+            assert self._turn(), "the messages are at their end"
+
+    def files_of_spark(self) -> MemoryFiles:
+        """All files of the checkpoint, as they are on a disk."""
+        files = self.durable.files
+        for number, end in self.durable.log.offsets.items():
+            files.files[f"spark/offsets/{number}"] = f"v1\n{{}}\n{end}".encode()
+        for number in self.durable.log.commits:
+            files.files[f"spark/commits/{number}"] = b"v1\n{}"
+        return files
+
+    def read_back(self) -> None:
+        """Spark's logs are what the files say now."""
+        log, files = self.durable.log, self.durable.files.files
+        log.offsets = {
+            int(name.rsplit("/", 1)[1]): data.decode().splitlines()[-1]
+            for name, data in files.items()
+            if name.startswith("spark/offsets/")
+        }
+        log.commits = {int(name.rsplit("/", 1)[1]) for name in files if name.startswith("spark/commits/")}
+
+
+def world(spout: Any = None, last: int = 2) -> Stopped:
+    subject: Subject = subject_of(behind(Count(), spout=spout), {"m": [[number] for number in range(60)]}, 12)
+    found = Stopped(subject, 1, (), micro_batches=6, checkers=Checkers(Facts(subject, {}), state=False))
+    found.begin(last)
+    return found
+
+
+def logged(found: Stopped, number: int) -> Any:
+    return json.loads(found.durable.log.offsets[number])
+
+
+def test_a_checkpoint_between_two_micro_batches_agrees() -> None:
+    found = world()
+    verdict = agreement.examine(found.files_of_spark())
+    assert verdict.mistakes == verdict.put_aside == ()
+    assert verdict.last == 2
+    assert verdict.facts[0] == "Spark has logged the plans of micro-batches up to 2 and committed them up to 2"
+
+
+def test_one_that_begins_agrees_also_in_the_form_of_earlier_versions() -> None:
+    files = MemoryFiles()
+    assert agreement.examine(files).facts == ("Spark has logged no micro-batch yet",)
+    files.files["spark/offsets/0"] = b'v1\n{}\n{"v": 0}'
+    verdict = agreement.examine(files)
+    assert (verdict.mistakes, verdict.last) == ((), -1)
+    assert "in the form of earlier versions" in verdict.facts[0]
+
+
+def test_a_plan_of_another_micro_batch_in_an_offset_is_put_aside_and_planned_anew() -> None:
+    """What a driver without a lock made of it that took committed micro-batches for its next one."""
+    found = world(spout=Jobs())
+    files = found.files_of_spark()
+    files.files["spark/offsets/3"] = files.files["spark/offsets/2"]
+    verdict = agreement.examine(files)
+    assert verdict.mistakes == (
+        "micro-batch 3 is logged and not committed, but its offset holds the plan of micro-batch 2: two drivers have "
+        "written here",
+    )
+    assert (verdict.put_aside, verdict.last, verdict.why_not) == (("spark/offsets/3",), 2, None)
+    copy = files.files["spark/offsets/3"]
+    assert agreement.repair(files, verdict, "repairs/0") == ["repairs/0/spark/offsets/3"]
+    assert files.files["repairs/0/spark/offsets/3"] == copy
+    assert agreement.examine(files).mistakes == ()
+    found.read_back()
+    found._new_driver()
+    assert found.run() is None
+    assert not found.checkers.violations
+    found.checkers.ended(found.driver)
+    assert not found.checkers.violations
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged", "of another plan"])
+def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_again(how: str) -> None:
+    found = world()
+    files = found.files_of_spark()
+    entry = files.files.pop("ledger/2.entry")
+    if how == "damaged":
+        files.files["ledger/2.entry"] = entry[:-1]
+    if how == "of another plan":
+        files.files["ledger/2.entry"] = entry
+        offset = {**logged(found, 2), "now": 1}
+        files.files["spark/offsets/2"] = f"v1\n{{}}\n{json.dumps(offset)}".encode()
+    verdict = agreement.examine(files)
+    assert len(verdict.mistakes) == 1, verdict
+    assert verdict.mistakes[0].startswith("micro-batch 2 is committed, but ")
+    assert (verdict.last, verdict.why_not) == (1, None)
+    assert verdict.put_aside == ("spark/commits/2", *(["ledger/2.entry"] if how != "missing" else []))
+    agreement.repair(files, verdict, "repairs/0")
+    after = agreement.examine(files)
+    assert (after.mistakes, after.last) == ((), 1)
+
+
+def test_what_a_queue_was_told_to_be_done_is_never_gone_back_over() -> None:
+    files = world(spout=Jobs()).files_of_spark()
+    del files.files["ledger/2.entry"]
+    verdict = agreement.examine(files)
+    assert verdict.put_aside == ()
+    assert verdict.why_not is not None
+    assert "held records of a Spout, whose queue then has forgotten them" in verdict.why_not
+
+
+def test_commits_that_were_lost_are_made_again_and_offsets_that_were_lost_are_not_made_up() -> None:
+    files = world(last=3).files_of_spark()
+    del files.files["spark/commits/2"], files.files["spark/commits/3"]
+    verdict = agreement.examine(files)
+    assert "commits of what lies between were lost" in verdict.mistakes[0]
+    assert (verdict.last, verdict.why_not) == (1, None)
+    assert verdict.put_aside == ("spark/offsets/3", "ledger/3.entry", "ledger/2.entry")
+    agreement.repair(files, verdict, "repairs/0")
+    assert agreement.examine(files).mistakes == ()
+    files = world().files_of_spark()
+    del files.files["spark/offsets/2"], files.files["spark/offsets/1"]
+    verdict = agreement.examine(files)
+    assert "Spark has committed micro-batch 2, but its offsets end with 0" in verdict.mistakes
+    assert verdict.why_not == "spark/offsets/2 is missing, behind which Spark would go on"
+
+
+def test_a_state_that_is_not_there_is_named() -> None:
+    files = world().files_of_spark()
+    files.files["spark/commits/2"] = b'v1\n{"stateUniqueIds":{"0":[["id"]]}}'
+    verdict = agreement.examine(files)
+    assert verdict.mistakes == ("spark/state/0/0 has no state of micro-batch 2 any more (version 3_id)",)
+    assert verdict.why_not is not None
+    files.files["spark/state/0/0/3_id.changelog"] = b""
+    assert agreement.examine(files).mistakes == ()
+
+
+def test_the_command_says_what_it_found_and_keeps_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = world()
+    files = found.files_of_spark()
+    del files.files["ledger/2.entry"]
+    for name, data in files.files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    for arguments in (["verify"], ["repair", "--dry-run"]):
+        assert main(["checkpoint", *arguments, str(tmp_path)]) == 1
+        said = capsys.readouterr().out
+        assert "mistake: micro-batch 2 is committed, but ledger/2.entry is missing\n" in said
+        assert "a repair would put aside: spark/commits/2\n" in said
+        assert (tmp_path / "spark/commits/2").exists()
+    assert main(["checkpoint", "repair", str(tmp_path)]) == 0
+    assert "put aside: spark/commits/2 (a copy is repairs/0/spark/commits/2)\n" in capsys.readouterr().out
+    assert (tmp_path / "repairs/0/spark/commits/2").read_bytes() == b"v1\n{}"
+    assert main(["checkpoint", "verify", str(tmp_path)]) == 0
+    assert "they agree: a start goes on with micro-batch 2\n" in capsys.readouterr().out
+    assert main(["checkpoint", "verify", str(tmp_path / "ledger")]) == 1
+    assert "is no checkpoint of Sparkbolt" in capsys.readouterr().err

@@ -1,0 +1,195 @@
+"""Power cuts: Spark's small files are not flushed to the disk, the ledger's are, so the one log may be behind.
+
+entries      0 1 2 3 4 5 6 7 8 9 .
+snapshots            |         |        written after 4 and after 9; the entries since 4 stay
+commits left 0 1 2 3 4 5 6 7            what was on the disk when the power went
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import CheckpointError, Config, Range, Topology, TopologyBuilder
+from sparkbolt.core import ledger_files
+from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.ledger_settings import ledger_settings
+from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from tests.unit.test_host import Keep, Numbers
+
+EVERY = 5
+
+
+class Few(Numbers):
+    """Three numbers at a time."""
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        return super().next_ranges(progress, min(budget, 3))
+
+
+def few() -> Topology:
+    """Numbers that are held until they time out, and are given again then."""
+    builder = TopologyBuilder("few", Config(message_timeout_secs=5))
+    builder.set_spout("numbers", Few())
+    builder.set_bolt("keep", Keep()).fields_grouping("numbers", ["number"])
+    return builder.build()
+
+
+class Logged:
+    """A ledger that is compacted every so many micro-batches, with what it was after each of them."""
+
+    def __init__(self, files: Any, micro_batches: int) -> None:
+        self.files = files
+        self.engine = LocalEngine(few())
+        self.after: dict[int, bytes] = {-1: self._empty().snapshot()}
+        for number in range(micro_batches):
+            self.step(number)
+
+    def step(self, number: int) -> None:
+        self.engine.now_ms += 900
+        assert self.engine.step() is not None
+        ledger_files.write_entry(self.files, number, self.engine.log[-1])
+        self.files.write(f"plans/{number}-0", b"a plan")
+        metrics = self.engine.ledger.metrics
+        metrics.micro_batch_ms = metrics.complete_latency_ms = None  # what is not in the log
+        self.after[number] = self.engine.ledger.snapshot()
+        if (number + 1) % EVERY == 0:
+            ledger_files.compact(self.files, number, self.engine.ledger.snapshot())
+
+    def _empty(self) -> Ledger:
+        return Ledger(**ledger_settings(self.engine.lane))
+
+    def load(self, last_commit: int) -> Ledger:
+        settings = ledger_settings(self.engine.lane)
+        return ledger_files.load_ledger(
+            self.files,
+            last_commit,
+            lambda: Ledger(**settings),
+            lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings),
+        )
+
+
+@pytest.mark.parametrize(("micro_batches", "oldest"), [(4, -1), (5, -1), (7, -1), (10, 4), (12, 4), (15, 9), (19, 9)])
+def test_a_log_of_commits_that_has_lost_its_end_finds_the_ledger_of_what_is_left(
+    micro_batches: int, oldest: int
+) -> None:
+    logged = Logged(MemoryFiles(), micro_batches)
+    files = dict(logged.files.files)
+    for last_commit in range(oldest, micro_batches):
+        logged.files.files = dict(files)
+        gone = ledger_files.cut_back(logged.files, last_commit)
+        assert gone == [number for number in range(EVERY - 1, micro_batches, EVERY) if number > last_commit][-2:]
+        loaded = logged.load(last_commit)
+        assert loaded.last_promoted == last_commit
+        assert loaded.snapshot() == logged.after[last_commit]
+        plan = f"{last_commit + 1}-0"
+        assert last_commit + 1 == micro_batches or plan in logged.files.names("plans"), "it may have to run again"
+
+
+def test_a_snapshot_of_what_is_not_committed_any_more_is_not_taken_for_what_runs_in_its_place() -> None:
+    """Without cutting back, a driver that dies behind micro-batch 9 would load what another micro-batch 9 had made."""
+    logged = Logged(MemoryFiles(), 10)
+    ledger_files.cut_back(logged.files, 7)
+    assert logged.files.read("ledger/9.snapshot") is None
+    ledger = logged.load(7)
+    ledger.begin_life(5)
+    assert ledger_files.cut_back(logged.files, 7) == []
+    assert logged.load(9).life == 0, "entries of before, until they are replaced"
+
+
+def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed() -> None:
+    logged = Logged(MemoryFiles(), 19)
+    before = dict(logged.files.files)
+    said = "the last commit of Spark's is that of micro-batch 3, and the oldest thing .* was after micro-batch 9"
+    with pytest.raises(CheckpointError, match=said):
+        ledger_files.cut_back(logged.files, 3)
+    with pytest.raises(CheckpointError, match=said):
+        logged.load(3)
+    assert logged.files.files == before
+
+
+# Spark's own logs.
+
+
+class SparkLogs(Checkpoint):
+    """A checkpoint in which Spark has committed micro-batches 0 to 11 and planned 12, without Spark."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.files = LocalFiles(self.directory)
+        self._lock: Any = None
+        for number in range(13):
+            offset = f'v1\n{{"batchWatermarkMs":0}}\n{{"v": 1, "n": {number}}}'
+            self.files.write(f"spark/offsets/{number}", offset.encode())
+            self.files.write(f"spark/offsets/.{number}.crc", b"crc")
+        for number in range(12):
+            self.files.write(f"spark/commits/{number}", b'v2\n{"nextBatchWatermarkMs":0}')
+        Logged(self.files, 12)
+
+    def left(self) -> tuple[int, int]:
+        """The last commit, and the last offset."""
+        return self.last_commit(), max(self._numbers("spark/offsets"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> SparkLogs:
+    for folder in ("spark/offsets", "spark/commits"):
+        (tmp_path / folder).mkdir(parents=True)
+    return SparkLogs(tmp_path)
+
+
+def test_logs_that_agree_are_left_alone(checkpoint: SparkLogs, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint.cut_back()
+    assert checkpoint.left() == (11, 12)
+    assert not caplog.records
+
+
+def test_offsets_behind_the_one_that_comes_next_are_removed_since_spark_would_begin_with_the_newest(
+    checkpoint: SparkLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (9, 10, 11):
+        checkpoint.files.remove(f"spark/commits/{number}")
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        checkpoint.cut_back()
+    assert checkpoint.left() == (8, 9)
+    assert checkpoint.files.read("spark/offsets/.12.crc") is None
+    assert sorted(checkpoint.files.names("ledger"))[-1] == "9.entry"
+    assert "4.snapshot" in checkpoint.files.names("ledger")
+    assert "9.snapshot" not in checkpoint.files.names("ledger")
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 4
+    assert "spark/offsets/12 is removed: it comes after commit 8, the last that is left" in lines[1]
+
+
+@pytest.mark.parametrize("rest", [b"", b"v2\n", b'v2\n{"nextBatchWa', b"\0" * 60])
+def test_a_commit_that_is_not_whole_does_not_count(checkpoint: SparkLogs, rest: bytes) -> None:
+    checkpoint.files.write("spark/commits/11", rest)
+    checkpoint.cut_back()
+    assert checkpoint.left() == (10, 11)
+
+
+def test_an_offset_that_is_not_whole_takes_its_commit_along(checkpoint: SparkLogs) -> None:
+    checkpoint.files.write("spark/offsets/12", b"")
+    checkpoint.cut_back()
+    assert checkpoint.left() == (11, 11), "what was planned and not committed is planned anew"
+    checkpoint.files.write("spark/offsets/11", b"v1\n{}")
+    checkpoint.files.write("spark/offsets/10", b"v1\n")
+    checkpoint.cut_back()
+    assert checkpoint.left() == (9, 9)
+
+
+def test_before_a_snapshot_replaces_entries_the_commit_of_it_is_on_the_disk(
+    checkpoint: SparkLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    flush, write = LocalFiles.flush, LocalFiles.write
+    monkeypatch.setattr(LocalFiles, "flush", lambda own, name: (done.append(name), flush(own, name)))
+    monkeypatch.setattr(LocalFiles, "write", lambda own, name, data: (done.append(name), write(own, name, data)))
+    checkpoint.compact(11, b"a snapshot")
+    assert done == ["spark/offsets/11", "spark/commits/11", "ledger/11.snapshot"]

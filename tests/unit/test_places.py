@@ -1,0 +1,146 @@
+"""Where a checkpoint is, whether anybody answers, and which sessions may be used: told before anything begins."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import CheckpointError, EngineError
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.cli.stories import open_ledger
+from sparkbolt.spark.places import check_hdfs, check_master, local_directory, scheme_of
+
+pytest.importorskip("pyspark")
+
+from sparkbolt.spark import session as session_module
+from sparkbolt.spark.session import given_session, make_session
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("/var/state", "/var/state"),
+        ("/var/state/../other", "/var/other"),
+        ("~/state", "{home}/state"),
+        ("state", "{here}/state"),
+        ("a:b", "{here}/a:b"),
+        ("file:///var/a b#c?d%20e", "/var/a b#c?d%20e"),
+        ("FILE:/var/state", "/var/state"),
+        ("file://localhost/var/state", "/var/state"),
+        ("hdfs://host:8020/state", None),
+        ("s3a://bucket/state", None),
+    ],
+)
+def test_a_checkpoint_without_a_scheme_or_with_that_of_files_is_a_directory_of_this_machine(
+    place: str, path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    expected = path and path.format(home="/home/ann", here=os.getcwd())
+    assert local_directory(place) == expected
+    assert (scheme_of(place) in (None, "file")) == (path is not None)
+
+
+def test_a_file_url_with_two_slashes_is_told_from_one_with_three() -> None:
+    with pytest.raises(CheckpointError, match=r"names a host and no path: .* as in file:///share/state"):
+        local_directory("file://share/state")
+
+
+def test_the_tools_find_the_checkpoint_where_the_run_has_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(WrongUseError, match=f"there is no directory {tmp_path}/state"):
+        open_ledger("~/state")
+    (tmp_path / "state").mkdir()
+    for place in ("~/state", (tmp_path / "state").as_uri()):
+        with pytest.raises(CheckpointError, match="has no file 'tasks'"):
+            open_ledger(place)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Somebody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port that is taken, so that nobody else comes to listen there, and at which nobody does."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_a_master_that_does_not_answer_is_told_and_one_of_several_that_does_is_enough(port: int, nobody: int) -> None:
+    there, away = f"127.0.0.1:{port}", f"127.0.0.1:{nobody}"
+    for master in (f"spark://{there}", f"spark://{away},{there}", f"k8s://https://{there}", "local[2]", "yarn"):
+        check_master(master)
+    for master in (f"spark://{away}", f"k8s://http://{away}", f"k8s://{away}"):
+        said = f"the master {master} does not answer \\(127.0.0.1:{nobody}: Connection refused\\): is it running"
+        with pytest.raises(EngineError, match=said):
+            check_master(master)
+
+
+def test_no_jvm_is_started_for_a_master_that_does_not_answer(nobody: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session_module, "_new_session", lambda *_: pytest.fail("Spark was started"))
+    with pytest.raises(EngineError, match="does not answer"):
+        make_session("t", f"spark://127.0.0.1:{nobody}")
+
+
+def test_a_name_node_that_does_not_answer_is_told(port: int, nobody: int) -> None:
+    check_hdfs(f"hdfs://127.0.0.1:{port}/state")
+    check_hdfs("hdfs://a-service/state", ["a-service"])
+    check_hdfs("s3a://bucket/state")
+    with pytest.raises(CheckpointError, match=r"no name node answers there .*Connection refused"):
+        check_hdfs(f"hdfs://127.0.0.1:{nobody}/state")
+
+
+# Sessions that somebody else has made.
+
+
+def session(master: str, **settings: str) -> Any:
+    configuration = SimpleNamespace(get=lambda key, default=None: settings.get(key, default))
+    context = SimpleNamespace(master=master, getConf=lambda: configuration)
+    return SimpleNamespace(sparkContext=context, conf=configuration)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "cure"),
+    [
+        ("local[2]", {}, "Make the session with master 'local\\[2,4\\]'"),
+        ("local", {}, "Make the session with master 'local\\[1,4\\]'"),
+        ("local[*,1]", {}, "Make the session with master"),
+        ("spark://host:7077", {"spark.task.maxFailures": "1"}, "Make the session with spark.task.maxFailures=4"),
+        ("local[2,4]", {"spark.speculation": "true"}, "Start Spark with spark.speculation=false"),
+    ],
+)
+def test_a_session_whose_settings_endanger_tuples_is_refused(
+    master: str, settings: Mapping[str, str], cure: str
+) -> None:
+    with pytest.raises(EngineError, match=cure):
+        given_session(session(master, **settings), "a session was given")
+
+
+@pytest.mark.parametrize("master", ["local[2,4]", "local[*,2]", "spark://host:7077", "yarn", "local-cluster[2,1,1024]"])
+def test_a_session_that_tries_a_task_again_is_taken(master: str) -> None:
+    own = session(master)
+    assert given_session(own, "a session was given") is own
+
+
+def test_a_master_or_a_setting_beside_a_session_must_be_what_the_session_has() -> None:
+    own = session("local[2,4]", **{"spark.driver.memory": "2g"})
+    assert given_session(own, "x", "local[2]", {"spark.driver.memory": "2g"}) is own
+    with pytest.raises(
+        EngineError, match=r"a session was given, whose master is 'local\[2,4\]', and master='local\[4\]'"
+    ):
+        given_session(own, "a session was given", "local[4]")
+    with pytest.raises(EngineError, match=r"where spark.driver.memory is '2g', and '8g' was given for it"):
+        given_session(own, "a session was given", None, {"spark.driver.memory": "8g"})

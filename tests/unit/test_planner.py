@@ -1,0 +1,146 @@
+"""What a life answers to Spark: offsets, beginnings, and starts that do not fit what was promoted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.acker import Feedback
+from sparkbolt.core.components import PartitionedSpout, Range
+from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.planner import BEFORE_THE_FIRST, Planner
+from sparkbolt.core.topology import Topology
+from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
+from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.sim.engine import LocalEngine
+
+NOW = 1_000_000
+
+
+class Growing(PartitionedSpout):
+    """A log that a test lets grow."""
+
+    outputs = ("n",)
+    end = 0
+
+    def next_ranges(self, progress: Any, budget: int) -> list[Range]:
+        start = progress.get("log", 0)
+        return [Range(0, "log", start, self.end)] if self.end > start else []
+
+    def read(self, range_: Range) -> Any:
+        return ((position, [position]) for position in range(range_.start, range_.end))
+
+
+class Swallow(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Nothing comes of it."""
+
+
+def topology(**config: Any) -> Topology:
+    builder = TopologyBuilder("growing", Config(**config))
+    builder.set_spout("log", Growing())
+    builder.set_bolt("swallow", Swallow()).shuffle_grouping("log")
+    return builder.build()
+
+
+class Life:
+    """A planner over the host of an engine in one process."""
+
+    def __init__(self, **config: Any) -> None:
+        self.files = MemoryFiles()
+        self.engine = LocalEngine(topology(**config), now_ms=NOW)
+        self.planner = Planner(self.engine.host, self.files, where="checkpoint /c")
+        self.ledger = self.engine.host.ledger
+
+    def grow(self, count: int) -> None:
+        spout = self.engine.host.spouts["log"]
+        assert isinstance(spout, Growing)
+        spout.end += count
+
+    def latest(self, start: Any) -> Any:
+        committed = self.planner.committed(start)
+        if committed is not None:
+            self.engine.host.promote(committed, 0.0)
+        offset = self.planner.next_offset(NOW, 0.0)
+        return json.loads(json.dumps(offset if offset is not None else self.planner.no_news(start, NOW, 0.0)))
+
+    def run(self, end: Any) -> MicroBatchPlan:
+        plan = self.planner.confirm(end, 0.0)
+        self.engine.host.stage(plan.micro_batch_id, Feedback())
+        return plan
+
+
+def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_is_read_behind_it() -> None:
+    life = Life()
+    first = life.latest(BEFORE_THE_FIRST)
+    assert first == {"v": 1, "n": 0, "life": 0, "now": NOW}
+    assert life.run(first).entries == ()
+    assert life.latest(first) == first, "no news: the start itself, for which Spark runs nothing"
+    assert life.ledger.last_promoted == 0
+    life.grow(3)
+    [entry] = life.run(life.latest(first)).entries
+    assert (entry.start, entry.end) == (0, 3)
+
+
+def test_a_checkpoint_that_holds_the_beginning_as_an_end_goes_on() -> None:
+    """Earlier versions gave it as the end of a micro-batch 0 without data; Spark then asks for its partitions."""
+    life = Life()
+    assert life.run(BEFORE_THE_FIRST) == MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
+    assert life.latest(BEFORE_THE_FIRST) == BEFORE_THE_FIRST
+    assert life.ledger.last_promoted == 0
+    life.grow(3)
+    second = life.latest(BEFORE_THE_FIRST)
+    assert second["n"] == 1
+    assert life.planner.committed(BEFORE_THE_FIRST) is None
+
+
+def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
+    life = Life()
+    life.grow(3)
+    first = life.latest(BEFORE_THE_FIRST)
+    behind = Life()
+    behind.grow(3)
+    with pytest.raises(OutdatedLifeError, match=r"checkpoint /c: Spark has committed micro-batch 0, but the ledger of"):
+        behind.latest(first)
+    with pytest.raises(OutdatedLifeError, match="Spark runs micro-batch 1, but the ledger of life 0 has counted -1"):
+        behind.planner.confirm({**first, "n": 1}, 0.0)
+    assert behind.engine.host.in_force is None
+
+
+def test_a_log_of_sparks_that_lost_its_end_is_named_with_what_to_do() -> None:
+    life = Life()
+    life.grow(3)
+    first = life.latest(BEFORE_THE_FIRST)
+    life.run(first)
+    life.latest(first)
+    life.ledger.last_promoted = 1
+    behind = r"Spark goes on behind micro-batch 0, but .* counted 1.*checkpoint verify"
+    with pytest.raises(CheckpointError, match=behind):
+        life.latest(first)
+    with pytest.raises(CheckpointError, match="Spark is about to run micro-batch 0, but the ledger has counted 1"):
+        life.planner.confirm(first, 0.0)
+
+
+def test_a_start_that_is_not_what_was_run_is_refused() -> None:
+    life = Life()
+    life.grow(3)
+    first = life.latest(BEFORE_THE_FIRST)
+    life.run(first)
+    with pytest.raises(InvariantError, match="micro-batch 0 was run for"):
+        life.latest({**first, "now": 7})
+
+
+def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
+    life = Life(plan_bytes_max=1024)
+    life.grow(3)
+    life.ledger.void = tuple((1, sequence) for sequence in range(1000))
+    first = life.latest(BEFORE_THE_FIRST)
+    assert first == {"v": 1, "n": 0, "file": "0-0"}
+    [entry] = life.run(first).entries
+    assert (entry.start, entry.end) == (0, 3)
+    life.files.files.clear()
+    with pytest.raises(CheckpointError, match="plans/0-0 is missing, though an offset of Spark's names it"):
+        Life(plan_bytes_max=1024).planner.confirm(first, 0.0)

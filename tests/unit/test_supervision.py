@@ -1,0 +1,399 @@
+"""What user code in the driver raises, and what ends a query: each has a defined end, and a line that tells it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
+from sparkbolt.core.lane import lay_out
+from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.restarts import QueryFailure
+from sparkbolt.core.topology import Topology
+from sparkbolt.errors import SparkboltError, StateError
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import GeneratorSpout
+
+pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JError
+
+from sparkbolt.spark import life as life_module
+from sparkbolt.spark import running as running_module
+from sparkbolt.spark.bridge import Asker, Bridge
+from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from sparkbolt.spark.explain import carried, errors_carried, query_failure
+from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.spout_threads import SpoutFailure
+
+
+class Pass(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+def topology(name: str = "numbers", **settings: Any) -> Topology:
+    builder = TopologyBuilder("t", Config(restart_backoff_secs=0.01, **settings))
+    builder.set_spout(name, GeneratorSpout(lambda: [[1], [2]], outputs=["n"]))
+    builder.set_bolt("pass", Pass()).shuffle_grouping(name)
+    return builder.build()
+
+
+# Lives that fail.
+
+
+class NoLock(Checkpoint):
+    """A checkpoint in a local directory, without a JVM that locks it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.files = LocalFiles(self.directory)
+        self._lock: Any = None
+
+
+class FakeQuery:
+    """A query that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+        self.isActive = True
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.ended.set()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  Spark's name
+        done = self.ended.wait(timeout)
+        if done and self.error is not None:
+            raise self.error
+        return done
+
+    def stop(self) -> None:
+        self.end()
+
+
+class Lives:
+    """Stands in for ``Life``: counts lives, and has some of them fail to begin."""
+
+    def __init__(self, fails: Callable[[int], Exception | None] = lambda number: None) -> None:
+        self.fails = fails
+        self.begun: list[Any] = []
+        self.changed = threading.Condition()
+
+    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, changed: Any, tell: Any) -> Any:
+        number = checkpoint.begin_life()
+        error = self.fails(number)
+        if error is not None:
+            raise error
+        ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
+        host = SimpleNamespace(life=number, ledger=ledger, desks={}, take_over=lambda old: None, drained=True)
+        life = SimpleNamespace(
+            host=host,
+            query=None,
+            passing=False,
+            promoted=False,
+            quiet=False,
+            failure=None,
+            runs=None,
+            collected_bytes=0,
+            end=lambda: None,
+            promote_what_is_committed=lambda: None,
+        )
+
+        life.progress = lambda: SimpleNamespace(micro_batch_id=life.runs)
+
+        def start() -> None:
+            life.query = FakeQuery()
+            with self.changed:
+                self.begun.append(life)
+                self.changed.notify_all()
+
+        life.start, life.stop_query = start, lambda: life.query and life.query.stop()
+        return life
+
+    def await_begun(self, count: int) -> Any:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.begun) >= count, 30), f"{len(self.begun)} lives have begun"
+            return self.begun[count - 1]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningTopology]]:
+    running: list[RunningTopology] = []
+
+    def begin(lives: Lives, **settings: Any) -> RunningTopology:
+        monkeypatch.setattr(running_module, "Life", lives)
+        monkeypatch.setattr(running_module, "jvm_lives", lambda spark: True)
+        own = topology(**settings)
+        one = RunningTopology(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
+        monkeypatch.setattr(RunningTopology, "_make_threads", lambda self: [])
+        running.append(one)
+        one._threads = []
+        one.start()
+        return one
+
+    yield begin
+    for one in running:
+        one.close()
+
+
+def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_driver(
+    start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = Lives(lambda number: ConnectionError("the broker is away") if number == 1 else None)
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        running = start(lives)
+        lives.await_begun(1).query.end(ValueError("a query may end"))
+        again = lives.await_begun(2)
+    assert again.host.life == 2
+    assert running.failure is None
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "query failed: ValueError: a query may end; it is started again in 0.01 s (1 of 5)",
+        "query failed: ConnectionError: the broker is away; it is started again in 0.02 s (2 of 5)",
+    ]
+
+
+def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    NoLock(tmp_path).begin_life()
+    life.query.end(ValueError("a query may end"))
+    running._supervisor.join(30)
+    assert "was taken over by another driver (life 1 began, this one is 0)" in running.failure
+
+
+def test_a_query_that_somebody_else_has_stopped_is_not_started_again(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    lives.await_begun(1).query.end()
+    running._supervisor.join(30)
+    assert running.failure.startswith("the query was stopped by somebody else")
+    assert len(lives.begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (StateError("bolt 'count': attribute 'socket' cannot be kept"), False),
+        (CheckpointError("plans/3-0 is missing"), False),
+        (EngineError("module 'x' is missing on the executors"), False),
+        (SparkboltError("something"), True),
+        (ConnectionError("sparkbolt.errors.StateError: a text that only looks like one"), True),
+    ],
+)
+def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
+    start: Any, error: Exception, again: bool
+) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    life.failure = query_failure(error)
+    life.query.end(RuntimeError("whatever Spark made of it"))
+    if again:
+        lives.await_begun(2)
+        assert running.failure is None
+    else:
+        running._supervisor.join(30)
+        assert running.failure == f"{error} (not started again: it would fail again)"
+
+
+def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed_since(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    not_yet = "Spark has not run its first micro-batch"
+    assert (running.waits_for, running.trouble) == (not_yet, None)
+    life.quiet = True
+    assert (running.waits_for, running.trouble) == (None, None)
+    life.query.end(ValueError("a query may end"))
+    again = lives.await_begun(2)
+    said = "its query failed and is being started again: ValueError: a query may end"
+    assert (running.waits_for, running.trouble) == (not_yet, said)
+    again.runs = 0
+    assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
+    again.promoted = True
+    assert (running.waits_for, running.trouble) == (None, None)
+    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised", close=lambda: None)
+    running._threads = [closed]
+    assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
+
+
+# User code in the driver.
+
+
+def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = topology()
+    engine = LocalEngine(own)
+    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False)
+    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
+    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    heard: list[int] = []
+
+    def raising(report: Any) -> None:
+        raise KeyError("no such series")
+
+    def leaving(report: Any) -> None:
+        sys.exit(3)
+
+    for listener in (raising, leaving, lambda report: heard.append(report.promotion.micro_batch_id)):
+        running.on_micro_batch(listener)
+    promotion = engine.step()
+    assert promotion is not None
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        running._tell(engine.host, promotion)
+    assert heard == [0]
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [
+        "raising raised KeyError",
+        "leaving raised SystemExit",
+    ]
+    assert all(line.endswith("the topology goes on, and it is called again next time") for line in lines)
+
+
+def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    closed: list[str] = []
+
+    def close(name: str, error: BaseException | None) -> SimpleNamespace:
+        def run() -> None:
+            closed.append(name)
+            if error is not None:
+                raise error
+
+        return SimpleNamespace(close=run)
+
+    spouts: Any = {
+        "first": close("first", OSError("gone")),
+        "second": close("second", SystemExit(1)),
+        "third": close("third", None),
+    }
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        life_module.close_spouts(spouts)
+    assert closed == ["first", "second", "third"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "close of spout first raised OSError: gone; it is taken for closed",
+        "close of spout second raised SystemExit: 1; it is taken for closed",
+    ]
+
+
+@pytest.mark.parametrize("name", ["a spout", "a[0]", "of x[1] y"])
+def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = topology(name)
+    life = SimpleNamespace(host=LocalEngine(own).host)
+    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
+    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
+    assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
+
+
+# Errors as data.
+
+
+def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> None:
+    for error in (StateError("bolt 'a'\nsecond line: \"quoted\" é"), InvalidTopology("t", ["one", "two"])):
+        with pytest.raises(Exception) as raised, errors_carried():  # noqa: PT011  a type of its own, as a text to Spark
+            raise error
+        text = f"py4j: An error occurred while calling o77.\n: java.lang.X: {raised.value}\n\tat java.lang.Thread.run"
+        assert carried(text) == QueryFailure(str(error), type(error))
+        assert query_failure(Py4JError(text)) == QueryFailure(str(error), type(error))
+
+
+def test_what_is_none_of_ours_leaves_as_it_is_and_damaged_words_carry_nothing() -> None:
+    with pytest.raises(ValueError, match=r"^mine$"), errors_carried():
+        raise ValueError("mine")
+    assert carried("ValueError: mine") is None
+    assert carried('sparkbolt-error:{"kind": "StateErr') is None
+    assert carried('sparkbolt-error:["no", "object"]') is None
+    foreign = json.dumps({"kind": "Callable", "text": "no error at all"})
+    assert carried(f"sparkbolt-error:{foreign}") == QueryFailure("no error at all", None)
+
+
+def test_a_full_disk_is_told_by_its_number() -> None:
+    assert query_failure(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).text.startswith("a disk is full")
+    assert (
+        query_failure(OSError(errno.EACCES, "Permission denied")).text
+        == "PermissionError: [Errno 13] Permission denied"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (CheckpointError("plans/3-0 is missing"), QueryFailure("plans/3-0 is missing", CheckpointError)),
+        (ValueError("next_ranges is broken"), None),
+        (SystemExit(2), None),
+    ],
+)
+def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException, expected: Any) -> None:
+    def answer(verb: str, argument: Any) -> Any:
+        raise error
+
+    bridge = Bridge(answer)
+    try:
+        with pytest.raises(RuntimeError, match="the driver could not answer 'latest'") as raised:
+            Asker(bridge.directory).ask("latest", None)
+        assert carried(str(raised.value)) == expected
+        if expected is None:
+            assert f"{type(error).__name__}: {error}" in str(raised.value)
+    finally:
+        bridge.close()
+
+
+class Leaving(Spout):
+    """Raises and exits where it can, and emits one tuple in the end."""
+
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        self.calls = 0
+        self.asked = 0
+
+    def next_tuple(self, collector: Any) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            sys.exit("enough")
+        if self.calls == 2:
+            collector.emit([7], message_id=7)
+
+    @property
+    def exhausted(self) -> bool:
+        self.asked += 1
+        if self.asked == 2:
+            raise ZeroDivisionError("no share")
+        return self.calls > 1
+
+
+def test_a_spout_without_a_thread_goes_on_too_whatever_it_raises() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("leaving", Leaving())
+    builder.set_bolt("pass", Pass()).shuffle_grouping("leaving")
+    engine = LocalEngine(builder.build())
+    for _ in range(5):
+        engine.step()
+    assert engine.ledger.metrics.of("leaving").acked == 1
+    assert [report.text for report in engine.reports()] == [
+        "next_tuple raised SystemExit: enough",
+        "exhausted raised ZeroDivisionError: no share",
+    ]
