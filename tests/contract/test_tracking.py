@@ -92,8 +92,8 @@ def test_a_failed_message_is_given_again_and_then_set_aside(ended: Engine) -> No
     assert Counter(n for n, _ in ended.notes("tries")) == attempts
     assert sorted(map(tuple, ended.notes("tries"))) == [(n, i + 1) for n in attempts for i in range(attempts[n])]
     fates = Counter(tree.fate for tree in ended.failed if tree.component == "tried")
-    assert fates == {"set_aside": TRIED // 2, "retry": TRIED + TRIED // 4}
-    assert ended.of("tried").set_aside == TRIED // 2
+    assert fates == {"dead_letter": TRIED // 2, "retry": TRIED + TRIED // 4}
+    assert ended.of("tried").set_aside == ended.of("tried").dead_letters == TRIED // 2
     last = ended.failures_of("tried")[1]
     assert last.attempt == 3
     assert "attempt 3; failed by tries[" in last.story
