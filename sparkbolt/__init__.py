@@ -3,12 +3,14 @@
 The front door: what users import. Importing it needs neither Spark nor Java.
 """
 
+from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
 from sparkbolt.core.components import (
     AsyncBolt,
     BadRecord,
     BasicBolt,
     Bolt,
     ColumnBolt,
+    Component,
     PartitionedSpout,
     Range,
     Spout,
@@ -18,32 +20,47 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
-from sparkbolt.core.groupings import Grouping
+from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.groupings import Grouping, GroupingContext
+from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.promotion import MicroBatchReport
 from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.topology import Topology, TopologyBuilder
+from sparkbolt.core.running import RunningTopology
+from sparkbolt.core.story import Story
+from sparkbolt.core.topology import BoltDeclarer, Topology, TopologyBuilder
 from sparkbolt.core.tuples import Direct, Tuple
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,
     EmitError,
     EngineError,
+    EnoughRead,
     FailedException,
     InvalidTopology,
+    Reject,
     ReportedFailedException,
     SourceUnavailable,
     SparkboltError,
     StateError,
+    Unavailable,
 )
-from sparkbolt.windows import Count, WindowedBolt
+from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
 __all__ = [
     "AsyncBolt",
     "Attempt",
     "BadRecord",
     "BasicBolt",
+    "BasicCollector",
     "Bolt",
+    "BoltCollector",
+    "BoltDeclarer",
     "CheckpointError",
     "ColumnBolt",
+    "ColumnCollector",
+    "Component",
+    "ComponentMetrics",
     "Config",
     "ConfigError",
     "Count",
@@ -52,23 +69,37 @@ __all__ = [
     "Direct",
     "EmitError",
     "EngineError",
+    "EnoughRead",
     "FailedException",
+    "FailedTree",
     "Grouping",
+    "GroupingContext",
     "InvalidTopology",
+    "KeyValueState",
+    "LateTuple",
+    "MicroBatchReport",
     "PartitionedSpout",
     "Range",
     "RawMessage",
+    "Reject",
     "ReportedFailedException",
     "RetryPolicy",
+    "RunningTopology",
     "SourceUnavailable",
     "SparkboltError",
     "Spout",
+    "SpoutCollector",
     "StateError",
     "StatefulBolt",
+    "Story",
     "Topology",
     "TopologyBuilder",
     "TopologyContext",
+    "TopologyMetrics",
     "Tuple",
+    "TupleWindow",
+    "Unavailable",
+    "WindowCollector",
     "WindowedBolt",
     "bolt",
 ]

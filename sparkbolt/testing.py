@@ -31,6 +31,7 @@ from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.letters import letters_in
 from sparkbolt.sim.report import Report as SimulationReport
 from sparkbolt.sim.report import simulate
 from sparkbolt.sim.sources import values_row
@@ -325,13 +326,14 @@ class TopologyTestDriver:
         return list(self._failed[self._spout(spout).id])
 
     def dead_letters(self, spout: str) -> list[DeadLetter]:
-        """The dead letters of a spout's messages, as they would be in its file, topic or sink; there they are not.
+        """The dead letters of a spout's messages, as they would be in its file, topic, sink or checkpoint.
 
-        A message that was fed is given up when it fails, where its spout has ``dead_letters``. Letters that go to a
+        A message that was fed is given up when it fails, unless its spout decides itself. Letters that go to a
         stream of the topology are among what the spout has ``emitted`` there, and not here. KeyError as ``acked``.
         """
         component = self._spout(spout).id
-        return [letter for letter in self._letters.values() if letter.component == component]
+        every = [*self._letters.values(), *letters_in(self._engine.letters.values())]
+        return [letter for letter in every if letter.component == component]
 
     def pending(self, spout: str) -> list[Any]:
         """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""

@@ -54,8 +54,7 @@ class JsonLinesBolt(BasicBolt):
     True
     """
 
-    # Nothing is durable, so nothing is stored; and since the bolt is not stateless it is never fused into
-    # another process, where one task's file name could be used twice in one micro-batch.
+    # Nothing is durable, so nothing is stored. It is not called stateless, though it is: a checkpoint remembers that.
     transient = ("path", "_context", "_files", "_lines", "_gathered")
 
     def __init__(self, path: str | Path) -> None:

@@ -53,6 +53,7 @@ class KafkaBolt(Bolt):
     """
 
     stateless = True
+    flush_anywhere = True
 
     def __init__(
         self,

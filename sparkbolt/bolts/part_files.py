@@ -2,8 +2,9 @@
 
 Which question it answers: how is output written so that a micro-batch that runs again replaces what it wrote?
 
-Rule 1: a file's name is made of the micro-batch, the component and the task, so that the same work has the
-same name.
+Rule 1: a file's name is made of the micro-batch, the component and the task. That names one piece of work: a bolt with
+a ``flush`` is not fused, so all rows of one of its tasks in a micro-batch come in one piece to one process, however
+many spouts and processes they come from; and when the micro-batch runs again, the same rows come in one piece again.
 Rule 2: a file appears whole: it is written under a name that begins with ``.``, forced to the disk, then
 renamed.
 Rule 3: a task removes only what is its own: its file of the same micro-batch, and its unfinished files.

@@ -31,6 +31,7 @@ class PrintBolt(BasicBolt):
     """
 
     stateless = True
+    flush_anywhere = True
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Print the tuple, as one write, so that the lines of several tasks do not run into each other."""

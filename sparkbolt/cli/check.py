@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout
+from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.config import COMPONENT_KEYS
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.keeping import keeps_state, storing_methods
@@ -197,6 +197,8 @@ def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
             return f"runs by itself: its grouping {sub.grouping.describe()} chooses the task"
     if spec.config.tick_tuple_freq_secs is not None:
         return "runs by itself: it gets tick tuples"
+    if defines_flush(spec.component):
+        return "runs by itself: its flush is to run once a task and micro-batch (but see flush_anywhere)"
     return "runs by itself"
 
 

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.columns import GAP, Counters, fit
 from sparkbolt.core.activity import Progress
 from sparkbolt.core.hosted import HostedBolt
@@ -30,8 +31,8 @@ from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
     from sparkbolt.core.promotion import MicroBatchReport
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
-    from sparkbolt.spark.running import RunningTopology
 
 DAY_MS = 86_400_000
 LINE_EVERY_SECS = 5.0
@@ -260,9 +261,12 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
         "micro_batches": outcome.metrics.micro_batches,
         "open_trees": outcome.metrics.open_trees,
         "set_aside": sum(counts.get("set_aside", 0) for counts in components.values()),
+        "set_aside_in_this_run": dict(outcome.set_aside),
         "retries": outcome.retries,
         "drained": outcome.drained,
     }
+    if outcome.set_aside:
+        event["how_to_look"] = list(aside_lines(outcome.set_aside, topology, outcome.letters_directory))
     if outcome.failure is not None:
         event["failure"] = outcome.failure
     return event
@@ -364,6 +368,7 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     yield f"{outcome.kind} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
+    yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 
 def _left(outcome: Outcome) -> str:

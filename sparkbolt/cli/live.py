@@ -33,8 +33,8 @@ from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
-    from sparkbolt.spark.running import RunningTopology
 
 STARTING = "starting Spark"
 

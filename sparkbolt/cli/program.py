@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,15 +26,15 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
-    from sparkbolt.spark.running import RunningTopology
 
 POLL_SECS = 0.2
-EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
+EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
 EXIT_TIME_OVER = 4
 """``--for`` was over, and trees were left for replay."""
-DRAIN_SECS = 3.0
-"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second more."""
+DRAIN_SECS = 4.0
+"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,24 @@ class Outcome:
     """Whether it was stopped because its time was over, and not by anybody."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """How many messages of each spout this run has seen given up; only of those that have some."""
+    letters_directory: str = ""
+    """Where the dead letters of the checkpoint are."""
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped and drained; 1: failed; 130: stopped with trees left for replay; 4: by ``--for``."""
+        """What the process ends with.
+
+        0: finished, or stopped with nothing left; 3: so, with messages set aside; 1: failed; with something left for
+        replay 130, or 4 if the time of ``--for`` was over. What is left for replay is an open tree, or a record that
+        failed and waits to be given again.
+        """
         if self.kind == "failed":
             return EXIT_FAILED
-        if self.kind == "finished" or self.drained:
-            return EXIT_FINISHED
-        return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
+        if self.kind != "finished" and (not self.drained or self.retries):
+            return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
+        return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
 
 class StopRequests:
@@ -157,7 +166,7 @@ def run(
     Raises:
         EngineError: it failed.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-        KeyboardInterrupt: it was stopped, and trees were left for replay.
+        KeyboardInterrupt: it was stopped, and trees, or records to be given again, were left for replay.
     """
     from sparkbolt.cli.display import choose_display
 
@@ -165,7 +174,8 @@ def run(
     if outcome.kind == "failed":
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
     if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
-        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and open trees are left for replay")
+        left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
+        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and {left} left for replay")
     return outcome.metrics
 
 
@@ -222,6 +232,8 @@ def _start_and_watch(
             broken_off=None if drained else end.broken_off,
             time_over=end.time_over,
             checkpointed=options.get("checkpoint") is not None,
+            set_aside=running.set_aside_here,
+            letters_directory=running.dead_letters_directory,
         )
     finally:
         running.close()

@@ -4,222 +4,153 @@ Which question it answers: what does a component say, and what is remembered of 
 Rule 1: user code only appends: values, and the number of the row they are anchored to. Everything else is done
 once for all rows (``tasks``, ``routing``).
 Rule 2: a tuple is settled once. A second ack, an ack after a fail, changes nothing and is reported once.
+Rule 3: an emission is whole or nothing: everything that can be wrong with it is looked for before anything is appended.
+Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses, since nobody would
+route what it took.
 
-Read before: ``tuples``, ``routing``.
+Read before: ``emission``.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from sparkbolt.core.emission import NO_LISTS, UNANCHORED, Output, StreamOut, named
 from sparkbolt.core.failures import printed
 from sparkbolt.core.ids import OBJECT_ORDINAL
-from sparkbolt.core.routing import StreamRoutes
+from sparkbolt.core.story import short
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
     from sparkbolt.core.rows import Rows
 
-UNANCHORED = -1
-
-
-class StreamOut:
-    """What one task emits on one stream while it works on one block of rows."""
-
-    __slots__ = (
-        "append_parent",
-        "columns",
-        "direct_to",
-        "ends",
-        "extend",
-        "extra_attempts",
-        "extras",
-        "first",
-        "heard",
-        "parents",
-        "routes",
-        "unheard",
-        "values",
-        "width",
-    )
-
-    def __init__(self, routes: StreamRoutes, heard: bool) -> None:
-        """Buffers for one stream; what is emitted on one that is not ``heard`` is only counted."""
-        self.routes = routes
-        self.heard = heard
-        self.unheard = 0
-        self.width = len(routes.fields)
-        self.first = 0
-        self.values: list[Any] = []
-        """Row after row, all in one list: column i is ``values[i::width]``."""
-        self.extend: Callable[[Sequence[Any]], None] = self.values.extend
-        self.ends: list[int] | None = None
-        """Of the default stream of a basic bolt: the length of ``values`` after each row. One append a row costs
-        less than one an emission."""
-        self.parents = array("q")
-        """Otherwise the row that each emission is anchored to; UNANCHORED; or ``-2 - i`` for ``extras[i]``."""
-        self.append_parent = self.parents.append
-        self.extras: list[list[tuple[int, int, int, int]]] = []
-        """(root, edge, ordinal, anchor slot) for each anchor of an emission that is not anchored to one row."""
-        self.extra_attempts = array("B")
-        self.direct_to = array("q")
-        self.columns: list[tuple[Sequence[Any], Any]] = []
-        """Whole columns with their parent rows, as a column bolt emits them."""
-
-    def refuse(self, values: Any) -> EmitError:
-        """The error for values that do not fit the stream."""
-        who = f"{self.routes.component!r} emitted"
-        declared = f"stream {self.routes.name!r}, which declares {self.width} field(s) {self.routes.fields}"
-        if isinstance(values, str | bytes):
-            return EmitError(
-                f"{who} the {type(values).__name__} {values!r:.60} on {declared}: did you mean [{values!r:.60}]?"
-            )
-        try:
-            count = len(values)
-        except TypeError:
-            return EmitError(f"{who} a {type(values).__name__} on {declared}: emit a list of values")
-        hint = ": did you emit a str instead of a list?" if self.width == 1 and count > 1 else ""
-        return EmitError(f"{who} {count} values on {declared}{hint}")
-
-    @property
-    def count(self) -> int:
-        """How many rows were emitted."""
-        if self.ends is not None and self.width:
-            return self.unheard + len(self.values) // self.width
-        return len(self.parents) + sum(len(rows) for _, rows in self.columns)
-
-    def clear(self) -> None:
-        """Forget what was routed."""
-        self.first += self.count
-        self.unheard = 0
-        self.ends = None
-        self.values.clear()
-        del self.parents[:]
-        del self.direct_to[:]
-        self.extras.clear()
-        del self.extra_attempts[:]
-        self.columns.clear()
-
-
-class Output:
-    """All streams of one task."""
-
-    def __init__(self, component: str, streams: Sequence[StreamRoutes], *, overheard: bool = False) -> None:
-        """Buffers for each stream of a component; ``overheard``: somebody hears streams without consumers too."""
-        self.component = component
-        self.streams = {stream.name: StreamOut(stream, overheard or bool(stream.routes)) for stream in streams}
-        self.default = self.streams.get(DEFAULT_STREAM)
-        self.errors: list[object] = []
-        """What was reported: texts and exceptions, or whatever was taken for one."""
-
-    def of(self, stream: str, direct: bool = False) -> StreamOut:
-        """The buffer of a stream.
-
-        Raises:
-            EmitError: the stream is not declared, or is direct where it should not be.
-        """
-        out = self.streams.get(stream)
-        if out is None:
-            known = ", ".join(map(repr, self.streams)) or "none: set `outputs`"
-            raise EmitError(f"{self.component!r} emitted on stream {stream!r}; its declared streams are {known}")
-        if out.routes.direct != direct:
-            use = "emit_direct" if out.routes.direct else "emit"
-            raise EmitError(
-                f"stream {stream!r} of {self.component!r} is {'' if out.routes.direct else 'not '}direct: use {use}"
-            )
-        return out
-
-    def checked(self, values: Any, stream: str, direct: bool = False) -> StreamOut:
-        """The buffer of a stream, once the values are known to fit it."""
-        out = self.of(stream, direct)
-        if isinstance(values, str | bytes) or not hasattr(values, "__len__") or len(values) != out.width:
-            raise out.refuse(values)
-        return out
-
-    def begin(self) -> None:
-        """Start a micro-batch."""
-        for out in self.streams.values():
-            out.clear()
-            out.first = 0
-        self.errors.clear()
+_BETWEEN_ROWS: Final = object()
+"""Stands for the rows of a collector while ``flush`` runs."""
 
 
 class BasicCollector:
-    """Of ``BasicBolt`` and ``AsyncBolt``: everything is anchored to the input, which is acked for the user."""
+    """Of ``BasicBolt`` and ``AsyncBolt``: everything is anchored to the input, which is acked for the user.
 
-    def __init__(self, output: Output, tup: Tuple) -> None:
-        """Emit into ``output``, anchored to ``tup``."""
+    That of a ``BasicBolt`` may be kept: it is the task's, and what it emits is anchored to the tuple whose ``execute``
+    runs, or to nothing in ``flush``. That of an ``AsyncBolt`` is its tuple's, and ends with its ``execute``. At any
+    other time ``emit`` raises. It is for the thread that runs ``execute``.
+    """
+
+    def __init__(self, output: Output, row: Tuple | int | None = None) -> None:
+        """Emit into ``output``, anchored to the row of a tuple; None: not yet, until ``begin``."""
         self._output = output
-        self._tup = tup
+        self._row = row
+        """The tuple that shows the row, as long as it does; or UNANCHORED; None where nothing may be emitted."""
+        self._gate: Callable[[bool], None] | None = None
+        out = output.default
+        if row is None and out is not None and out.width and not out.routes.direct:
+            self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
 
-    def _by_rows(self) -> list[int] | None:
-        """Emit on the default stream without noting the row; the caller notes the length after each row instead.
+    def begin(self, tup: Tuple) -> list[int] | None:
+        """What comes now is anchored to the row that ``tup`` shows.
+
+        On the default stream nobody notes the row: the caller notes how long the values are after each row instead.
 
         Returns:
             The list of lengths; None if there is no need to note them.
         """
-        out = self._output.default
-        if out is None or out.routes.direct or out.width == 0:
+        self._row = tup
+        if self._gate is None or self._output.default is None:
             return None
-        out.ends = []
-        self.emit = _emitter(out, self.emit) if out.heard else _counter(out, self.emit)  # type: ignore[method-assign]
-        return out.ends if out.heard else None
+        ends = self._output.default.ends = []
+        self._gate(True)
+        return ends if self._output.default.heard else None
+
+    def show(self, tup: Tuple) -> None:
+        """From now on another object shows the rows."""
+        self._row = tup
+
+    def begin_flush(self) -> None:
+        """What comes now is anchored to nothing."""
+        self._row = UNANCHORED
+
+    def end(self) -> None:
+        """Nothing may be emitted from now on."""
+        self._row = None
+        if self._gate is not None:
+            self._gate(False)
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple anchored to the input.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
         """
-        out = self._output.checked(values, stream)
-        out.extend(values)
+        out = self._output.of(stream)
+        row = out.row(values)
+        parent = self._parent()
+        out.extend(row)
         if out.ends is None:
-            out.append_parent(self._tup._row)
+            out.append_parent(parent)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream."""
-        out = self._output.checked(values, stream, direct=True)
-        out.extend(values)
-        out.append_parent(self._tup._row)
-        out.direct_to.append(task)
+        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
+
+        Raises:
+            EmitError: as ``emit``; or the task does not subscribe to the stream.
+        """
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        parent = self._parent()
+        out.extend(row)
+        out.append_parent(parent)
+        out.direct_to.append(to)
+
+    def _parent(self) -> int:
+        row = self._row
+        if row is None:
+            raise self._output.refuse_now()
+        return row if isinstance(row, int) else row._row
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
         self._output.errors.append(error)
 
 
-def _emitter(out: StreamOut, otherwise: Callable[..., None]) -> Callable[..., None]:
-    """``BasicCollector.emit`` for the default stream, with all that it looks at in its closure.
+def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
+    """``BasicCollector.emit`` for the default stream, with all that it looks at in its closure; and its gate.
 
-    It is called for every tuple: as a method it costs half as much again.
+    It is called for every tuple: as a method it costs half as much again. A closed gate costs nothing while it is
+    open: no list is as wide as a closed one wants, and ``otherwise`` is asked. Where nobody hears the stream, values
+    are only counted.
     """
-    extend, width = out.extend, out.width
+    extend, width = out.extend, -1
 
     def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        if stream is DEFAULT_STREAM and len(values) == width and values.__class__ is not str:
+        if (
+            (values.__class__ is list or values.__class__ is tuple)
+            and len(values) == width
+            and stream is DEFAULT_STREAM
+        ):
             extend(values)
         else:
             otherwise(values, stream)
 
-    return emit
-
-
-def _counter(out: StreamOut, otherwise: Callable[..., None]) -> Callable[..., None]:
-    """As ``_emitter``, where nobody hears the stream: values that nobody will see are not kept for a micro-batch."""
-    width = out.width
-
-    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        if stream is DEFAULT_STREAM and len(values) == width and values.__class__ is not str:
+    def count(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+        if (
+            (values.__class__ is list or values.__class__ is tuple)
+            and len(values) == width
+            and stream is DEFAULT_STREAM
+        ):
             out.unheard += 1
         else:
             otherwise(values, stream)
 
-    return emit
+    def gate(is_open: bool) -> None:
+        nonlocal width
+        width = out.width if is_open else -1
+
+    return (emit if out.heard else count), gate
 
 
 class BoltCollector:
@@ -233,7 +164,8 @@ class BoltCollector:
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
         self._output = output
-        self._rows: Rows | None = None
+        self._rows: Any = None
+        """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None where nothing may be emitted."""
         self._status = bytearray()
         self._micro_batch_id = -1
         self._late: list[Tuple] = []
@@ -247,8 +179,12 @@ class BoltCollector:
         self._status = bytearray(rows.count)
         self._micro_batch_id = micro_batch_id
 
+    def begin_flush(self) -> None:
+        """The rows are done: what comes now concerns tuples that were kept."""
+        self._rows = _BETWEEN_ROWS
+
     def end(self) -> tuple[bytearray, list[Tuple]]:
-        """The status of each row, and the tuples from earlier that were acked."""
+        """The status of each row, and the tuples from earlier that were acked; nothing may be emitted from now on."""
         late, self._late = self._late, []
         self._rows = None
         return self._status, late
@@ -259,11 +195,13 @@ class BoltCollector:
         """Emit a tuple, anchored to one tuple, to several (also one twice), or to none.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list, an anchor
+                is no tuple.
         """
-        out = self._output.checked(values, stream)
+        out = self._output.of(stream)
+        row = out.row(values)
         parent = self._parent(out, anchors)
-        out.extend(values)
+        out.extend(row)
         out.append_parent(parent)
 
     def emit_direct(
@@ -273,28 +211,49 @@ class BoltCollector:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream."""
-        out = self._output.checked(values, stream, direct=True)
-        parent = self._parent(out, anchors)
-        out.extend(values)
-        out.append_parent(parent)
-        out.direct_to.append(task)
+        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
 
-    def _parent(self, out: StreamOut, anchors: Tuple | Sequence[Tuple] | None) -> int:
+        Raises:
+            EmitError: as ``emit``; or the task does not subscribe to the stream.
+        """
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        parent = self._parent(out, anchors)
+        out.extend(row)
+        out.append_parent(parent)
+        out.direct_to.append(to)
+
+    def _parent(self, out: StreamOut, anchors: Any) -> int:
+        """What an emission is anchored to, noted in ``out`` where it is not one row; the last thing that may fail."""
+        rows = self._rows
+        if rows is None:
+            raise self._output.refuse_now()
         if anchors is None:
             return UNANCHORED
-        several = (anchors,) if isinstance(anchors, Tuple) else anchors
-        if len(several) == 1 and several[0]._chunk is self._rows and self._rows is not None:
-            return several[0]._row
+        anchor = anchors[0] if anchors.__class__ is list and len(anchors) == 1 else anchors
+        if anchor.__class__ is Tuple and anchor._chunk is rows:
+            return anchor._row
+        several = (anchors,) if isinstance(anchors, Tuple) else self._listed(anchors)
         pairs: list[tuple[int, int, int, int]] = []
         for slot, anchor in enumerate(several):
-            if not isinstance(anchor, Tuple):
-                raise EmitError(f"{self._output.component!r}: anchors are tuples, got {anchor!r:.60}")
             ordinal = OBJECT_ORDINAL + anchor.next_ordinal(self._micro_batch_id)
             pairs.extend((root, edge, ordinal, slot) for root, edge in anchor.anchors)
         out.extras.append(pairs)
         out.extra_attempts.append(max((anchor.mark for anchor in several), default=1))
         return -1 - len(out.extras)
+
+    def _listed(self, anchors: Any) -> Sequence[Tuple]:
+        """Several anchors, each of which is a tuple."""
+        try:
+            several = (anchors,) if isinstance(anchors, str | bytes | Mapping) else tuple(anchors)
+        except TypeError:
+            several = (anchors,)
+        wrong = [anchor for anchor in several if not isinstance(anchor, Tuple)]
+        if not wrong:
+            return several
+        known = isinstance(wrong[0], str) and wrong[0] in self._output.streams
+        hint = f": did you mean stream={wrong[0]!r}?" if known else ""
+        raise EmitError(f"{self._output.component!r}: anchors are tuples, got {short(wrong[0])}{hint}")
 
     def ack(self, tup: Tuple) -> None:
         """Say that the tuple is done. What was emitted anchored to it keeps its trees open by itself."""
@@ -358,11 +317,15 @@ class ColumnCollector:
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
         self._output = output
-        self._rows = 0
+        self._rows: int | None = None
 
     def begin(self, rows: int) -> None:
-        """Start on a frame of so many rows."""
+        """Start on a frame of so many rows; 0 in ``flush``."""
         self._rows = rows
+
+    def end(self) -> None:
+        """Nothing may be emitted from now on."""
+        self._rows = None
 
     def emit(self, columns: Sequence[Any], anchors: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit rows, column by column.
@@ -377,53 +340,100 @@ class ColumnCollector:
             EmitError: the columns do not fit the stream, or an anchor is not a row of the input.
         """
         out = self._output.of(stream)
-        if len(columns) != out.width:
-            raise out.refuse(columns)
-        lengths = {len(column) for column in columns}
+        if self._rows is None:
+            raise self._output.refuse_now()
+        if isinstance(columns, pa.RecordBatch | pa.Table):
+            raise EmitError(
+                f"{self._output.component!r} emitted a {type(columns).__name__} on {stream!r}: emit its columns, in "
+                f"the order of the fields {out.routes.fields}"
+            )
+        whole = [self._column(column, stream) for column in out.row(columns)]
+        lengths = {len(column) for column in whole}
         if len(lengths) > 1:
             raise EmitError(
                 f"{self._output.component!r} emitted columns of different lengths {sorted(lengths)} on {stream!r}"
             )
         count = lengths.pop() if lengths else 0
-        if anchors is None:
-            parents = np.full(count, UNANCHORED, dtype=np.int64)
-        else:
-            parents = np.asarray(anchors).astype(np.int64)
-            if len(parents) != count or (count and (parents.min() < 0 or parents.max() >= self._rows)):
-                raise EmitError(
-                    f"{self._output.component!r} emitted {count} rows on {stream!r} with {len(parents)} anchors: "
-                    f"expected one for each row, each an input row from 0 to {self._rows - 1}"
-                )
+        parents = self._parents(anchors, count, stream, self._rows)
         if count:
-            out.columns.append((columns, parents))
+            out.columns.append((whole, parents))
+
+    def _column(self, column: Any, stream: str) -> Any:
+        """A column whose length does not change any more."""
+        if isinstance(column, pa.Array):
+            return column
+        if not isinstance(column, NO_LISTS) and not isinstance(column, type) and hasattr(column, "__len__"):
+            try:
+                if isinstance(column, pa.ChunkedArray):
+                    return column.combine_chunks()
+                return column if isinstance(column, np.ndarray) and column.ndim == 1 else list(column)
+            except TypeError:
+                pass
+        raise EmitError(
+            f"{self._output.component!r} emitted {named(column)} as a column on {stream!r}: a ColumnBolt emits an "
+            "array or a list of values for each field"
+        )
+
+    def _parents(self, anchors: Any, count: int, stream: str, rows: int) -> Any:
+        """The input row of each output row, as int64[count]."""
+        if anchors is None:
+            return np.full(count, UNANCHORED, dtype=np.int64)
+        given = np.asarray(anchors)
+        whole = given.ndim == 1 and (given.dtype.kind in "iu" or not len(given))
+        parents = given.astype(np.int64) if whole else np.empty(0, dtype=np.int64)
+        if not whole or len(parents) != count or (count and (parents.min() < 0 or parents.max() >= rows)):
+            what = f"{len(parents)} anchors" if whole else f"{short(anchors)} as anchors"
+            raise EmitError(
+                f"{self._output.component!r} emitted {count} rows on {stream!r} with {what}: "
+                f"expected one for each row, each an input row from 0 to {rows - 1}"
+                if rows
+                else f"{self._output.component!r} emitted {count} rows on {stream!r} with {what} in flush, where there "
+                "are no input rows: emit them without"
+            )
+        return parents
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
         self._output.errors.append(error)
 
 
+ROOM_MAX = 1 << 31
+
+
 class SpoutCollector:
     """Of ``Spout``: emit with or without a message id."""
 
-    __slots__ = ("_output", "records")
+    __slots__ = ("_output", "records", "room")
 
     def __init__(self, output: Output) -> None:
         """Gather records; the values are checked against the streams of ``output``."""
         self._output = output
-        self.records: list[tuple[str, Sequence[Any], Any, int | None]] = []
+        self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""
+        self.room = ROOM_MAX
+        """How many tuples there is use for now, as the topology's pace and ``max_spout_pending`` say. More may be
+        emitted: they wait. A spout whose source keeps messages for it until they are done takes no more than that."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id."""
-        self._output.checked(values, stream)
-        self.records.append((stream, values, message_id, None))
+        """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id.
+
+        Raises:
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
+        """
+        row = self._output.of(stream).row(values)
+        self.records.append((stream, list(row), message_id, None))
 
     def emit_direct(
         self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit a tuple to one task, by its number, on a direct stream."""
-        self._output.checked(values, stream, direct=True)
-        self.records.append((stream, values, message_id, task))
+        """Emit a tuple to one task, by its number, on a direct stream.
+
+        Raises:
+            EmitError: as ``emit``; or the task does not subscribe to the stream.
+        """
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        self.records.append((stream, list(row), message_id, to))
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,8 +81,10 @@ class Spout(Component):
 
     Each task has an instance of its own in the driver process; all calls of one task come from one thread.
 
-    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails;
-    ``fail`` is called only when the message is given up. Without it every failure is told, and the spout decides.
+    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails.
+    A message that is given up becomes a dead letter in the checkpoint, and then ``fail`` is called; where
+    ``dead_letters`` sends the letter elsewhere, ``ack`` is. Without ``retry`` and ``dead_letters`` every failure is
+    told, and the spout decides.
     """
 
     retry: RetryPolicy | None = None
@@ -324,6 +326,11 @@ class BoltBase(Component):
     stateless: ClassVar[bool] = False
     """Set to True where attributes need not outlive a micro-batch: such a bolt may be fused and costs no state."""
 
+    flush_anywhere: ClassVar[bool] = False
+    """Set to True where ``flush`` writes nothing under the name of its task: then a stateless bolt that has one may be
+    fused with its producer nevertheless, where one task number works in several processes at once, and for several
+    ranges of a spout one after another. ``flush`` is called once in each of them."""
+
     starts_trees: bool = False
     """Set to True where what is emitted and belongs to no tree starts one, as from a spout: a window, for one, acks its
     tuples when it has them, and what it emits is another matter. The task keeps such values in its state until their
@@ -333,33 +340,48 @@ class BoltBase(Component):
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; then durable attributes, if there are any, are put over what it made."""
 
-    def flush(self) -> None:
-        """Called after the last tuple of each micro-batch that gave the task any, before anything is committed.
+    def flush(self) -> Iterable[Sequence[Any]] | None:
+        """Called once a task and micro-batch, after the last tuple, or window, that it gave the task.
 
-        What a bolt has gathered is written here, under a name made of ``context.micro_batch_id`` and
-        ``context.task``, so that a micro-batch that runs again replaces what it wrote. A ``Bolt`` may ack and fail
-        here what it has kept, by the collector that it got last. An exception fails the micro-batch's tuples of
-        this task that are not settled otherwise, and is reported.
+        It is not called in a micro-batch that gave the task nothing. What a bolt has gathered is written here, before
+        anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: no other piece of
+        work has the same two numbers, and when the micro-batch runs again, the task gets the same tuples in one piece
+        again and replaces what it wrote. So a bolt with a ``flush`` is not fused (but see ``flush_anywhere``).
+
+        What it yields, or emits by the collector that ``execute`` got last, is anchored to nothing. A ``Bolt`` may give
+        tuples that it has kept as anchors, and may ack and fail them here. An exception fails the micro-batch's tuples
+        of this task that are not settled otherwise, and is reported.
         """
+        return None
 
     def cleanup(self) -> None:
         """Called when a worker process ends in an orderly way; not after a crash."""
+
+
+def defines_flush(component: Component) -> bool:
+    """Whether a bolt has a ``flush`` of its own."""
+    if not isinstance(component, BoltBase):
+        return False
+    return "flush" in vars(component) or type(component).flush is not BoltBase.flush
 
 
 class Bolt(BoltBase):
     """A bolt that anchors and acks by hand (Storm's ``IRichBolt``)."""
 
     @abstractmethod
-    def execute(self, tup: Tuple, collector: BoltCollector) -> None:
-        """Called for each tuple, in the order of frames. An exception fails the tuple and is reported."""
+    def execute(self, tup: Tuple, collector: BoltCollector) -> Iterable[Sequence[Any]] | None:
+        """Called for each tuple, in the order of frames. An exception fails the tuple and is reported.
+
+        What it yields is emitted anchored to the tuple; acking it is still the bolt's own affair.
+        """
 
 
 class BasicBolt(BoltBase):
     """A bolt whose tuples are anchored to the input and whose input is acked when ``execute`` returns."""
 
     @abstractmethod
-    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Called for each tuple.
+    def execute(self, tup: Tuple, collector: BasicCollector) -> Iterable[Sequence[Any]] | None:
+        """Called for each tuple; what it yields is emitted, as in a function bolt.
 
         ``FailedException`` fails it in silence, any other exception fails it and is reported.
         """
@@ -376,15 +398,21 @@ class StatefulBolt(Bolt):
 class AsyncBolt(BoltBase):
     """A bolt whose ``execute`` is a coroutine.
 
-    The tuples of a frame run concurrently; they are anchored and acked as in ``BasicBolt``.
+    The tuples of a frame run concurrently; they are anchored and acked as in ``BasicBolt``. A coroutine that is
+    cancelled fails its tuple. ``execute`` is the only method that may be a coroutine.
     """
 
     concurrency: ClassVar[int] = 100
     """How many coroutines of one task run at once, at most."""
 
     @abstractmethod
-    async def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Called for each tuple; what it emits is anchored to ``tup`` in whatever order coroutines finish."""
+    def execute(
+        self, tup: Tuple, collector: BasicCollector
+    ) -> Awaitable[Iterable[Sequence[Any]] | None] | AsyncIterator[Sequence[Any]]:
+        """Called for each tuple; what it emits is anchored to ``tup`` in whatever order coroutines finish.
+
+        It is an ``async def``; what it yields is emitted.
+        """
 
 
 class ColumnBolt(BoltBase):

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from sparkbolt.core.failures import pass_on, printed
+
 if TYPE_CHECKING:
     from sparkbolt.core.components import TopologyContext
 
@@ -33,6 +35,12 @@ ATTEMPTS_MAX = 20
 
 FILE = "file:"
 STREAM = "stream:"
+NESTED_MAX = 100
+"""How deep a value may be nested in a letter; what is deeper is kept as it prints."""
+CHECKPOINT = "checkpoint:"
+"""Letters go to the folder ``dead-letters`` of the checkpoint: where nothing else is said."""
+LOG = "log:"
+"""There are no letters: the log tells, and that is all."""
 STORY_FIELD = "story"
 """The last field of a stream of dead letters that the spout has not declared itself."""
 
@@ -194,10 +202,11 @@ class DeadLetter:
 
     def to_json(self) -> dict[str, Any]:
         """The letter as a JSON object; values and bytes in the forms of ``plain``."""
-        body = asdict(self) | {"attempts": [asdict(attempt) for attempt in self.attempts], "fields": list(self.fields)}
+        body = dict(vars(self))  # not asdict, which copies values of the user's, as deep as they are
+        body["attempts"] = [asdict(attempt) for attempt in self.attempts]
+        body["fields"] = list(self.fields)
         body["tuples"] = [[plain(value) for value in values] for values in self.tuples]
-        if self.raw is not None:
-            body["raw"] = plain(asdict(self.raw))
+        body["raw"] = plain(vars(self.raw)) if self.raw is not None else None
         return body
 
     def to_line(self) -> str:
@@ -267,6 +276,8 @@ class Printed:
 def plain(value: Any) -> Any:
     """A value as JSON has it; what JSON has no form for is an object with one key that begins with ``$``.
 
+    It never raises: what raises when it is looked at, and what is nested too deep, is kept as it prints.
+
     >>> plain([b"ab", {"n": 1}, (1, 2)])
     [{'$bytes': 'YWI='}, {'n': 1}, [1, 2]]
     >>> restored(plain({"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}))
@@ -274,34 +285,53 @@ def plain(value: Any) -> Any:
     >>> restored(plain({1, 2}))
     Printed(text='{1, 2}')
     """
-    if value is None or isinstance(value, bool | int | str):
+    return _plain(value, 0)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, Printed):
+        return {"$printed": value.text}
+    try:
+        found = _form_of(value, depth) if depth < NESTED_MAX else None
+    except BaseException as error:  # noqa: BLE001  user code may raise anything
+        pass_on(error)
+        found = None
+    if found is None and value is not None:
+        return {"$printed": printed(value)}
+    return found
+
+
+def _form_of(value: Any, depth: int) -> Any:
+    """The form of a value; None if it has none."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | None):
         return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < _INT_MAX else {"$int": hex(value)}
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, float):
-        return value if np.isfinite(value) else {"$float": repr(value)}
+        return float(value) if np.isfinite(value) else {"$float": repr(float(value))}
     if isinstance(value, bytes | bytearray | memoryview):
         return {"$bytes": base64.b64encode(value).decode("ascii")}
     if isinstance(value, dt.datetime):
         return {"$datetime": value.isoformat()}
-    if isinstance(value, np.generic):
-        return plain(value.item())
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        body = {key: plain(item) for key, item in value.items()}
+        body = {str.__str__(key): _plain(item, depth + 1) for key, item in value.items()}
         return body if not any(key.startswith("$") for key in body) else {"$object": list(body.items())}
-    if isinstance(value, Printed):
-        return {"$printed": value.text}
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001  user code may raise anything
-        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
-    return {"$printed": text}
+    return None
 
 
+_INT_MAX = 10**4000
+"""Python prints no whole number with many more digits."""
 _RESTORE: Mapping[str, Callable[[Any], Any]] = {
     "$bytes": base64.b64decode,
     "$datetime": dt.datetime.fromisoformat,
     "$float": float,
+    "$int": lambda text: int(text, 16),
     "$printed": Printed,
     "$object": lambda items: {key: restored(item) for key, item in items},
 }
@@ -344,8 +374,8 @@ class DeadLetterSink(Protocol):
 
 LetterFunction: TypeAlias = Callable[[DeadLetter], None]
 DeadLetters: TypeAlias = str | LetterFunction | DeadLetterSink
-"""What ``dead_letters=`` may be: ``file:PATH``, ``stream:NAME``, a name that the spout knows (a topic), a function, a
-sink."""
+"""What ``dead_letters=`` may be: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a
+topic), a function, a sink, or ``log:`` for no letters at all."""
 
 
 @dataclass

@@ -12,12 +12,14 @@ Rule 4: a window that a hosted bolt shows is a place of its own: it is over, as 
 are not blamed for it unless they wait for it.
 Rule 5: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
 unseen, and there is a limit on cuts, too.
+Rule 6: what leaves something in its task's state that cannot be kept is found and blamed in the same way, though no
+process dies: the state is looked at behind each piece, in work that begins again because of it (``Unkept``).
 
 A place names the task, the number of the block of rows within that task's work, and rows of it. Work that is
 repeated with more doomed rows is the same up to the newest of them, so places keep their meaning.
 
 The watching is for a second attempt only (on Spark: ``spark.shield``): it costs a microsecond a tuple.
-Read before: ``components``.
+Read before: ``components``, ``failures``.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from sparkbolt.errors import EngineError, KilledWorkerError
+from sparkbolt.core.failures import Interruption
+from sparkbolt.errors import EngineError, KilledWorkerError, UnkeptError
 
 DEATHS_MAX = 100
 """How many tuples of one task may die in one piece of work, before the rest of its rows fails unseen."""
@@ -85,6 +88,21 @@ class Place:
         return cls(Deed(deed), *rest)
 
 
+class Unkept(Interruption):
+    """The work ends here, and begins again without what has left something in a task's state that cannot be kept."""
+
+    def __init__(self, task: int, reason: str, place: Place | None = None) -> None:
+        """Keep what it is about.
+
+        Args:
+            task: the number of the task.
+            reason: what cannot be kept, and why.
+            place: what is to blame; None where that is not known, since the state was not looked at before.
+        """
+        super().__init__(reason)
+        self.task, self.reason, self.place = task, reason, place
+
+
 @dataclass
 class Deaths:
     """What has died so far in one piece of work.
@@ -100,16 +118,28 @@ class Deaths:
     who: Callable[[int], tuple[str, int]]
     """(component, index) of a task number."""
     rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
-    """(task, block, row) -> how it died."""
+    """(task, block, row) -> why it is not executed."""
     calls: dict[tuple[Deed, int, int], str] = field(default_factory=dict)
-    """(deed, task, block) -> how it died, of flushes, reads and writes of dead letters."""
+    """(deed, task, block) -> why it is not called, of flushes, reads and writes of dead letters."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
     """(task, block, start, stop): rows that are not worked on together any more."""
     windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
-    """(task, block, start, number) -> how it died, of windows; see ``Place``."""
+    """(task, block, start, number) -> why it is not shown, of windows; see ``Place``."""
     spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Task -> (block, row, number of the window) from which on nothing is executed."""
+    unkept: set[str] = field(default_factory=set)
+    """Those of the reasons that tell of state that cannot be kept."""
     _counts: Counter[int] = field(default_factory=Counter)
+
+    def refusal(self, reason: str) -> KilledWorkerError:
+        """What is raised in the place of what is not called again."""
+        return UnkeptError(reason) if reason in self.unkept else KilledWorkerError(reason)
+
+    def add_unkept(self, place: Place, reason: str) -> None:
+        """What was done at a place has left something that cannot be kept; see ``add``."""
+        reason = f"what this left in the state of its task cannot be kept: {reason}"
+        self.unkept.add(reason)
+        self._doom(place, reason, reason)
 
     def add(self, place: Place, how: str) -> None:
         """A process died at a place.
@@ -121,6 +151,11 @@ class Deaths:
         Raises:
             EngineError: no tuple and no read can be blamed for it, or the limit is reached.
         """
+        call = f"killed its worker ({how}) in {place.deed.name.lower()}"
+        in_call = place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE)
+        self._doom(place, how, call if in_call else f"killed its worker ({how})")
+
+    def _doom(self, place: Place, how: str, reason: str) -> None:
         if place.deed is Deed.EXECUTE and place.stop - place.start > 1:
             self.cuts.add((place.task, place.block, place.start, place.stop))
             if len(self.cuts) > CUTS_MAX:
@@ -130,11 +165,11 @@ class Deaths:
                 del self.windows[key]
             return
         if place.deed is Deed.EXECUTE:
-            self.rows[place.task, place.block, place.start] = how
+            self.rows[place.task, place.block, place.start] = reason
         elif place.deed is Deed.WINDOW:
-            self.windows[place.task, place.block, place.start, place.stop] = how
+            self.windows[place.task, place.block, place.start, place.stop] = reason
         elif place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE):
-            self.calls[place.deed, place.task, place.block] = how
+            self.calls[place.deed, place.task, place.block] = reason
         else:
             raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
         self._counts[place.task] += 1
@@ -160,26 +195,26 @@ class Deaths:
 
     def reason(self, task: int, block: int, row: int) -> str | None:
         """Why a row is not executed; None if it is."""
-        how = self.rows.get((task, block, row))
-        if how is not None:
-            return f"killed its worker ({how})"
+        reason = self.rows.get((task, block, row))
+        if reason is not None:
+            return reason
         if task in self.spent and (block, row, 0) > self.spent[task]:
-            return f"was not executed: {DEATHS_MAX} tuples of the micro-batch had killed their worker before it"
+            done = "left what cannot be kept" if self.unkept else "killed their worker"
+            return f"was not executed: {DEATHS_MAX} tuples of the micro-batch had {done} before it"
         return None
 
     def reason_of_window(self, task: int, block: int, start: int, number: int) -> str | None:
         """Why a window is not shown; None if it is."""
-        how = self.windows.get((task, block, start, number))
-        if how is not None:
-            return f"killed its worker ({how})"
+        reason = self.windows.get((task, block, start, number))
+        if reason is not None:
+            return reason
         if task in self.spent and (block, start, number) > self.spent[task]:
             return f"was not shown: the task had killed its worker {DEATHS_MAX} times in this micro-batch before it"
         return None
 
     def reason_of_call(self, deed: Deed, task: int, block: int) -> str | None:
         """Why a flush or the next chunk of a read is not called; None if it is."""
-        how = self.calls.get((deed, task, block))
-        return None if how is None else f"killed its worker ({how}) in {deed.name.lower()}"
+        return self.calls.get((deed, task, block))
 
     def spans(self, task: int, block: int, count: int) -> list[tuple[int, int]]:
         """The pieces, as (start, stop), in which a block of ``count`` rows is worked on."""
@@ -216,6 +251,10 @@ class Watch:
         self._place = Place()
         self._tasks: dict[int, TaskWatch] = {}
 
+    def again(self) -> Watch:
+        """A watch over the same work, which begins again in the same process."""
+        return Watch(self.deaths, self._note)
+
     def move(self, place: Place) -> None:
         """The work is at another place now."""
         self._place = place
@@ -231,7 +270,7 @@ class Watch:
         before = self._place
         reason = self.deaths.reason_of_call(deed, task, block)
         if reason is not None:
-            raise KilledWorkerError(reason)
+            raise self.deaths.refusal(reason)
         self.move(Place(deed, task, block, start, stop))
         try:
             yield
@@ -255,6 +294,8 @@ class TaskWatch:
         self._block = -1
         self._span = (0, 0)
         self._shown = 0
+        self.look: Callable[[], str | None] | None = None
+        """Says what is in the task's state that cannot be kept, where that is to be found out."""
 
     def between(self) -> None:
         """A step of a hosted bolt before or behind its rows begins: a block without rows."""
@@ -273,9 +314,10 @@ class TaskWatch:
         self._shown += 1
         reason = self._watch.deaths.reason_of_window(self._task, self._block, start, number)
         if reason is not None:
-            raise KilledWorkerError(reason)
+            raise self._watch.deaths.refusal(reason)
         with self._watch.at(Deed.WINDOW, self._task, self._block, start, number):
             yield
+        self._look(Place(Deed.WINDOW, self._task, self._block, start, number))
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
@@ -286,6 +328,26 @@ class TaskWatch:
             self._shown = 0
             with self._watch.at(Deed.EXECUTE, self._task, block, start, stop):
                 yield start, stop
+            self._look(Place(Deed.EXECUTE, self._task, block, start, stop))
+
+    def _look(self, place: Place) -> None:
+        """Look at the state, where that is asked for.
+
+        Raises:
+            Unkept: there is something in it that cannot be kept.
+        """
+        reason = self.look() if self.look is not None else None
+        if reason is not None:
+            raise Unkept(self._task, reason, place)
+
+    def took(self, reason: str | None) -> None:
+        """User code has seen the piece; ``reason``: why its values cannot be kept.
+
+        Raises:
+            Unkept: there is a reason.
+        """
+        if reason is not None:
+            raise Unkept(self._task, reason, Place(Deed.EXECUTE, self._task, self._block, *self._span))
 
     def row(self, row: int) -> None:
         """User code is about to see a row of the piece, counted from the piece's start.
@@ -306,17 +368,20 @@ class TaskWatch:
     def _enter(self, start: int, stop: int) -> None:
         reason = self._watch.deaths.reason(self._task, self._block, start)
         if reason is not None:
-            raise KilledWorkerError(reason)
+            raise self._watch.deaths.refusal(reason)
         self._watch.move(Place(Deed.EXECUTE, self._task, self._block, start, stop))
 
     def rest(self) -> None:
         """User code has seen the piece; what it emitted is about to be sent."""
         self._watch.move(Place(Deed.EXECUTE, self._task, self._block, *self._span))
 
-    def flushing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
         """Be in the flush that follows the current block.
 
         Raises:
             KilledWorkerError: on entering, where it died before.
         """
-        return self._watch.at(Deed.FLUSH, self._task, self._block)
+        with self._watch.at(Deed.FLUSH, self._task, self._block):
+            yield
+        self._look(Place(Deed.FLUSH, self._task, self._block))

@@ -1,7 +1,8 @@
 """Desks: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
 
 Which question it answers: which records of one task wait, which are planned, and which message ids are open?
-Rule 1: a desk holds as much as its spout may have under way, and never more.
+Rule 1: a desk holds as much as its spout may have under way, and of what waits for a plan no more than about the next
+two micro-batches take: what waits longer is no nearer to its end, and comes again when the driver dies.
 Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
 due; what waits for that holds up nothing that is new.
 
@@ -24,7 +25,7 @@ from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.histories import NO_HISTORY
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.plan import Entry
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.story import short
 
@@ -57,6 +58,9 @@ class Desk:
     """Whether records are kept until their trees are finished, to be given again when they fail."""
     remembers: bool = False
     """Whether the attempts at a message are remembered, for its dead letter."""
+    fails_lettered: bool = False
+    """Whether the spout hears that a message failed once its dead letter is durable, rather than that it is done: so
+    where nobody but us takes the letter."""
     waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
     planned: list[tuple[Record, Any]] = field(default_factory=list)
     planned_base: int = 0
@@ -72,6 +76,8 @@ class Desk:
     """What waits for its dead letter, in the order in which it was given up."""
     writing: dict[int, Dying] = field(default_factory=dict)
     """Sequence to message, for dead letters in plans that are not finished."""
+    waiting_max: int = DESK_RECORDS_MAX
+    """How many records may wait for a plan: as of the pace of the component."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -89,7 +95,17 @@ class Desk:
     @property
     def open_for_more(self) -> bool:
         """Whether ``next_tuple`` may be called."""
-        return self.pending < self.pending_max
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more records there is use for now."""
+        return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
+
+    @property
+    def ready(self) -> int:
+        """How many records wait for a plan, or for the time when they are given again."""
+        return len(self.waiting) + len(self.again)
 
     @property
     def idle(self) -> bool:
@@ -116,16 +132,19 @@ class Desk:
 
     # Plans.
 
-    def plan(self, base: int, bytes_max: int, now_ms: float = math.inf) -> list[Entry]:
-        """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt."""
-        size = 0
+    def plan(self, base: int, bytes_max: int, now_ms: float = math.inf, room: int | None = None) -> list[Entry]:
+        """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt.
+
+        With ``room`` at most so many, half of them for what waits.
+        """
+        size, most = 0, math.inf if room is None else room
         taken: list[tuple[Record, Any]] = []
-        while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2:
+        while self.again and self.again[0][0] <= now_ms and size < bytes_max // 2 and 2 * len(taken) < most:
             taken.append(heapq.heappop(self.again)[2:])
-            size += _size(taken[-1][0])
-        while self.waiting and size < bytes_max:
+            size += taken[-1][0].size
+        while self.waiting and size < bytes_max and len(taken) < most:
             taken.append(self.waiting.popleft())
-            size += _size(taken[-1][0])
+            size += taken[-1][0].size
         taken.sort(key=lambda pair: pair[0].attempt)
         self.planned += taken
         self.planned_base = base
@@ -166,9 +185,9 @@ class Desk:
         first = entry.base - self.planned_base
         return self.planned[first : first + entry.end] if first >= 0 else []
 
-    def next_due_ms(self) -> int | None:
-        """When the first of what waits to be given again is due."""
-        waiting = [one[0] for one in self.again[:1]] + [one.due_ms for one in self.dying]
+    def next_due_ms(self, not_before: int = 0) -> int | None:
+        """When the first of what waits to be given again is due; messages not before a probe may have them."""
+        waiting = [max(one[0], not_before) for one in self.again[:1]] + [one.due_ms for one in self.dying]
         return min(waiting, default=None)
 
     def text_of(self, sequence: int) -> str | None:
@@ -212,7 +231,7 @@ class Desk:
         """The dead letter of this sequence is durable: the message is done, and its spout is to hear of it."""
         one = self.writing.pop(sequence, None)
         if one is not None:
-            self.acks.append(one.message_id)
+            (self.fails if self.fails_lettered else self.acks).append(one.message_id)
 
     def _fail_letter(self, sequence: int, tree: FailedTree) -> None:
         """A dead letter comes again, or is given up itself: its spout is to hear that it failed."""
@@ -220,10 +239,6 @@ class Desk:
         if one is None:
             return
         if tree.due_ms is not None:
-            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=one.attempt + 1))
+            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
         else:
             self.fails.append(one.message_id)
-
-
-def _size(record: Record) -> int:
-    return 64 + sum(len(value) if isinstance(value, str | bytes) else 64 for value in record.values)

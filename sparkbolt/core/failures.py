@@ -15,11 +15,26 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.errors import EmitError, FailedException, KilledWorkerError, ReportedFailedException, SparkboltError
+from sparkbolt.errors import (
+    EmitError,
+    FailedException,
+    KilledWorkerError,
+    Reject,
+    ReportedFailedException,
+    SparkboltError,
+    Unavailable,
+    UnkeptError,
+)
 
 TRACEBACK_CHARACTERS_MAX = 4000
 REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
+UNAVAILABLE = "unavailable"
+"""The cause of a tuple that failed since something is away that its bolt depends on (``Unavailable``)."""
+REJECTED = "rejected"
+"""The cause of a tuple that its bolt does not want to see again (``Reject``)."""
+RAISED = frozenset({"exception", "emit", UNAVAILABLE})
+"""The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
 
 class Interruption(BaseException):
@@ -47,14 +62,17 @@ def failure_of(error: BaseException) -> Failure:
     Raises:
         KeyboardInterrupt, Interruption: it is one, and no tuple's affair.
     """
-    if isinstance(error, KeyboardInterrupt | Interruption):
-        raise error
+    pass_on(error)
     if isinstance(error, ReportedFailedException):
         return Failure("fail", line_of(error), text_of(error))
     if isinstance(error, FailedException):
         return Failure("fail", line_of(error), reported=False)
     if isinstance(error, KilledWorkerError):
-        return Failure("killed", line_of(error))
+        return Failure("state" if isinstance(error, UnkeptError) else "killed", line_of(error))
+    if isinstance(error, Unavailable):
+        return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if isinstance(error, Reject):
+        return Failure(REJECTED, line_of(error) or "rejected by the bolt")
     return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
 
 
@@ -87,7 +105,7 @@ def line_of(error: BaseException) -> str:
     try:
         text = printable(str(error))
     except BaseException as raised:  # noqa: BLE001  user code may raise anything, here too
-        _pass_on(raised)
+        pass_on(raised)
         text = "<its text raises>"
     if isinstance(error, SparkboltError):
         return text
@@ -101,7 +119,7 @@ def text_of(error: BaseException) -> str:
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  what an exception says of itself is user code
-        _pass_on(raised)
+        pass_on(raised)
         return f"{line_of(error)} (its traceback cannot be printed: {type(raised).__name__})"
 
 
@@ -117,7 +135,7 @@ def printed(value: Any) -> str:
     try:
         text = printable(repr(value))
     except BaseException as error:  # noqa: BLE001  user code may raise anything
-        _pass_on(error)
+        pass_on(error)
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[: REASON_CHARACTERS_MAX - 3]}..."
 
@@ -131,6 +149,7 @@ def printable(text: str) -> str:
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
-def _pass_on(error: BaseException) -> None:
+def pass_on(error: BaseException) -> None:
+    """Raise what is no affair of a tuple; see rule 3."""
     if isinstance(error, KeyboardInterrupt | Interruption):
         raise error

@@ -11,11 +11,23 @@ Read before: ``tuples``, ``ids``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, MutableSet
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
 from typing import Any
 
 from sparkbolt.core.ids import split_key, unmix64
+from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.tuples import Tuple
+
+
+def forget_in(instance: object, void: Mapping[int, int]) -> int:
+    """``forget`` in all attributes of a bolt, those in ``__slots__`` too."""
+    attributes = attributes_of(instance)
+    before = dict(attributes)
+    found = forget(attributes, void)
+    for name, value in attributes.items():
+        if value is not before[name]:
+            setattr(instance, name, value)
+    return found
 
 
 def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
@@ -37,38 +49,50 @@ def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int
         return bool(keys) and all(sequence < void.get(task, 0) for task, sequence in keys)
 
     found = 0
+    waiting: deque[Any] = deque()  # not by recursion: a value may be nested deeper than Python's stack
     for name, value in attributes.items():
         if is_void(value):
             attributes[name] = None
             found += 1
         else:
-            found += _clean(value, is_void, seen)
+            waiting.append(value)
+    while waiting:
+        value = waiting.popleft()
+        if value is None or isinstance(value, _LEAVES) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        try:
+            lost, inside = _clean(value, is_void)
+        except Exception:  # noqa: BLE001  a container of the user's own may raise anything, and keeps what it has
+            continue
+        found += lost
+        waiting.extend(inside)
     return found
 
 
-def _clean(value: Any, is_void: Callable[[Any], bool], seen: set[int]) -> int:
-    """Clean one container and what is in it."""
-    if id(value) in seen or isinstance(value, str | bytes | int | float | Tuple | type) or value is None:
-        return 0
-    seen.add(id(value))
+_LEAVES = (str, bytes, int, float, Tuple, type)
+
+
+def _clean(value: Any, is_void: Callable[[Any], bool]) -> tuple[int, Iterable[Any]]:
+    """Clean one container: how many it has lost, and what is in it."""
     if isinstance(value, MutableMapping):
         gone = [key for key, held in value.items() if is_void(held) or is_void(key)]
         for key in gone:
             del value[key]
-        return len(gone) + sum(_clean(held, is_void, seen) for held in value.values())
+        return len(gone), list(value.values())
     if isinstance(value, MutableSet):
         voids = [held for held in value if is_void(held)]
         for held in voids:
             value.discard(held)
-        return len(voids) + sum(_clean(held, is_void, seen) for held in value)
+        return len(voids), list(value)
     if isinstance(value, MutableSequence | deque):
         kept = [held for held in value if not is_void(held)]
         lost = len(value) - len(kept)
         if lost:
             value.clear()
             value.extend(kept)
-        return lost + sum(_clean(held, is_void, seen) for held in kept)
+        return lost, kept
     if isinstance(value, tuple):
-        return sum(_clean(held, is_void, seen) for held in value)
+        return 0, value
     inner = getattr(value, "__dict__", None)
-    return _clean(inner, is_void, seen) if isinstance(inner, dict) else 0
+    return 0, [inner] if isinstance(inner, dict) else ()

@@ -24,10 +24,11 @@ import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring, Births
 from sparkbolt.core.bare import dress, strip_all
+from sparkbolt.core.failures import line_of, pass_on
 from sparkbolt.core.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry
-from sparkbolt.core.snapshots import pickling_errors
+from sparkbolt.core.salvage import salvage
 from sparkbolt.errors import EmitError, check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
@@ -41,11 +42,10 @@ PARTIALS = 3
 FEEDBACK = 4
 VERDICTS = 5
 READS = 6
+LETTERS = 7
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
-PICKLING_ERRORS = pickling_errors()
-"""What ``pickle`` raises for a value that cannot be pickled."""
 _FEW_VALUES = 64
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
@@ -84,6 +84,8 @@ class Frame:
     path: Path = ()
     """By whom the tuples came, within this micro-batch: the last is who sent the frame, the one before sent what they
     were emitted for. It begins at the spout, or at a task that emitted them for tuples that it had kept."""
+    unreadable: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Of a frame that was decoded: by row, a column whose value cannot be read there, and why."""
 
     def take(self, rows: npt.NDArray[np.intp]) -> Frame:
         """The frame with some of its rows."""
@@ -158,8 +160,10 @@ def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
         return values
     try:
         array = pa.array(values, type=arrow_type)
-    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return values  # an int beyond 64 bits, a lone surrogate
+    if isinstance(array, pa.ChunkedArray):
+        return values  # more than 2 GiB of text
     return array.dictionary_encode() if dictionary and plain is str else array
 
 
@@ -233,8 +237,8 @@ def unpicklable(column: Column, row: int) -> str | None:
         return None
     try:
         pickle.dumps(column[row], protocol=5)
-    except PICKLING_ERRORS as error:
-        return f"{type(column[row]).__name__}: {error}"
+    except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+        return f"{type(column[row]).__name__}: {line_of(error)}"
     return None
 
 
@@ -309,7 +313,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS`` or ``READS``."""
+    """Which kind of frame it is: one of ``DATA``, ``CLOCK``, ``PARTIALS`` to ``LETTERS``."""
     return memoryview(data)[0]
 
 
@@ -329,7 +333,15 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     source, stream, lane, sequence, rows, path = ident
     arrays, place = unpack(view, place + header_bytes)
     anchoring = _unpacked(form, arrays)
-    apart: dict[int, Column] = {index: pickle.loads(pickled) for index, pickled in plain.items()}
+    apart: dict[int, Column] = {}
+    unreadable: dict[int, tuple[int, str]] = {}
+    for index, pickled in plain.items():
+        try:
+            apart[index] = pickle.loads(pickled)
+        except BaseException as error:  # noqa: BLE001  unpickling calls user code, which may raise anything
+            pass_on(error)
+            apart[index], lost = salvage(pickled)
+            unreadable.update((row, (index, reason)) for row, reason in lost.items())
     buffer = pa.py_buffer(view)
     for index, shape in shapes.items():
         apart[index], place = dress(shape, buffer, place)
@@ -340,7 +352,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     for index, column in sorted(apart.items()):
         columns.insert(index, column)
     check(set(map(len, columns)) <= {rows}, f"a frame of {rows} rows has columns of other lengths")
-    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path)
+    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path, unreadable)
 
 
 def encode_control(kind: int, value: Any, moment: Moment) -> bytes:

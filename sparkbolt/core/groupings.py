@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
+from sparkbolt.core.failures import line_of, pass_on, printed
 from sparkbolt.core.ids import U64, mix64, mix64_array
 from sparkbolt.core.stable_hash import Column, UnroutableError, combine, hash_column, hash_distinct
 from sparkbolt.errors import InvariantError, check
@@ -146,20 +147,19 @@ class Grouping(ABC):
     def _tasks_for(self, sender: int, values: list[Any], row: int, index_of: dict[int, int]) -> Sequence[int]:
         try:
             tasks: Any = self.choose_tasks(sender, values)
-        except Exception as error:
-            raise UnroutableError(
-                f"grouping {self.describe()}: choose_tasks raised {type(error).__name__}: {error}", row
-            ) from error
+        except BaseException as error:
+            pass_on(error)
+            raise UnroutableError(f"grouping {self.describe()}: choose_tasks raised {line_of(error)}", row) from error
         if isinstance(tasks, str | bytes) or not isinstance(tasks, Sequence | np.ndarray):
             raise UnroutableError(
-                f"grouping {self.describe()}: choose_tasks returned {tasks!r}, expected a list of task "
+                f"grouping {self.describe()}: choose_tasks returned {printed(tasks)}, expected a list of task "
                 "numbers: did you return a task instead of a list?",
                 row,
             )
         for task in tasks:
             if not isinstance(task, int | np.integer) or isinstance(task, bool) or task not in index_of:
                 raise UnroutableError(
-                    f"grouping {self.describe()}: choose_tasks named task {task!r}, expected task numbers "
+                    f"grouping {self.describe()}: choose_tasks named task {printed(task)}, expected task numbers "
                     f"out of {list(index_of)}: did you return an index instead of one of the targets?",
                     row,
                 )

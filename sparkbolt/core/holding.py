@@ -11,7 +11,7 @@ It looks where ``forgetting`` does: attributes, containers in them, attributes o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, MutableSequence, Set
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Set
 from typing import Any
 
 from sparkbolt.core.tuples import Tuple
@@ -37,11 +37,19 @@ def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[T
         if isinstance(value, Tuple):
             if any(root in roots for root, _ in value.anchors):
                 found.append(value)
-        elif isinstance(value, Mapping):
-            waiting.extend(value.keys())
-            waiting.extend(value.values())
-        elif isinstance(value, Set | MutableSequence | deque | tuple):
-            waiting.extend(value)
-        elif isinstance(inner := getattr(value, "__dict__", None), dict):
-            waiting.append(inner)
+            continue
+        try:
+            waiting.extend(_inside(value))
+        except Exception:  # noqa: BLE001  a container of the user's own may raise anything
+            continue
     return found
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """What is in a container, or in the attributes of an object."""
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, Set | MutableSequence | deque | tuple):
+        return list(value)
+    inner = getattr(value, "__dict__", None)
+    return [inner] if isinstance(inner, dict) else ()

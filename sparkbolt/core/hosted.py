@@ -25,7 +25,7 @@ from sparkbolt.core.ids import MAX_SEQUENCE, SEQUENCE_BITS, U64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import Output
+    from sparkbolt.core.emission import Output
     from sparkbolt.core.rows import Rows
     from sparkbolt.core.state import TaskState
     from sparkbolt.core.tasks import Counts
@@ -134,6 +134,8 @@ class Hosted(ABC):
         """The engine takes it after each call and puts an empty one in its place."""
         self.wake: Wake | None = None
         """When the task has to be told the time; None: not until rows come."""
+        self.has_run = False
+        """Whether user code has run in this micro-batch; the engine sets it back when the micro-batch begins."""
         self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
         """To be entered around each call of user code; raises KilledWorkerError where the call had killed its worker
         and is not to be made again."""
@@ -161,6 +163,12 @@ class Hosted(ABC):
     @abstractmethod
     def end(self, counts: Counts) -> None:
         """Do what is due behind this micro-batch's rows, and set ``wake``."""
+
+    def begin_flush(self) -> None:  # noqa: B027  most emit nothing
+        """``flush`` of the bolt is called next: what is emitted from now on is anchored to nothing."""
+
+    def end_flush(self) -> None:  # noqa: B027
+        """``flush`` has been called: nothing is emitted from now on."""
 
     @abstractmethod
     def save(self) -> None:

@@ -1,24 +1,34 @@
 """Keeping: does a bolt have anything to keep from one micro-batch to the next?
 
 Which question it answers: which bolts need state, and which may run anywhere?
-Rule: a bolt is taken to keep nothing only where it cannot: what its code might store is not run but read.
+Rule: a bolt is taken to keep nothing only where it cannot: what its code might store is not run but read. Code that
+cannot be read (a decorator's wrapper, which hides what it wraps), and code that hands ``self`` to somebody who may
+store something on it, might.
 
-Read before: ``components``.
+Read before: ``components``, ``snapshots``.
 """
 
 from __future__ import annotations
 
 import dis
+import inspect
 import types
+from abc import ABC
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, Generic
 
 from sparkbolt.core.components import BoltBase, Component, FunctionBolt
 from sparkbolt.core.hosted import HostedBolt
+from sparkbolt.core.snapshots import attributes_of
 
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
-_ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object"}
+_READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
+"""What may follow where ``self`` is loaded, without letting it go."""
+_ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
+_DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
+"""Members of a class that are no code that is given an instance."""
 
 
 def keeps_state(component: Component) -> bool:
@@ -33,43 +43,65 @@ def keeps_state(component: Component) -> bool:
         return True
     if component.stateless:
         return False
-    if vars(component) or hasattr(component, "init_state"):
+    if attributes_of(component) or hasattr(component, "init_state"):
         return True
     return _may_keep(type(component))
 
 
 @lru_cache(maxsize=1024)  # it is asked in every micro-batch, and reading byte code takes a millisecond
 def _may_keep(cls: type) -> bool:
-    return any(_may_store_attributes(code) for _, code in _methods(cls))
+    return any(_may_store(member) for _, member in _members(cls))
 
 
 def storing_methods(cls: type) -> list[str]:
     """The methods of a bolt's class that may store an attribute, without ``__init__``."""
-    found = [name for name, code in _methods(cls) if name != "__init__" and _may_store_attributes(code)]
+    found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
     return list(dict.fromkeys(found))
 
 
-def _methods(cls: type) -> Iterator[tuple[str, types.CodeType]]:
-    """(name, code) of all methods that a class has from below Sparkbolt's own base classes, with what is nested."""
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """(name, member) of all that a class has from below Sparkbolt's own base classes and is no data."""
     for base in cls.__mro__:
-        if base.__module__.startswith("sparkbolt.core.") or base is object:
+        if base.__module__.startswith("sparkbolt.core.") or base in (object, ABC, Generic):
             continue
         for name, member in vars(base).items():
-            function: Any = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            code = getattr(function, "__code__", None)
-            if code is not None:
-                yield from ((name, nested) for nested in _nested(code))
+            slot = isinstance(member, types.GetSetDescriptorType | types.MemberDescriptorType)
+            if not slot and not isinstance(member, _DATA) and name != "_abc_impl":
+                yield name, member
 
 
-def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _nested(constant)
+def _may_store(member: Any) -> bool:
+    """Whether a member of a class may store an attribute of an instance, as far as its code tells."""
+    if isinstance(member, property):
+        return any(_may_store(part) for part in (member.fget, member.fset, member.fdel) if part is not None)
+    static = isinstance(member, staticmethod)
+    if isinstance(member, staticmethod | classmethod):
+        member = member.__func__
+    if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
+        return True
+    code = member.__code__
+    if not static and code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
+        return True  # self is among what it passes on
+    own = code.co_varnames[0] if code.co_argcount and not static else None
+    return _stores(code, own)
 
 
-def _may_store_attributes(code: types.CodeType) -> bool:
-    """Whether the code stores an attribute of anything, or passes ``self`` where that might happen unseen."""
+def _stores(code: types.CodeType, own: str | None) -> bool:
+    """Whether code stores an attribute of anything, or lets go of ``self``, which is called ``own``."""
     if _ATTRIBUTE_WRITERS.intersection(code.co_names):
         return True
-    return any(step.opname in _STORES for step in dis.get_instructions(code))
+    steps = list(dis.get_instructions(code))
+    if any(step.opname in _STORES for step in steps):
+        return True
+    for step, following in pairwise(steps):
+        if _loads(step, own) and following.opname not in _READS:
+            return True
+    nested = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return any(_stores(inner, own if own in inner.co_freevars else None) for inner in nested)
+
+
+def _loads(step: dis.Instruction, own: str | None) -> bool:
+    """Whether ``self`` is on top of the stack behind a step, or among what it has put there."""
+    if own is None or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
+        return False
+    return own in step.argval if isinstance(step.argval, tuple) else step.argval == own

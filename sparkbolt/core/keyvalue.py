@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.core.bucket_table import BucketTable
+from sparkbolt.core.failures import line_of, pass_on, printed
 from sparkbolt.core.segments import (
     GONE,
     HASH_BITS,
@@ -44,7 +45,8 @@ from sparkbolt.core.segments import (
     physical_key,
     read_segment,
 )
-from sparkbolt.core.snapshots import Pickling, pickling_errors
+from sparkbolt.core.snapshots import CannotKeepError, Pickling
+from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 
 BUCKET_KEYS = 2048
@@ -112,6 +114,12 @@ class KeyValueState:
         """Uncommitted: key to new value or ``GONE``. What is hot is here, so ``get`` looks here first."""
         self._thawed: dict[Any, Any] = {}
         """Frozen values that were asked for in this micro-batch."""
+        self._encoded: tuple[Entries, bytes, bool] | None = None
+        """What is dirty, ready to be written."""
+        self._held: dict[Any, list[Tuple]] = {}
+        """The tuples in committed values that were asked for in this micro-batch, by key."""
+        self._put_tuples: list[Tuple] = []
+        """The tuples in what is ready to be written."""
         self._store: SegmentStore | None = None
         self._table = _NO_BUCKETS
         self._synced = True
@@ -224,10 +232,11 @@ class KeyValueState:
         if key not in self._thawed:
             try:
                 self._thawed[key] = self._pickling.loads(value.data)
+                if self._pickling.restored:
+                    self._held[key] = self._pickling.restored
             except Exception as error:
                 raise StateError(
-                    f"key-value state: the value of {key!r} cannot be read "
-                    f"({type(error).__name__}: {error}): "
+                    f"key-value state: the value of {printed(key):.200} cannot be read ({line_of(error)}): "
                     "was a class renamed or moved since it was written? Keep the old name"
                 ) from error
         return self._thawed[key]
@@ -327,6 +336,9 @@ class KeyValueState:
         """Begin a micro-batch: forget what was not committed."""
         self._dirty.clear()
         self._thawed.clear()
+        self._encoded = None
+        self._held.clear()
+        self._put_tuples = []
         self._store = store
         self._table = BucketTable.decode(table) if table is not None else _NO_BUCKETS
         self._synced = False
@@ -341,7 +353,8 @@ class KeyValueState:
             return None
         if not self._synced:
             self._sync()
-        delta, data, plain = self._encode_dirty()
+        delta, data, plain = self._encoded or self._encode_dirty()
+        self._encoded = None
         stamp = stamps()
         self._put(_DELTA_NAME, stamp, data)
         known = len(self._values)
@@ -374,27 +387,47 @@ class KeyValueState:
         assert self._store is not None
         self._store.put(physical_key(name, stamp), data)
 
+    def _tuples(self) -> list[Tuple]:
+        """The tuples in values that are to be written, and in committed ones that were asked for and stay.
+
+        Call it after ``_make_ready``.
+        """
+        dirty = self._dirty
+        return [*self._put_tuples, *(tup for key, held in self._held.items() if key not in dirty for tup in held)]
+
+    def _make_ready(self) -> None:
+        """Encode what is dirty, for the ``_commit`` that comes next.
+
+        Raises:
+            StateError: a key or value cannot be kept.
+        """
+        self._encoded = self._encode_dirty() if self._dirty else None
+
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
         """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
+        tuples: list[Tuple] = []
         try:
-            frozen = freeze(values, self._pickling)
+            frozen = freeze(values, self._pickling, tuples)
+            self._put_tuples = tuples
             delta = Entries.of(keys, frozen, gone=has_gone(values))
-            return delta, delta.encode(self._pickling), not delta.gone and type(frozen[0]) is not Frozen
-        except pickling_errors() as error:
+            data = delta.encode(self._pickling)
+            return delta, data, not delta.gone and type(frozen[0]) is not Frozen
+        except BaseException as error:  # keys and values call user code, which may raise anything
+            pass_on(error)
             raise self._explain(error) from error
 
-    def _explain(self, error: Exception) -> StateError:
+    def _explain(self, error: BaseException) -> StateError:
         for key, value in self._dirty.items():
             for what, thing in (("key", key), ("value", value)):
                 try:
-                    self._pickling.dumps(thing)
-                except pickling_errors() as cause:
+                    self._pickling.proved(thing)
+                except CannotKeepError as cause:
                     return StateError(
-                        f"key-value state: the {what} of the entry {key!r} is of type "
-                        f"{type(thing).__module__}.{type(thing).__qualname__} and cannot be pickled ({cause})"
+                        f"key-value state: the {what} of the entry {printed(key):.200} is of type "
+                        f"{type(thing).__module__}.{type(thing).__qualname__} and cannot be kept ({cause})"
                     )
-        return StateError(f"key-value state: what was put cannot be pickled ({error})")
+        return StateError(f"key-value state: what was put cannot be kept ({line_of(error)})")
 
     def _rewrite_oldest(self, wanted: int, stamps: Callable[[], int]) -> int:
         """Rewrite the buckets that lack the most deltas; how many bytes were put.

@@ -4,7 +4,8 @@ Which question it answers: which bolt runs in which level, inside which producer
 Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; a row for a later level
 passes through.
 Rule 2: a bolt that keeps nothing and is fed by shuffle, none or local-or-shuffle grouping from one component
-alone runs in its producer's stage.
+alone runs in its producer's stage. One that has a ``flush`` does not, unless it says that it may: in a producer's stage
+a task number may work in several processes, and its name would be that of several pieces of work.
 Rule 3: tasks of a level are spread evenly over the spark_partitions; their dests are kept with the checkpoint and
 never computed anew for it. A task that has none yet, because its bolt was fused, gets one that nobody had.
 Rule 4: Spark keeps state by the place of a stateful level among the stateful ones, so a bolt that keeps state must
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sparkbolt.core.components import defines_flush
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -136,10 +138,9 @@ class Lane:
     @cached_property
     def timed_tasks(self) -> frozenset[int]:
         """Those of them whose timers run from their start on, whenever their first tuple comes."""
-        component = self.topology.components
-        return frozenset(
-            task for task in self.hosted_tasks if component[self.topology.task_owner(task)[0]].component.runs_timers
-        )
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        timed = (name for name, bolt in bolts if isinstance(bolt, HostedBolt) and bolt.runs_timers)
+        return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
         """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
@@ -258,6 +259,7 @@ def _may_fuse(spec: ComponentSpec) -> bool:
         and len({subscription.source for subscription in spec.subscriptions}) == 1
         and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
         and spec.config.tick_tuple_freq_secs is None
+        and (getattr(spec.component, "flush_anywhere", False) or not defines_flush(spec.component))
     )
 
 

@@ -6,6 +6,7 @@ Which question it answers: given the files beside a checkpoint and the last comm
     ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
     lives/n             who has begun life n; made before anything else of that life happens, by one driver only
     life                the number of the last life, for drivers of earlier versions, which look at nothing else
+    dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
 Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
 Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
@@ -14,6 +15,8 @@ been on the disk when the power went, still finds the ledger that belongs to wha
 Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
 one number, also where no lock keeps two drivers apart.
 Rule 4: a life whose number is not the newest any more writes nothing that counts.
+Rule 5: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
+life begins: it runs again, and writes those of its letters that are still to be written.
 
 Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 """
@@ -21,7 +24,7 @@ Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sparkbolt.core.ledger import Ledger
@@ -95,6 +98,23 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
     """Make an entry durable, replacing an earlier one of the same micro-batch."""
     files.write(f"ledger/{micro_batch_id}.entry", entry)
+
+
+LETTERS_FOLDER = "dead-letters"
+
+
+def write_letters(files: Files, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+    """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+    if letters:
+        files.write(f"{LETTERS_FOLDER}/{micro_batch_id:09d}.jsonl", b"".join(letters))
+
+
+def drop_uncommitted_letters(files: Files, last_commit: int) -> None:
+    """A life begins: what no committed micro-batch has written is no letter."""
+    for name in files.names(LETTERS_FOLDER):
+        number = name.removesuffix(".jsonl")
+        if name != number and number.isdigit() and int(number) > last_commit:
+            files.remove(f"{LETTERS_FOLDER}/{name}")
 
 
 def load_ledger(

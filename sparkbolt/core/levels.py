@@ -2,14 +2,18 @@
 
 Which question it answers: rows of all kinds come in; which go to which task, which pass on?
 
-Read before: ``stages``.
+Rule: nothing is committed of a task's state before all of it is known to be such that it can be kept. Where it cannot,
+the work is done again, in the same process, without the tuple that is to blame (``deaths``).
+
+Read before: ``stages``, ``deaths``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from sparkbolt.core.deaths import Unkept
 from sparkbolt.core.frames import collect, moment_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.stages import Row, StageRun
@@ -36,6 +40,37 @@ def run_level(
         by_dest.setdefault(dest, []).append(data)
     if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
         return [(dest, data) for dest, frames in by_dest.items() for data in frames]
+    try:
+        return _attempt(worker, own, by_dest, store_of)
+    except Unkept as unkept:
+        return _again(worker, unkept, lambda: _attempt(worker, own, by_dest, store_of))
+
+
+def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], list[Row]]) -> list[Row]:
+    """Further attempts, each without what was found to be to blame for the ends of those before."""
+    watch = worker.watch
+    try:
+        while True:
+            worker.begin_again(unkept)
+            try:
+                return attempt()
+            except Unkept as another:
+                unkept = another
+    finally:
+        worker.end_again(watch)
+
+
+def _attempt(
+    worker: Worker,
+    own: Collection[int],
+    by_dest: Mapping[int, list[Any]],
+    store_of: Callable[[int], SegmentStore | None],
+) -> list[Row]:
+    """All that is to be done; the states of tasks are committed when all of them can be kept.
+
+    Raises:
+        Unkept: one of them cannot; nothing is committed.
+    """
     run = StageRun(worker, moment_of(next(iter(by_dest.values()))[0]))
     passing: list[Row] = []
     for dest, frames in sorted(by_dest.items()):
@@ -43,6 +78,7 @@ def run_level(
             run.run_level(worker.lane.task_at[dest], collect(frames), store_of(dest))
         else:
             passing.extend((dest, data) for data in frames if not run.absorb(data))
+    run.save()
     return passing + run.close()
 
 

@@ -25,13 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.acker import empty_u64
-from sparkbolt.core.collectors import Output
-from sparkbolt.core.frames import PICKLING_ERRORS, Clock, Column, take
+from sparkbolt.core.emission import Output
+from sparkbolt.core.frames import Clock, Column, take
 from sparkbolt.core.ids import AGAIN, U64, mix64_array, tree_key
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, without
 from sparkbolt.core.settled import Span, folded, less
-from sparkbolt.core.snapshots import Pickling
+from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tuples import ATTEMPT_MAX
 from sparkbolt.errors import StateError, check
@@ -164,8 +164,8 @@ class OwnTrees:
         own = len(starting) == block.count
         columns = list(block.columns) if own else [take(column, starting) for column in block.columns]
         try:
-            data = self._pickling.dumps(columns)
-        except PICKLING_ERRORS:
+            data = self._pickling.proved(columns)
+        except CannotKeepError:
             return self._start_what_can_be_kept(block, starting)
         keys = np.arange(self._next, self._next + len(starting), dtype=np.uint64)
         check(self._next + len(starting) <= AGAIN, f"task {self._number} has used up its sequences")
@@ -221,8 +221,8 @@ class OwnTrees:
 
     def _unpicklable(self, column: Column, row: int) -> str | None:
         try:
-            self._pickling.dumps(column[row])
-        except PICKLING_ERRORS as error:
+            self._pickling.proved(column[row])
+        except CannotKeepError as error:
             return f"{type(column[row]).__name__}: {error}"
         return None
 

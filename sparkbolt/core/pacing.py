@@ -1,30 +1,55 @@
 """How much a micro-batch reads.
 
-Which question it answers: how many positions of each spout may the next plan cover?
-Rule: start small, grow at most twofold, shrink at most twofold; aim at ``micro_batch_target_ms``, but never below
-what the floor of a micro-batch justifies: at least as much time for work as the floor takes.
+Which question it answers: how many positions, or records, of each spout may the next plan cover?
+
+Rule 1: start small; a micro-batch is to take ``micro_batch_target_ms``, but never less than what its floor justifies:
+at least as much time for work as the floor takes.
+Rule 2: floor and cost are measured. Two micro-batches of different sizes tell both: the cost of a position is the slope
+between them (the median over all pairs of the last ones, so that one outlier says nothing: Theil and Sen), the floor
+what is left. Until then one that took longer than the target is taken for nothing but work, since the next one might
+otherwise take several times as long.
+Rule 3: at most twofold a step, up or down; faster only upwards, and only until the target is met for the first time.
+Rule 4: the first micro-batch of a life also starts processes: it is forgotten as soon as there is a second one.
 
 Read before: nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import median
 
 FULL = 0.9
 """A micro-batch that used less than this share of its budget says nothing about a larger one."""
+SEEN_MAX = 8
+"""From so many micro-batches floor and cost are estimated."""
+SPREAD = 1.25
+"""Two micro-batches tell a cost where one has so many times the positions of the other."""
+FLOOR_RISE = 1.02
+"""The floor is at most what the shortest micro-batch took, which counts this much longer with each one since."""
 
 
 @dataclass
 class Pacer:
-    """The budget of one spout, in positions."""
+    """The budget of one spout, in positions, or in records where its records have none."""
 
     target_ms: float
     budget: int
     budget_max: int = 1 << 62
+    growth: float = 2.0
+    """How many times larger a micro-batch may be than the one before, until the target is met for the first time."""
     records_per_position: float = 1.0
     """Trees that a position became, by the last micro-batch that read any; 1 until then, which is the most."""
-    _floor_ms: float = float("inf")
+    _seen: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
+    """Positions and milliseconds of the last micro-batches that read any."""
+    _idle: tuple[int, float] | None = None
+    """The same of the last one that read none."""
+    _is_first: bool = True
+    _floor_ms: float | None = None
+    """None until two micro-batches of different sizes told it."""
+    _floor_max_ms: float = float("inf")
 
     def __post_init__(self) -> None:
         """Keep the first budget within the limit too."""
@@ -38,17 +63,41 @@ class Pacer:
             positions: how many positions of the spout it covered.
             trees: how many trees the spout started in it.
         """
-        self._floor_ms = min(self._floor_ms, elapsed_ms)
+        self._floor_max_ms = min(FLOOR_RISE * self._floor_max_ms, elapsed_ms)
         if positions <= 0:
+            self._idle = 0, elapsed_ms
             return
         self.records_per_position = min(1.0, max(trees, 1) / positions)
-        aim = max(self.target_ms, 2 * self._floor_ms)
-        work = max(elapsed_ms - 0.8 * self._floor_ms, 1.0)
-        factor = (aim - 0.8 * self._floor_ms) / work
+        if len(self._seen) == 1 and self._is_first:
+            self._seen.clear()
+            self._is_first = False
+        self._seen.append((positions, elapsed_ms))
+        factor = self._factor(elapsed_ms, positions)
         if factor > 1 and positions < FULL * self.budget:
             return
-        factor = min(2.0, max(0.5, factor))
+        factor = min(self.growth, max(0.5, factor))
         self.budget = max(1, min(self.budget_max, int(positions * factor) if factor < 1 else int(self.budget * factor)))
+
+    def _factor(self, elapsed_ms: float, positions: int) -> float:
+        """How many times the positions of the last micro-batch would take the time that is aimed at."""
+        seen = [*self._seen, self._idle] if self._idle is not None and not self._is_first else list(self._seen)
+        pairs = ((one, other) if one[0] > other[0] else (other, one) for one, other in combinations(seen, 2))
+        slopes = [
+            (large[1] - small[1]) / (large[0] - small[0]) for large, small in pairs if large[0] > SPREAD * small[0]
+        ]
+        cost = max(0.0, median(slopes)) if slopes else None
+        if cost is not None:
+            self._floor_ms = median(elapsed - cost * count for count, elapsed in seen)
+        if self._floor_ms is None:
+            return self.target_ms / elapsed_ms if elapsed_ms > self.target_ms else 2.0
+        floor = max(0.0, min(self._floor_ms, self._floor_max_ms))
+        if cost is None:
+            cost = max(0.0, median((elapsed - floor) / count for count, elapsed in self._seen))
+        aim = max(self.target_ms, 2 * floor)
+        factor = (aim - floor) / max(cost * positions, 1.0)
+        if factor < 2.0:
+            self.growth = 2.0
+        return factor
 
     def positions_for(self, trees: int) -> int:
         """How many positions may be read so that about so many trees are started, at most."""

@@ -21,7 +21,7 @@ from typing import Any
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
 Offset = Mapping[str, Any]

@@ -14,7 +14,7 @@ Read before: ``plan``, ``stages``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from sparkbolt.core.deaths import Deed
 from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
-from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.core.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.records import Record
 from sparkbolt.core.routing import Block, Parents, StreamRoutes
 from sparkbolt.core.stages import Row, StageRun
 from sparkbolt.core.tracing import Chooser
@@ -39,20 +39,6 @@ from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 
 ASKED_FOR_MAX = 100
 """About how many of the trees that time out with a micro-batch their holders are asked."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a ``Spout`` emitted once; rides in the ``InputPartition``."""
-
-    stream: str
-    values: Sequence[Any]
-    tracked: bool
-    direct_to: int | None = None
-    attempt: int = 1
-    """Which attempt at the message it is."""
-    history: History = NO_HISTORY
-    """The attempts before, where the message may become a dead letter."""
 
 
 class EntryReader:
@@ -267,15 +253,29 @@ class EntryReader:
 
     def _records(self, records: Sequence[Record]) -> None:
         by_stream: dict[tuple[str, bool], list[int]] = {}
+        values: list[Sequence[Any]] = []
         for place, record in enumerate(records):
+            try:
+                values.append(record.read())
+            except EmitError as error:
+                values.append(())
+                self._fail_emitted(record, self._entry.base + place, failure_of(error))
+                continue
             by_stream.setdefault((record.stream, record.tracked), []).append(place)
         for (name, tracked), places in by_stream.items():
             stream = self._stream(name)
             chosen = [records[place] for place in places]
-            columns = [list(column) for column in zip(*(record.values for record in chosen), strict=True)]
+            columns = [list(column) for column in zip(*(values[place] for place in places), strict=True)]
             sequences = np.array(places, dtype=np.int64) + self._entry.base
             direct_to = np.array([record.direct_to for record in chosen]) if stream.direct else None
             self._start(stream, columns, sequences, 0, tracked=tracked, direct_to=direct_to)
+
+    def _fail_emitted(self, record: Record, sequence: int, failure: Failure) -> None:
+        """A ``Spout`` has emitted what cannot travel: its tree begins and fails, if there is to be one."""
+        if record.tracked:
+            self._fail_record(sequence, Failure(failure.cause, failure.reason))
+        else:
+            self._report(Failure(failure.cause, failure.reason))
 
     def _stream(self, name: str) -> StreamRoutes:
         if name not in self._streams:

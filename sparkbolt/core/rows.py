@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.collectors import StreamOut
+from sparkbolt.core.emission import StreamOut
 from sparkbolt.core.frames import Column, Path, part, python_values
 from sparkbolt.core.ids import U64, mix64_array, ordinals_within
 from sparkbolt.core.routing import Block, Parents
+from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.tuples import AnchorPairs, Origin
 
 _SLOT = 0x9E3779B97F4A7C15
@@ -58,6 +60,16 @@ class Rows:
         attempts = self.attempts[start:stop] if self.attempts is not None else None
         return Rows(self.origin, stop - start, columns, anchoring, attempts, self.path)
 
+    def unkeepable(self) -> str | None:
+        """Why a value cannot be kept; None if all can."""
+        for name, column in zip(self.origin.fields, self.columns, strict=True):
+            if not isinstance(column, pa.Array):
+                try:
+                    Pickling({}).proved(list(column))
+                except CannotKeepError as error:
+                    return f"field {name!r}: {error}"
+        return None
+
     def single(self) -> Sequence[Any]:
         """The Python values of the only column."""
         return python_values(self.columns[0])
@@ -93,6 +105,8 @@ def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
     if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
+        if len(out.values) > ends[-1]:  # a thread of the user's was emitting when the last row ended
+            del out.values[int(ends[-1]) :]
         parents = np.arange(rows.count, dtype=np.int64).repeat(per_row)
     else:
         parents = np.array(out.parents, dtype=np.int64)

@@ -28,6 +28,7 @@ import pyarrow as pa
 from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.stable_hash import hash_value
 from sparkbolt.core.text_keys import crc32s, joined, order_of, text_of
+from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError
 
 U32: TypeAlias = npt.NDArray[np.uint32]
@@ -191,7 +192,7 @@ class Entries:
         """The bytes of the entries.
 
         Raises:
-            what ``Pickling.dumps`` raises, for keys and for values that are not frozen yet.
+            CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled, or not be read back.
         """
         values, gone_rows = self._values, b""
         if self.gone:
@@ -200,6 +201,8 @@ class Entries:
             gone_rows = np.array(rows, dtype=np.uint32).tobytes()
             values = [value for value in values if value is not GONE]
         keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
+        if keys[0] == "pickle" and pickling.doubtful:
+            dict.fromkeys(pickling.loads(keys[1]))  # they will be keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
         return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
 
@@ -224,18 +227,25 @@ class Entries:
         return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
 
 
-def freeze(values: Sequence[Any], pickling: Pickling) -> list[Any]:
+def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
     """The values with everything that could be changed in place as its own pickle.
 
-    All or none but ``GONE`` are frozen: a column is either plain or pickles.
+    All or none but ``GONE`` are frozen: a column is either plain or pickles. The tuples in them are put into
+    ``tuples``, once for each value that they are in.
 
     Raises:
-        what ``Pickling.dumps`` raises.
+        CannotKeepError: a value cannot be pickled, or not be read back.
     """
     kinds = set(map(type, values)) - {Gone}
     if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
         return list(values)
-    dumps = pickling.dumps
+
+    def dumps(value: Any) -> bytes:
+        data = pickling.proved(value)
+        if tuples is not None:
+            tuples.extend(pickling.tuples)
+        return data
+
     return [value if value is GONE or type(value) is Frozen else Frozen(dumps(value)) for value in values]
 
 
@@ -263,10 +273,10 @@ def _pack(values: list[Any], pickling: Pickling) -> _Packed:
         if text.count("\0") == len(values) - 1:
             return "str", text.encode("utf-8", "surrogatepass")
     elif kinds == {int}:
-        return _pack_ints(values) or ("pickle", pickling.dumps(values))
+        return _pack_ints(values) or ("pickle", pickling.proved(values))
     elif kinds == {float}:
         return "<f8", np.array(values, dtype=np.float64).tobytes()
-    return "pickle", pickling.dumps(values)
+    return "pickle", pickling.proved(values)
 
 
 def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:

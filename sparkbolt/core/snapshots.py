@@ -8,6 +8,10 @@ qualified name, those of ``__main__`` through a namespace that the engine suppli
 Rule 3: what the engine owns (a ``KeyValueState``, the context, the instance itself) is pickled as a name and
 put back as the engine's own object.
 Rule 4: after ``restore`` nothing is left of an attempt that was not committed, transient attributes excepted.
+Rule 5: what is committed can be read back. Builtin containers of plain values can, and so can instances of classes
+that leave it to ``object`` how they are pickled and hashed; a pickle with anything else in it is read back once before
+it counts (``Pickling.prove``). That is sound, and costs nothing for what most bolts keep.
+Rule 6: attributes are those of the instance's ``__dict__`` and of the ``__slots__`` of its classes.
 
 Owned objects go through ``reducer_override`` and not ``persistent_id``: the latter is called for every str
 and int, which makes a Counter of 100,000 words three times as slow.
@@ -17,12 +21,24 @@ Read before: ``components``.
 
 from __future__ import annotations
 
+import copyreg
+import datetime as dt
+import decimal
+import enum
+import fractions
 import io
 import pickle
+import uuid
+from abc import ABC, ABCMeta
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from types import FunctionType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Generic
 
+import numpy as np
+
+from sparkbolt.core.failures import line_of, pass_on
+from sparkbolt.core.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 
 STATE_WARN_BYTES = 4 * 1024 * 1024
@@ -30,14 +46,48 @@ STATE_WARN_BYTES = 4 * 1024 * 1024
 
 _PROTOCOL = 5
 _MAIN = "__main__"
-_PICKLING_ERRORS = (
-    pickle.PicklingError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    ValueError,
-    NotImplementedError,
+_TUPLES = restore.__module__
+_HEAP_TYPE = 1 << 9
+"""Of a type's flags: it was made by a ``class`` statement."""
+_OWN_WAYS = (
+    *("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__setstate__"),
+    *("__new__", "__setattr__", "__getattr__", "__getattribute__"),
 )
+"""What a class may define that has a say in how its instances are read back."""
+
+
+class CannotKeepError(StateError):
+    """A value cannot be pickled, or not be read back."""
+
+
+def _is_sure(cls: type) -> bool:
+    """Whether what pickles of a class can be read back, whatever its instances hold that can."""
+    if isinstance(cls, enum.EnumMeta):
+        members: list[enum.Enum] = list(cls)
+        return all(type(member.value) in (int, str) for member in members)
+    if type(cls) not in (type, ABCMeta) or cls in copyreg.dispatch_table:
+        return False
+    for base in cls.__mro__:
+        if base in (object, ABC, Generic):
+            continue
+        if not base.__flags__ & _HEAP_TYPE or any(name in vars(base) for name in _OWN_WAYS):
+            return False
+    return getattr(cls, "__hash__", None) in (None, object.__hash__)
+
+
+_SURE: dict[type, bool] = dict.fromkeys(
+    (
+        *(type, ABCMeta, FunctionType, BuiltinFunctionType, MethodType, type(None), type(...), type(NotImplemented)),
+        *(int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice),
+        *(Counter, OrderedDict, defaultdict, deque, decimal.Decimal, fractions.Fraction, uuid.UUID),
+        *(dt.date, dt.time, dt.datetime, dt.timedelta, dt.timezone),
+        *(np.ndarray, np.dtype, np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32),
+        *(np.uint64, np.float16, np.float32, np.float64, np.str_, np.bytes_, np.datetime64, np.timedelta64),
+        *(Tuple, Origin),
+    ),
+    True,
+)
+"""What is known of classes."""
 
 
 def _owned(token: str) -> object:
@@ -56,6 +106,14 @@ class _Pickler(pickle.Pickler):
     pickling: Pickling
 
     def reducer_override(self, obj: Any) -> Any:
+        cls = type(obj)
+        sure = _SURE.get(cls)
+        if not sure:
+            if sure is None:
+                sure = _SURE[cls] = _is_sure(cls)
+            self.pickling.doubtful = self.pickling.doubtful or not sure
+        elif cls is Tuple:
+            self.pickling.tuples.append(obj)
         token = self.pickling.tokens.get(id(obj))
         if token is not None:
             return _owned, (token,)
@@ -77,6 +135,8 @@ class _Unpickler(pickle.Unpickler):
             return self.pickling.owned.__getitem__
         if module_name == __name__ and global_name == "_main":
             return self.pickling.find_main
+        if module_name == _TUPLES and global_name == restore.__name__:
+            return self.pickling.restore_tuple
         return super().find_class(module_name, global_name)
 
 
@@ -97,24 +157,66 @@ class Pickling:
         self.namespace = namespace
         self.owned: dict[str, object] = dict(owned or {})
         self.tokens = {id(thing): token for token, thing in self.owned.items()}
+        self.doubtful = False
+        """Whether it is not known of what was pickled last that it can be read back."""
+        self.tuples: list[Tuple] = []
+        """The tuples in what was pickled last."""
+        self.restored: list[Tuple] = []
+        """The tuples in what was read last."""
 
     def dumps(self, value: object) -> bytes:
         """The bytes of a value.
 
         Raises:
-            pickle.PicklingError, TypeError, AttributeError, RecursionError, ValueError: it cannot be pickled.
+            CannotKeepError: it cannot be pickled.
         """
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, _PROTOCOL)
         pickler.pickling = self
-        pickler.dump(value)
+        self.doubtful, self.tuples = False, []
+        try:
+            pickler.dump(value)
+        except BaseException as error:  # pickling calls user code, which may raise anything
+            pass_on(error)
+            raise CannotKeepError(line_of(error)) from error
         return buffer.getvalue()
+
+    def prove(self, data: bytes) -> None:
+        """Make sure that what was pickled last, these bytes, can be read back.
+
+        Raises:
+            CannotKeepError: it cannot.
+        """
+        if not self.doubtful:
+            return
+        try:
+            self.loads(data)
+        except BaseException as error:  # as above
+            pass_on(error)
+            raise CannotKeepError(f"it can be pickled, and reading it back raises {line_of(error)}") from error
+
+    def proved(self, value: object) -> bytes:
+        """As ``dumps``, of what can be read back.
+
+        Raises:
+            CannotKeepError: it cannot be pickled, or not be read back.
+        """
+        data = self.dumps(value)
+        self.prove(data)
+        return data
 
     def loads(self, data: bytes) -> Any:
         """The inverse of ``dumps``; raises whatever the classes that are named raise."""
         unpickler = _Unpickler(io.BytesIO(data))
         unpickler.pickling = self
+        self.restored = []
         return unpickler.load()
+
+    def restore_tuple(self, *state: Any) -> Tuple:
+        """A tuple that is read, noted."""
+        tup = restore(*state)
+        self.restored.append(tup)
+        return tup
 
     def find_main(self, qualname: str) -> Any:
         """The object of ``__main__`` that has this qualified name.
@@ -135,9 +237,44 @@ class Pickling:
         return found
 
 
-def pickling_errors() -> tuple[type[Exception], ...]:
-    """What ``Pickling.dumps`` raises for a value that cannot be pickled."""
-    return _PICKLING_ERRORS
+def attributes_of(instance: object) -> dict[str, Any]:
+    """The attributes of an instance by name, those in ``__slots__`` too.
+
+    >>> class Slotted:
+    ...     __slots__ = ("count", "__dict__")
+    ...     __module__ = "words"
+    >>> slotted = Slotted()
+    >>> slotted.count, slotted.other = 1, 2
+    >>> attributes_of(slotted)
+    {'other': 2, 'count': 1}
+    """
+    found = dict(getattr(instance, "__dict__", ()))
+    for name in _slots_of(type(instance)):
+        try:
+            found[name] = getattr(instance, name)
+        except AttributeError:  # it was never set
+            continue
+    return found
+
+
+def _slots_of(cls: type) -> list[str]:
+    """The names of the attributes that a class and its bases keep in slots."""
+    if cls not in _SLOTS:
+        _SLOTS[cls] = [
+            f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            for base in cls.__mro__
+            if not base.__module__.startswith("sparkbolt.")  # what is in ours is not the user's
+            for name in _listed(vars(base).get("__slots__", ()))
+            if name not in ("__dict__", "__weakref__")
+        ]
+    return _SLOTS[cls]
+
+
+def _listed(slots: Any) -> Sequence[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+_SLOTS: dict[type, list[str]] = {}
 
 
 class DurableAttributes:
@@ -186,10 +323,26 @@ class DurableAttributes:
         attributes = self._durable()
         try:
             data = self._pickling.dumps(attributes)
-        except _PICKLING_ERRORS as error:
+        except CannotKeepError as error:
             raise self._explain(attributes, error) from error
         self._bytes = len(data)
         return data
+
+    @property
+    def tuples(self) -> list[Tuple]:
+        """The tuples in what was captured last."""
+        return self._pickling.tuples
+
+    def prove(self, data: bytes) -> None:
+        """Make sure that what was captured last, these bytes, can be put back.
+
+        Raises:
+            StateError: an attribute cannot; the message names it.
+        """
+        try:
+            self._pickling.prove(data)
+        except CannotKeepError as error:
+            raise self._explain(self._durable(), error) from error
 
     def restore(self, data: bytes | None) -> None:
         """Put back the attributes of a snapshot, over what ``prepare`` made; None means that there is none.
@@ -204,10 +357,16 @@ class DurableAttributes:
         attributes = self._load(self._prepared)
         if data is not None:
             attributes.update(self._load(data))
+        own, slots = vars(self._instance), _slots_of(type(self._instance))
         for name in self._durable():
             if name not in attributes:
-                del vars(self._instance)[name]
-        vars(self._instance).update((name, value) for name, value in attributes.items() if name not in self._transient)
+                delattr(self._instance, name) if name in slots else own.pop(name)
+        for name, value in attributes.items():
+            if name not in self._transient:
+                if name in slots:
+                    setattr(self._instance, name, value)
+                else:
+                    own[name] = value
 
     def warning(self) -> str | None:
         """What to log when a capture was larger than ``warn_bytes``: once, and None from then on."""
@@ -221,7 +380,8 @@ class DurableAttributes:
         )
 
     def _durable(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self._instance).items() if name not in self._transient}
+        attributes = attributes_of(self._instance)
+        return {name: value for name, value in attributes.items() if name not in self._transient}
 
     def _load(self, data: bytes) -> dict[str, Any]:
         try:
@@ -237,12 +397,12 @@ class DurableAttributes:
     def _explain(self, attributes: Mapping[str, Any], error: Exception) -> StateError:
         for name, value in attributes.items():
             try:
-                self._pickling.dumps(value)
-            except _PICKLING_ERRORS as cause:
+                self._pickling.proved(value)
+            except CannotKeepError as cause:
                 kind = f"{type(value).__module__}.{type(value).__qualname__}"
                 return StateError(
-                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be pickled "
+                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be kept "
                     f"({cause}): if it is a connection or the like, write transient = [{name!r}] in the "
                     "class and open it in prepare"
                 )
-        return StateError(f"bolt {self._component!r}: its attributes cannot be pickled together ({error})")
+        return StateError(f"bolt {self._component!r}: its attributes cannot be kept together ({error})")

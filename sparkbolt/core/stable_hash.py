@@ -32,6 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkbolt.core.failures import line_of, pass_on, printed
 from sparkbolt.core.ids import MASK64, U64, mix64, mix64_array
 from sparkbolt.errors import EmitError
 
@@ -139,7 +140,7 @@ def _hash_scalar(value: Any) -> int:
         return _hash_bytes(f"{type(value).__qualname__}.{value.name}".encode(), _MEMBER)
     if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return hash_value(value.item())
-    raise TypeError(f"{value!r} of type {type(value).__qualname__}")
+    raise TypeError(f"{printed(value):.200} of type {type(value).__qualname__}")
 
 
 def _fold(numbers: Any, seed: int) -> int:
@@ -251,19 +252,21 @@ def _hash_objects(values: Sequence[Any], field: str) -> U64:
     result = np.empty(len(values), dtype=np.uint64)
     for row, value in enumerate(values):
         memoised = type(value) in _MEMOISED
-        number = known.get(value) if memoised else None
-        if number is None:
-            try:
+        try:
+            number = known.get(value) if memoised else None
+            if number is None:
                 number = hash_value(value)
-            except (TypeError, RecursionError) as error:
-                raise UnroutableError(
-                    f"field {field!r} cannot choose a task: {error} may differ from process to "
-                    "process; expected None, str, bytes, a number, a date or time, UUID, Enum, or a tuple, "
-                    "list, set or dict of them: emit an id of the object in a field of its own",
-                    row,
-                ) from error
-            if memoised:
-                known[value] = number
+                if memoised:
+                    known[value] = number
+        except BaseException as error:  # a mapping, or a time zone, of the user's own may raise anything
+            pass_on(error)
+            what = str(error) if type(error) is TypeError else f"{type(value).__name__} ({line_of(error)})"
+            raise UnroutableError(
+                f"field {field!r} cannot choose a task: {what} may differ from process to "
+                "process; expected None, str, bytes, a number, a date or time, UUID, Enum, or a tuple, "
+                "list, set or dict of them: emit an id of the object in a field of its own",
+                row,
+            ) from error
         result[row] = number
     return result
 

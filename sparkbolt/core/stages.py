@@ -21,11 +21,11 @@ from sparkbolt.core.acker import Fail, Partials, Report, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.forgetting import forget
+from sparkbolt.core.failures import failure_of, pass_on, printed
+from sparkbolt.core.forgetting import forget_in
 from sparkbolt.core.frames import (
     FEEDBACK,
     PARTIALS,
-    PICKLING_ERRORS,
     Column,
     Frame,
     Inbox,
@@ -42,20 +42,23 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.hosted import Wake
+from sparkbolt.core.hosted import HostedBolt, Wake
 from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
+from sparkbolt.core.outages import Health, WorkSeen, add_healths
 from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.shards import shards_of
+from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tracing import Tracer
-from sparkbolt.core.tuples import Origin, tick
+from sparkbolt.core.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.worker import Worker
+from sparkbolt.errors import Unavailable
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
@@ -90,10 +93,22 @@ class StageRun:
         self._tracer: Tracer | None = None
         self._hops: list[Hop] = []
         """Of earlier stages."""
+        self._fused: dict[int, BoltTask] = {}
+        """The tasks of fused bolts that have got rows."""
+        self._unflushed: dict[int, list[Rows]] = {}
+        """What those of them have got that are to be flushed at the end."""
+        self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
+        """What was emitted, for whoever is told of it once it counts."""
+        self._ready: list[int] = []
+        """Tasks whose state is ready to be committed."""
         self._wakes: dict[int, Wake | None] = {}
         """When hosted tasks are to be told the time next."""
         self._counted_before: list[dict[str, ComponentMetrics]] = []
         """Counters of earlier stages: passed on with this one's own, which alone say what is done here."""
+        self._healths: dict[str, Health] = {}
+        """Of earlier stages."""
+        self._work_seen: dict[int, WorkSeen] = {}
+        """By task, of this one."""
         if worker.activity is not None:
             worker.activity.stage(moment.micro_batch_id, self._metrics)
 
@@ -164,20 +179,26 @@ class StageRun:
         self.worker.enter(number)
         stateful = store is not None and spec.keeps_state
         own = None
-        if stateful and store is not None:
-            with self.worker.doing(Deed.STATE, number):
-                task = self.worker.load(number, store)
-                own = self.worker.own_trees(number)
-        else:
-            task = self.worker.bolt(number)
+        try:
+            if stateful and store is not None:
+                with self.worker.doing(Deed.STATE, number):
+                    task = self.worker.load(number, store)
+                    own = self.worker.own_trees(number)
+            else:
+                task = self.worker.bolt(number)
+        except Unavailable as error:
+            if isinstance(spec.component, HostedBolt) or component in self.lane.starters:
+                raise  # what its clock says must not be lost: the micro-batch is run again
+            self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
+            return
         self._begin(task)
         hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
-            forget(vars(task.bolt), dict(inbox.clock.void))
+            forget_in(task.bolt, dict(inbox.clock.void))
         if inbox.clock is not None and inbox.clock.wanted:
             wanted = frozenset(inbox.clock.wanted)
-            self.tracer.holds(task.context, held_tuples(vars(task.bolt), wanted), wanted)
+            self.tracer.holds(task.context, held_tuples(attributes_of(task.bolt), wanted), wanted)
         if inbox.clock is not None and own is not None:
             with self.worker.doing(Deed.STATE, number):
                 again = own.hear(inbox.clock, task.output)
@@ -190,18 +211,49 @@ class StageRun:
             tup = tick(rate)
             seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
-            origin = self.worker.origin(frame.source, frame.stream)
-            rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
-            seen.append(self._work(task, rows, own))
-        self._add(component, task.flush(seen, self))
+            if frame.unreadable:
+                frame = self._readable(frame)
+            seen.append(self._work(task, self._rows_of(frame), own))
         if hosted is not None:
             self._between(task, hosted.end, own)
             self._wakes[number] = hosted.wake
+        if any(rows.count for rows in seen) or (hosted is not None and hosted.has_run):
+            self._flush(task, seen, own)
         if stateful:
+            with self.worker.doing(Deed.STATE, number):
+                self.worker.make_ready(number)
+            self._ready.append(number)
+        else:
+            self.worker.leave(number)
+
+    def save(self) -> None:
+        """Commit the state of all tasks that have run."""
+        for number in self._ready:
             with self.worker.doing(Deed.STATE, number):
                 warning = self.worker.save(number)
             if warning is not None:
-                self.report(Report(component, task.context.index, warning))
+                self.report(Report(*self.lane.topology.task_owner(number), warning))
+            self.worker.leave(number)
+        self._ready.clear()
+
+    def _rows_of(self, frame: Frame) -> Rows:
+        origin = self.worker.origin(frame.source, frame.stream)
+        return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
+
+    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable) -> None:
+        """A task cannot be prepared, since something is away that it depends on: all that came for it fails."""
+        component, index = self.lane.topology.task_owner(number)
+        failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
+        self.report(Report(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
+        metrics = self.counts(component)
+        metrics.errors += 1
+        seen = self._work_seen.setdefault(number, WorkSeen())
+        for rows in came:
+            seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
+            metrics.failed += rows.count
+            for row in range(rows.count):
+                for root, _ in rows.anchors_of(row):
+                    self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
         self.worker.leave(number)
 
     def _begin(self, task: BoltTask) -> None:
@@ -248,7 +300,21 @@ class StageRun:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
+        self._judge(task, rows, counts)
         self._trace(task, rows, counts)
+        self._send_emitted(task, rows, own)
+
+    def _flush(self, task: BoltTask, seen: list[Rows], own: OwnTrees | None = None) -> None:
+        """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
+        counts = task.flush(seen, self)
+        self._add(task.context.component, counts)
+        if counts.flush_failure is not None and task.context.task in self._work_seen:
+            self._work_seen[task.context.task].fail_all(counts.flush_failure)
+        nothing = Rows(_NOWHERE, 0, [], None, None)
+        self._trace(task, nothing, counts)
+        self._send_emitted(task, nothing, own)
+
+    def _send_emitted(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
         for out in task.output.streams.values():
             if not out.heard:
                 self.counts(task.context.component).emitted += out.count
@@ -276,17 +342,25 @@ class StageRun:
         if counts.of_windows is not None:
             metrics.add(counts.of_windows)
 
+    def _judge(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
+        """Note whether a bolt does its work on what it gets."""
+        if rows.origin.component == SYSTEM_COMPONENT or not (rows.count or counts.of_trees):
+            return
+        seen = self._work_seen.setdefault(task.context.task, WorkSeen())
+        seen.add(rows.count, counts.failures, rows.attempts)
+        for trees, failure in counts.of_trees:
+            seen.add(trees, dict.fromkeys(range(trees), failure), None)
+
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
         debug = self.worker.materials.debug
         if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
             for values in zip(*map(python_values, block.columns), strict=True):
-                debug(f"{block.stream.component} emits on {block.stream.name}: {list(values)!r}")
-        capture = self.worker.materials.capture
-        if capture is not None:
+                debug(f"{block.stream.component} emits on {block.stream.name}: {printed(list(values))}")
+        if self.worker.materials.capture is not None:
             _, index = self.lane.topology.task_owner(sender)
-            capture(block.stream.component, index, block.stream.name, block.columns)
+            self._captured.append((block.stream.component, index, block.stream.name, block.columns))
         if not block.stream.routes:
             return
         account = None
@@ -325,48 +399,110 @@ class StageRun:
         if self.witness is not None:
             self.witness.sent(sender, stream, parcel)
         if parcel.route.fused:
-            self.worker.enter(parcel.target)
-            task = self.worker.bolt(parcel.target)
-            self._begin(task)
             origin = self.worker.origin(sender, stream)
             rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
-            self._add(task.context.component, task.flush([self._work(task, rows)], self))
-            self.worker.leave(parcel.target)
+            try:
+                task = self._enter_fused(parcel.target)
+            except Unavailable as error:
+                self._not_prepared(parcel.target, [rows], error)
+                return
+            self._work(task, rows)
+            if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
+                done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
+                self._unflushed[parcel.target].append(done)
             return
         dest = self.lane.dests[parcel.target]
         for start, stop in self._pieces(parcel):
             frame = self._frame(sender, stream, parcel, start, stop)
             frame.path = path
-            try:
-                data = encode(frame, self.moment)
-            except PICKLING_ERRORS:
-                data = encode(self._pickled_alone(sender, frame), self.moment)
+            self._send_frame(dest, frame)
+
+    def _send_frame(self, dest: int, frame: Frame) -> None:
+        """Send a frame as one row, or as several where it turns out too large."""
+        try:
+            data = encode(frame, self.moment)
+        except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+            pass_on(error)
+            frame = self._pickled_alone(frame)
+            data = encode(frame, self.moment)
+        config = self.lane.topology.config
+        if len(data) > 2 * config.frame_bytes_max and frame.rows > 1:
+            pieces = min(frame.rows, -(-len(data) // config.frame_bytes_max))
+            del data
+            for rows in np.array_split(np.arange(frame.rows), pieces):
+                part_ = frame.take(rows)
+                part_.sequence = self._next_sequence(frame.source, frame.stream)
+                self._send_frame(dest, part_)
+        elif len(data) > config.tuple_bytes_max and frame.rows:
+            text = (
+                f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
+                f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
+            )
+            self._refuse(frame.source, frame.roots_of(0), text, frame.path)
+        else:
             self.rows.append((dest, data))
 
-    def _pickled_alone(self, sender: int, frame: Frame) -> Frame:
+    def _enter_fused(self, number: int) -> BoltTask:
+        """The task of a fused bolt, which begins with the first rows that it gets in this run and ends with the run."""
+        if number in self._fused:
+            return self._fused[number]
+        self.worker.enter(number)
+        task = self._fused[number] = self.worker.bolt(number)
+        self._begin(task)
+        if task.flushes:
+            self._unflushed[number] = []
+        return task
+
+    def _end_fused(self) -> None:
+        """Flush the tasks of fused bolts, those first that may give the others more to do."""
+        depths, owner = self.lane.depths, self.lane.topology.task_owner
+        while self._unflushed:
+            number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
+            seen = self._unflushed.pop(number)
+            self._flush(self._fused[number], seen)
+        for number in self._fused:
+            self.worker.leave(number)
+        self._fused.clear()
+
+    def _readable(self, frame: Frame) -> Frame:
+        """The frame less the rows with a value that cannot be read here; their trees fail."""
+        fields = self.worker.origin(frame.source, frame.stream).fields
+        for row, (column, reason) in sorted(frame.unreadable.items()):
+            text = (
+                f"field {fields[column]!r} holds a value that cannot be sent to another task (it can be pickled, and "
+                f"reading it back raises {reason})"
+            )
+            self._refuse(frame.source, frame.roots_of(row), text, frame.path)
+        return frame.take(np.delete(np.arange(frame.rows), list(frame.unreadable)))
+
+    def _pickled_alone(self, frame: Frame) -> Frame:
         """The frame less the rows that have a value which cannot be pickled; their trees fail."""
         kept = []
-        fields = self.worker.origin(sender, frame.stream).fields
+        fields = self.worker.origin(frame.source, frame.stream).fields
         for row in range(frame.rows):
             for field_, column in zip(fields, frame.columns, strict=True):
                 reason = unpicklable(column, row)
                 if reason is not None:
                     text = f"field {field_!r} holds a value that cannot be sent to another task ({reason})"
-                    self._refuse(sender, frame.roots_of(row), text, frame.path)
+                    self._refuse(frame.source, frame.roots_of(row), text, frame.path)
                     break
             else:
                 kept.append(row)
         return frame.take(np.array(kept, dtype=np.intp))
 
     def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
-        sequence = self._sequences.get((sender, stream), 0)
-        self._sequences[sender, stream] = sequence + 1
+        sequence = self._next_sequence(sender, stream)
         columns, anchoring, attempts = parcel.columns, parcel.anchoring, parcel.attempts
         if (start, stop) != (0, parcel.count):
             columns = [part(column, start, stop) for column in columns]
             anchoring = anchoring.take(np.arange(start, stop)) if anchoring is not None else None
             attempts = attempts[start:stop] if attempts is not None else None
         return Frame(sender, stream, self.piece, sequence, stop - start, columns, anchoring, attempts)
+
+    def _next_sequence(self, sender: int, stream: int) -> int:
+        sequence = self._sequences.get((sender, stream), 0)
+        self._sequences[sender, stream] = sequence + 1
+        return sequence
 
     def _pieces(self, parcel: Parcel) -> Iterator[tuple[int, int]]:
         """Split a parcel so that no frame is much larger than ``frame_bytes_max``."""
@@ -388,9 +524,10 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
             self._wakes.update(wakes)
             self._counted_before.append(unpack(metrics))
+            add_healths(self._healths, healths)
             self._reports.extend(reports)
             self._hops.extend(hops)
         else:
@@ -399,7 +536,12 @@ class StageRun:
 
     def close(self) -> list[Row]:
         """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
+        self._end_fused()
         rows, self.rows = self.rows, []
+        capture = self.worker.materials.capture
+        if capture is not None:
+            for emitted in self._captured:
+                capture(*emitted)
         if self.lane.tracked:
             for shard, partials in enumerate(shards_of(self._combined(), len(self.lane.acker_dests))):
                 if partials is not None:
@@ -407,8 +549,10 @@ class StageRun:
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
         metrics = self._all_metrics()
-        if metrics or self._reports or hops or self._wakes:
-            told = pack(metrics), self._reports, hops, self._wakes
+        for number, seen in self._work_seen.items():
+            add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        if metrics or self._reports or hops or self._wakes or self._healths:
+            told = pack(metrics), self._reports, hops, self._wakes, self._healths
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 

@@ -16,14 +16,16 @@ Read before: ``segments``, ``snapshots``, ``keyvalue``.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from sparkbolt.core.failures import printed
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.core.segments import SegmentStore, physical_key, read_segment
 from sparkbolt.core.snapshots import DurableAttributes, Pickling
+from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 
 __all__ = ["Directory", "DurableAttributes", "KeyValueState", "SegmentStore", "TaskState"]
@@ -140,13 +142,19 @@ class TaskState:
         """The committed snapshot, or None if there is none yet."""
         return self.read(_SNAPSHOT)
 
-    def set_snapshot(self, data: bytes) -> bool:
-        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest)."""
+    def set_snapshot(self, data: bytes, prove: Callable[[bytes], None] = lambda _: None) -> bool:
+        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest).
+
+        Args:
+            data: the snapshot.
+            prove: called with one that is not committed; raises where it must not be.
+        """
         digest = blake2b(data, digest_size=16).digest()
         if self._directory.inline.get(_SNAPSHOT_DIGEST) == digest:
             self._staged.pop(_SNAPSHOT, None)
             self._staged.pop(_SNAPSHOT_DIGEST, None)
             return False
+        prove(data)
         self._staged[_SNAPSHOT] = data
         self._staged[_SNAPSHOT_DIGEST] = digest
         return True
@@ -239,6 +247,40 @@ class TaskState:
         self._staged_decoded.pop(name, None)
 
     # The end of the micro-batch.
+
+    def make_ready(self) -> None:
+        """Encode what ``commit`` will write; it may be called several times, and then ``commit`` does not raise.
+
+        Raises:
+            StateError: a key or value cannot be kept.
+        """
+        for key_value in self._key_values.values():
+            key_value._make_ready()
+
+    def check_held_once(self, tuples: Sequence[Tuple]) -> None:
+        """Make sure that no tuple that may still be acked is in two things that are kept apart.
+
+        It would come back as two tuples of one edge, and two acks of one edge cancel each other.
+
+        Args:
+            tuples: those in the attributes of the instance.
+
+        Raises:
+            StateError: one is in the attributes and in the key-value state, or under two keys of that.
+        """
+        kept = self._key_values[_TABLE]._tuples()
+        if not kept:
+            return
+        known = {tup.anchors for tup in tuples if tup._settled is None and tup.anchors}
+        for tup in kept:
+            if tup._settled is None and tup.anchors:
+                if tup.anchors in known:
+                    raise StateError(
+                        f"{printed(tup):.200} is held twice, in the key-value state and elsewhere (an attribute, or "
+                        "another key): it would come back as two tuples whose acks cancel each other: keep the tuple "
+                        "in one place, and its key or its values in the other"
+                    )
+                known.add(tup.anchors)
 
     def commit(self, stamps: Callable[[], int]) -> int:
         """Write what changed, the directory last; nothing if nothing did.

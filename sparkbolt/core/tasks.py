@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable
+from types import GeneratorType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,14 +28,25 @@ import pyarrow as pa
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, Output
-from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, FunctionBolt, TopologyContext
+from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector
+from sparkbolt.core.components import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    BoltBase,
+    ColumnBolt,
+    FunctionBolt,
+    TopologyContext,
+    defines_flush,
+)
 from sparkbolt.core.deaths import Deed, TaskWatch
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import Failure, failure_of, failure_said, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.returned import emit_all, refuse
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import KilledWorkerError
@@ -76,6 +90,10 @@ class Counts:
     """Tuples from earlier that it had kept and now settled."""
     of_windows: ComponentMetrics | None = None
     """What a hosted bolt counts besides."""
+    of_trees: list[tuple[int, Failure]] = field(default_factory=list)
+    """How many trees a hosted bolt has failed besides those of its rows, and why."""
+    flush_failure: Failure | None = None
+    """Why ``flush``, and with it all that the task got, has failed."""
 
 
 class BoltTask:
@@ -96,6 +114,7 @@ class BoltTask:
         self._shown_too: dict[int, Tuple] = {}
         """By row, what coroutines see now."""
         self._by_hand = BoltCollector(output)
+        self._basic = BasicCollector(output)
         self._late: list[Tuple] = []
         self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
@@ -103,6 +122,9 @@ class BoltTask:
         self._runner: asyncio.Runner | None = None
         self.hosted: Hosted | None = None
         """What runs a hosted bolt, from ``prepare`` on."""
+        self._execute = f"execute of {context.component!r}"
+        self.flushes = defines_flush(bolt)
+        """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
 
     def prepare(self) -> None:
@@ -174,7 +196,10 @@ class BoltTask:
         except KilledWorkerError as error:
             counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        return self.hosted.rows(rows, counts)
+        held = self.hosted.rows(rows, counts)
+        if self.watch is not None and self.watch.look is not None:
+            self.watch.took(rows.unkeepable())
+        return held
 
     def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
@@ -197,19 +222,26 @@ class BoltTask:
             failure = failure_of(error)
             counts.errors += failure.reported
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            counts.of_trees.append((len(set(roots.tolist())), failure))
             for root in dict.fromkeys(roots.tolist()):
                 self._fail(((root, 0),), failure, sink)
         for text in told.reports:
             sink.report(Report(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows], sink: Sink) -> Counts:
-        """Let the bolt write what it gathered; an exception fails all rows of the micro-batch."""
+        """Let the bolt write what it gathered; emissions are left in ``output``.
+
+        An exception fails all rows of the micro-batch.
+        """
         counts = Counts()
+        self._begin_flush()
         try:
             with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
-                self.bolt.flush()
+                returned = self.bolt.flush()
+                if returned is not None:
+                    self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = failure_of(error)
+            failure = counts.flush_failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
             for rows in seen:
@@ -219,10 +251,34 @@ class BoltTask:
                 counts.acked -= rows.count
         if isinstance(self.bolt, Bolt):
             self._settle_flushed(counts, sink)
+        else:
+            self._report(counts, sink)
+        self._end_flush()
         return counts
 
     def _flushing(self) -> AbstractContextManager[None]:
         return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
+
+    def _begin_flush(self) -> None:
+        """Let all collectors take what is anchored to nothing, or to tuples that were kept."""
+        self._by_hand.begin_flush()
+        self._basic.begin_flush()
+        self._columns.begin(0)
+        if self.hosted is not None:
+            self.hosted.begin_flush()
+
+    def _end_flush(self) -> None:
+        self._basic.end()
+        self._columns.end()
+        if self.hosted is not None:
+            self.hosted.end_flush()
+
+    def _emit_flushed(self, returned: Any) -> None:
+        """Emit what ``flush`` gave, anchored to nothing."""
+        who = f"flush of {self.context.component!r}"
+        if isinstance(self.bolt, ColumnBolt):
+            refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
+        emit_all(returned, self._basic.emit, who)
 
     def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
         """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
@@ -340,9 +396,9 @@ class BoltTask:
         failures = counts.failures
         kept: list[Tuple] = []
         tup = self._shows = Tuple.at(rows.origin, rows, 0)
-        basic = BasicCollector(self.output, tup)
+        basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
-        ends = basic._by_rows() if by_hand is None else None
+        ends = basic.begin(tup) if by_hand is None else None
         emitted = self.output.default.values if ends is not None and self.output.default is not None else []
         note_end = ends.append if ends is not None else None
         alone = reference_count(tup)
@@ -350,7 +406,9 @@ class BoltTask:
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
             if reference_count(tup) != alone:
                 kept.append(tup)
-                tup = basic._tup = self._shows = Tuple.at(rows.origin, rows, row)
+                tup = self._shows = Tuple.at(rows.origin, rows, row)
+                if by_hand is None:
+                    basic.show(tup)
             if single is not None:
                 tup[single] = values
             else:
@@ -358,14 +416,19 @@ class BoltTask:
                     tup[name] = value
             tup._row = row
             try:
-                execute(tup, collector)
+                returned = execute(tup, collector)
+                if returned is not None:
+                    emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
+                    emit_all(returned, emit, self._execute)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
+                returned = None  # a generator that broke off would hold the tuple
             if note_end is not None:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
         self._shows = None
+        basic.end()
         if by_hand is None:
             for tup in kept:
                 tup._settled = "failed" if tup._row in failures else "acked"
@@ -374,11 +437,16 @@ class BoltTask:
 
     def _run_function(self, rows: Rows, counts: Counts) -> None:
         assert isinstance(self.bolt, FunctionBolt)
-        function = self.bolt.function
+        function, who = self.bolt.function, f"{self.context.component!r}"
 
         def execute(tup: Tuple, collector: BasicCollector) -> None:
-            for values in function(tup) or ():
-                collector.emit(values)
+            returned = function(tup)
+            if returned.__class__ is GeneratorType:
+                emit = collector.emit
+                for values in returned:
+                    emit(values)
+            elif returned is not None:
+                emit_all(returned, collector.emit, who)
 
         self._each(rows, counts, self._watched(execute), None)
 
@@ -391,11 +459,14 @@ class BoltTask:
             named = zip(rows.origin.fields, rows.columns, strict=True)
             coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
-            self.bolt.execute(pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields)), self._columns)
+            batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
+            returned: Any = self.bolt.execute(batch, self._columns)
+            refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
             counts.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
+        self._columns.end()
 
     def _drop_emitted(self) -> None:
         for out in self.output.streams.values():
@@ -404,7 +475,15 @@ class BoltTask:
     def _run_async(self, rows: Rows, counts: Counts) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        self._runner.run(self._all_coroutines(rows, counts))
+        loop = self._runner.get_loop()
+        # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
+        work = loop.create_task(self._all_coroutines(rows, counts))
+        while not work.done():
+            try:
+                loop.run_until_complete(work)
+            except RuntimeError:  # user code has stopped the loop, which is not its own
+                if work.done():
+                    raise
 
     async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
         bolt = self.bolt
@@ -413,26 +492,66 @@ class BoltTask:
         # Where a coroutine may kill the process, they run one by one, so that it is known which one did.
         free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
 
-        async def one(tup: Tuple) -> None:
+        running: set[asyncio.Task[None]] = set()
+        broken: list[BaseException] = []
+
+        async def one(tup: Tuple, collector: BasicCollector) -> None:
             try:
                 if watch is not None:
                     watch.row(tup._row)
                 self._shown_too[tup._row] = tup
-                await bolt.execute(tup, BasicCollector(self.output, tup))
-            except BaseException as error:  # noqa: BLE001  user code may raise anything
+                await self._run_coroutine(bolt.execute(tup, collector), collector)
+            except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
                 counts.failures[tup._row] = failure_of(error)
             finally:
                 self._shown_too.pop(tup._row, None)
-                free.release()
+
+        def ended(tup: Tuple, collector: BasicCollector, task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            collector.end()
+            free.release()
+            if task.cancelled():  # it was so before it began, or has cancelled itself
+                counts.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
+            elif (error := task.exception()) is not None:  # no tuple's affair
+                broken.append(error)
 
         tuples = []
-        async with asyncio.TaskGroup() as group:
-            for row, values in enumerate(rows.values()):
-                await free.acquire()
-                tup = Tuple.at(rows.origin, rows, row)
-                tup.update(zip(rows.origin.fields, values, strict=True))
-                tuples.append(tup)
-                group.create_task(one(tup))
+        for row, values in enumerate(rows.values()):
+            await _uncancelled(free.acquire)
+            if broken:
+                break
+            tup = Tuple.at(rows.origin, rows, row)
+            tup.update(zip(rows.origin.fields, values, strict=True))
+            tuples.append(tup)
+            collector = BasicCollector(self.output, tup)
+            task = asyncio.get_running_loop().create_task(one(tup, collector))
+            running.add(task)
+            task.add_done_callback(partial(ended, tup, collector))
+        while running:
+            await _uncancelled(partial(asyncio.wait, set(running)))
+        if broken:
+            raise broken[0]
         for tup in tuples:
             tup._settled = "failed" if tup._row in counts.failures else "acked"
             tup.detach()
+
+    async def _run_coroutine(self, called: Any, collector: BasicCollector) -> None:
+        """Run what ``execute`` of an ``AsyncBolt`` gave, and emit what comes of it."""
+        if isinstance(called, AsyncGenerator):
+            async with aclosing(called):
+                async for values in called:
+                    collector.emit(values)
+            return
+        returned = await called if isawaitable(called) else called
+        if returned is not None:
+            emit_all(returned, collector.emit, self._execute)
+
+
+async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
+    """Wait, whatever user code cancels: it may mean its own coroutines, and never the loop's other work."""
+    while True:
+        try:
+            await wait()
+            return
+        except asyncio.CancelledError:
+            continue

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,9 @@ from sparkbolt.core.groupings import (
     ShuffleGrouping,
 )
 from sparkbolt.core.keeping import keeps_state
-from sparkbolt.core.letter_ways import Way, given_for, way_of
+from sparkbolt.core.letter_ways import Way, given_for, way_of, where_nothing_is_said
+from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import InvalidTopology
@@ -50,6 +53,9 @@ __all__ = [
     "TopologyBuilder",
     "changes",
 ]
+
+REPR_COMPONENTS_MAX = 6
+"""How many components a topology shows of itself where it is printed."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class ComponentSpec:
     config: Config
     """The topology's settings with the component's own in their place."""
     dead_letters: Way | None = None
-    """Of a spout: where its dead letters go, as ``stream:NAME`` or as the sink."""
+    """Of a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
 
     @cached_property
     def is_spout(self) -> bool:
@@ -94,7 +100,7 @@ class ComponentSpec:
         raise KeyError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Topology:
     """A topology that can run; made by ``TopologyBuilder.build``."""
 
@@ -242,17 +248,88 @@ class Topology:
             ],
         }
 
-    def run(self, **kwargs: Any) -> Any:
-        """Run on Spark until it ends; the arguments are those of ``sparkbolt.cli.program.run``."""
-        return importlib.import_module("sparkbolt.cli.program").run(self, **kwargs)
+    def run(
+        self,
+        *,
+        stop_after_secs: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        display: Any = None,
+    ) -> TopologyMetrics:
+        """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
 
-    def start(self, **kwargs: Any) -> Any:
-        """Start on Spark and return at once; the arguments are those of ``sparkbolt.spark.running.start``."""
-        return importlib.import_module("sparkbolt.spark.running").start(self, **kwargs)
+        Shows what ``sparkbolt run`` shows. The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish;
+        the second stops at once.
+
+        Args:
+            stop_after_secs: stop as with Ctrl-C after that time; None for never.
+            checkpoint: as of ``start``, as all the following are.
+            master: where Spark runs.
+            spark: the session to use.
+            settings: of a new session.
+            py_files: modules for the executors.
+            display: what shows the run instead (``sparkbolt.cli.display.Display``).
+
+        Returns:
+            The last counters, also of a run that was stopped and drained.
+
+        Raises:
+            EngineError: it failed.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+            KeyboardInterrupt: it was stopped, and trees were left for replay.
+        """
+        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        program = importlib.import_module("sparkbolt.cli.program")
+        metrics: TopologyMetrics = program.run(self, stop_after_secs=stop_after_secs, display=display, **given)
+        return metrics
+
+    def start(
+        self,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+    ) -> RunningTopology:
+        """Start on Spark and return at once; also in a notebook.
+
+        Args:
+            checkpoint: a directory for durable state, or its URL; without one a temporary directory that is removed at
+                the end.
+            master: as of ``spark-submit``, of a new session; ``local[*]`` by default.
+            spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
+            settings: further settings of Spark's, of a new session.
+            py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
+                URLs. On a cluster the modules that this program has loaded and that are not installed are sent
+                without it.
+
+        Raises:
+            EngineError: Java or Spark cannot do the work.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        """
+        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        running: RunningTopology = importlib.import_module("sparkbolt.spark.running").start(self, **given)
+        return running
+
+    def __repr__(self) -> str:
+        """A line: the name, and each component with its parallelism."""
+        shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]
+        more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
+        return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
         """Pickle by value what another process could not import."""
         return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:
+    """The options of a start that were given."""
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    return {name: value for name, value in {"checkpoint": place, **options}.items() if value}
 
 
 def _unpickle(data: bytes) -> Topology:
@@ -412,16 +489,20 @@ class TopologyBuilder:
         mistakes = mistakes_of(self._name, self._config, self._declarations)
         if mistakes:
             raise InvalidTopology(str(self._name), mistakes)
-        specs = {
-            declaration.id: ComponentSpec(
-                declaration.id,
-                declaration.component,
-                declaration.parallelism,
-                declaration.streams(),
-                tuple(declaration.subscriptions),
-                self._config.with_component(declaration.own_settings()),
-                way_of(declaration.dead_letters, declaration.component),
-            )
-            for declaration in self._declarations
-        }
+        specs = {declaration.id: self._spec(declaration) for declaration in self._declarations}
         return Topology(self._name, self._config, specs)
+
+    def _spec(self, declaration: Declaration) -> ComponentSpec:
+        config = self._config.with_component(declaration.own_settings())
+        given = declaration.dead_letters
+        if given is None and declaration.kind == "spout":
+            given = where_nothing_is_said(declaration.component, config.retry)
+        return ComponentSpec(
+            declaration.id,
+            declaration.component,
+            declaration.parallelism,
+            declaration.streams(),
+            tuple(declaration.subscriptions),
+            config,
+            way_of(given, declaration.component),
+        )

@@ -22,10 +22,12 @@ import cloudpickle
 
 from sparkbolt.core.components import BoltBase, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
+from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
+from sparkbolt.core.method_mistakes import method_mistakes
 from sparkbolt.core.tuples import StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
@@ -111,7 +113,10 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     except ConfigError as error:
         mistakes.append(str(error))
     wrong = _component_mistake(declaration)
-    return mistakes + ([wrong] if wrong else _output_mistakes(declaration) + _pickle_mistakes(declaration))
+    if wrong:
+        return [*mistakes, wrong]
+    component = declaration.component
+    return mistakes + method_mistakes(component) + _output_mistakes(declaration) + _pickle_mistakes(declaration)
 
 
 def _name_mistakes(name: object) -> list[str]:
@@ -283,6 +288,8 @@ def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Decla
         way = way_of(declaration.dead_letters, declaration.component)
     except ConfigError as error:
         return [str(error)]
+    if way == CHECKPOINT:
+        return []
     if isinstance(way, str):
         name = way.partition(":")[2]
         heard = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)

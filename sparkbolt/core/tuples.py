@@ -247,7 +247,7 @@ class Tuple(dict[str | int, Any]):
         """Pickle values and anchors; a tuple of rows that are being processed is detached first."""
         self.detach()
         state = (self._settled, self._ordinals)
-        return _restore, (self._origin, self.values, self._anchors, self._attempt, state)
+        return restore, (self._origin, self.values, self._anchors, self._attempt, state)
 
     def __copy__(self) -> Tuple:
         """Refuse: a copy could be acked besides the original."""
@@ -258,16 +258,21 @@ class Tuple(dict[str | int, Any]):
         return self.__copy__()
 
 
-def _restore(
+def restore(
     origin: Origin,
     values: list[Any],
     anchors: AnchorPairs,
     attempt: int,
     state: tuple[str | None, tuple[int, int]],
 ) -> Tuple:
+    """The tuple that ``Tuple.__reduce__`` took apart."""
     tup = Tuple.of(origin, values, anchors, attempt)
     tup._settled, tup._ordinals = state
     return tup
+
+
+_restore = restore
+"""By this name the state in older checkpoints knows it."""
 
 
 def tick(rate_secs: float) -> Tuple:

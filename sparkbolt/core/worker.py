@@ -14,14 +14,16 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.activity import Activity
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
-from sparkbolt.core.deaths import Deed, Watch
+from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
@@ -34,7 +36,7 @@ from sparkbolt.core.snapshots import DurableAttributes, Pickling
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tasks import BoltTask
 from sparkbolt.core.tuples import Origin
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, InvariantError, StateError
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
@@ -57,6 +59,9 @@ class Witness(Protocol):
 
     def failed(self, fail: Fail) -> None:
         """Somebody failed a tree."""
+
+    def again(self) -> None:
+        """What was seen of this attempt does not count: it begins again."""
 
 
 @dataclass
@@ -109,6 +114,8 @@ class Worker:
         """By spout task: the micro-batch in which the last writes of dead letters failed, and how many did in a row."""
         self._busy: set[int] = set()
         """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
+        self._looked_at: set[int] = set()
+        """Tasks whose state is looked at behind each piece of work, since something in it cannot be kept."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
         self._names = self.lane.topology.streams()
         self._origins: dict[tuple[int, int], Origin] = {}
@@ -168,7 +175,9 @@ class Worker:
             with self.doing(Deed.PREPARE, number):
                 instance = self.materials.unpickle(self.materials.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
-                task.watch = self.watch.of(number) if self.watch is not None else None
+                if self.watch is not None:
+                    task.watch = self.watch.of(number)
+                    task.watch.look = partial(self._look, number) if number in self._looked_at else None
                 task.activity = self.activity
                 task.prepare()
             self._tasks[number] = task
@@ -245,21 +254,80 @@ class Worker:
         hosted = self._tasks[number].hosted
         if hosted is not None:
             hosted.attach(self._states[number])
+            hosted.has_run = False
             if clock is not None and clock.void:
                 hosted.forget(void_roots(dict(clock.void)))
         return hosted
 
+    def make_ready(self, number: int) -> None:
+        """Bring a task's state into the form in which ``save`` commits it.
+
+        Raises:
+            Unkept: something in it cannot be kept.
+        """
+        hosted, own = self._tasks[number].hosted, self._own_trees.pop(number, None)
+        try:
+            if hosted is not None:
+                hosted.save()
+            if own is not None:
+                own.save()
+            self._stage(number)
+        except InvariantError:
+            raise
+        except Exception as error:
+            raise Unkept(number, line_of(error)) from error
+
+    def _stage(self, number: int) -> None:
+        durable, state = self._durable[number], self._states[number]
+        data = durable.capture()
+        tuples = durable.tuples
+        state.set_snapshot(data, durable.prove)
+        state.make_ready()
+        state.check_held_once(tuples)
+
+    def _look(self, number: int) -> str | None:
+        """What is in a task's state now that cannot be kept; None if all can."""
+        try:
+            self._stage(number)
+        except StateError as error:
+            return line_of(error)
+        return None
+
     def save(self, number: int) -> str | None:
-        """Commit a task's state with the micro-batch; what to warn of, if anything."""
-        durable, state, hosted = self._durable[number], self._states[number], self._tasks[number].hosted
-        if hosted is not None:
-            hosted.save()
-        own = self._own_trees.pop(number, None)
-        if own is not None:
-            own.save()
-        state.set_snapshot(durable.capture())
-        state.commit(self.materials.stamps)
-        return durable.warning()
+        """Commit a task's state, which is ready, with the micro-batch; what to warn of, if anything."""
+        self._states[number].commit(self.materials.stamps)
+        return self._durable[number].warning()
+
+    def begin_again(self, unkept: Unkept) -> None:
+        """Work of which nothing was committed begins again, without what left something that cannot be kept.
+
+        Raises:
+            StateError: no tuple, no window and no flush has left it.
+        """
+        watch = self.watch.again() if self.watch is not None else Watch(Deaths(self.lane.topology.task_owner), _nowhere)
+        if unkept.place is not None:
+            watch.deaths.add_unkept(unkept.place, unkept.reason)
+        elif unkept.task in self._looked_at:
+            raise StateError(unkept.reason) from unkept
+        self._looked_at.add(unkept.task)
+        self.watch = watch
+        self._throw_away()
+        if self.materials.witness is not None:
+            self.materials.witness.again()
+
+    def end_again(self, watch: Watch | None) -> None:
+        """The work that had begun again is done; ``watch`` is what watched over it before."""
+        self.watch = watch
+        self._looked_at.clear()
+        self._throw_away()
+
+    def _throw_away(self) -> None:
+        """Part with all instances of bolts: they are watched over, or not, from their beginning."""
+        for number, task in self._tasks.items():
+            task.abandon()
+            self._busy.discard(number)
+        for known in (self._tasks, self._states, self._durable, self._own_trees):
+            known.clear()
 
     def abandon(self) -> None:
         """Let everything go as a crash would."""
@@ -274,6 +342,10 @@ class Worker:
             spout.cleanup()
         for sink in self._sinks.values():
             sink.close()
+
+
+def _nowhere(place: bytes) -> None:
+    """Keep a place nowhere: no process dies."""
 
 
 def context_of(lane: Lane, number: int) -> TopologyContext:

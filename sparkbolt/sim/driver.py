@@ -10,6 +10,7 @@ Read before: ``core.host``, ``core.ledger_files``, ``spouts``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,6 +143,7 @@ class Driver:
         durable.drivers += 1
         self._owner = str(durable.drivers)
         self.ledger.begin_life(ledger_files.begin_life(durable.files, self._owner))
+        ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
         self.planner = Planner(self.host, durable.files, where=WHERE)
         self.spouts: dict[int, LocalSpout]
@@ -175,6 +177,10 @@ class Driver:
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
         """Stage a micro-batch; the entry is not written yet."""
         return self.host.stage(micro_batch_id, feedback)
+
+    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+        """Make the dead letters of the checkpoint durable."""
+        ledger_files.write_letters(self.files, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""

@@ -111,6 +111,10 @@ class Eyes:
         self._rows_left, self._trees_left = rows_left, trees_left
         return self.now
 
+    def again(self) -> None:
+        """See ``Witness``."""
+        vars(self.now).update(vars(Sightings(self.now.micro_batch_id)))
+
     # What stages tell.
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:

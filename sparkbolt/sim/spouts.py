@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
-from sparkbolt.core.failures import line_of, said, text_of
+from sparkbolt.core.emission import Output
+from sparkbolt.core.failures import line_of, pass_on, said, text_of
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
+from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.worker import Materials, context_of
 
@@ -61,7 +63,7 @@ class LocalSpout:
             self._desk.exhausted = self._is_exhausted()
             if not active or self._desk.exhausted or not self._desk.open_for_more:
                 return
-            before = len(self._desk.waiting)
+            before, self._collector.room = len(self._desk.waiting), self._desk.room
             if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
                 break
         self._desk.exhausted = self._is_exhausted()
@@ -87,15 +89,17 @@ class LocalSpout:
         """Whether the spout says that it will never emit again; one that raises has not said so."""
         try:
             return bool(self.spout.exhausted)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  as in ``_call``
+        except BaseException as error:  # noqa: BLE001  as in ``_call``
+            pass_on(error)
             self._raised("exhausted", error)
             return False
 
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
-            call(*arguments)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
-            self._raised(call.__name__, error)
+            refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
+        except BaseException as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
+            pass_on(error)
+            self._raised(getattr(call, "__name__", ""), error)
             return False
         finally:
             self._hand_over()
@@ -106,9 +110,10 @@ class LocalSpout:
         self.reports.append(Report(self._context.component, self._context.index, text, text_of(error)))
 
     def _hand_over(self) -> None:
+        bytes_max = self._context.config.tuple_bytes_max
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
             self.reports.append(Report(self._context.component, self._context.index, *said(error)))

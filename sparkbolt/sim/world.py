@@ -38,7 +38,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
-from sparkbolt.sim.letters import SimulatedSink
+from sparkbolt.sim.letters import SimulatedSink, letters_in
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.subject import Subject
@@ -46,7 +46,7 @@ from sparkbolt.sim.subject import Subject
 START_MS = 1_767_225_600_000
 """When every simulation begins: 2026-01-01, in milliseconds since the epoch."""
 MICRO_BATCH_MS = 300
-MICRO_BATCHES_MAX = 400
+MICRO_BATCHES_MAX = 2000
 """So many are enough for a healed world to finish; then it never does."""
 IDLE_TURNS_MAX = 2000
 QUIET_TURNS_MAX = 60
@@ -93,7 +93,7 @@ class World:
         self.durable = Durable()
         spouts = subject.lane.topology
         self.durable.queues = {
-            number: Queue(messages, spouts.components[spouts.task_owner(number)[0]].config.max_attempts)
+            number: Queue(messages, spouts.components[spouts.task_owner(number)[0]].config.max_attempts or 3)
             for number, messages in subject.queued.items()
         }
         checkers.facts.queues = self.durable.queues
@@ -304,6 +304,7 @@ class World:
     def _count(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
         """A micro-batch is committed, and its state with it."""
         self.durable.stores.update(outcome.stores)
+        self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
         self.checkers.committed(plan, outcome)
 
     def _hear(self) -> None:
@@ -317,7 +318,7 @@ class World:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, pacer in self.driver.host.pacers.items():
-            share = total = self.subject.positions[component]
+            share = total = self.subject.positions.get(component, self.subject.messages_max)
             if random_ is not None:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             pacer.budget = max(1, share)
@@ -338,8 +339,11 @@ class World:
     def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
         """``foreachBatch``."""
         number = plan.micro_batch_id
-        entry = self.driver.stage(number, gather(data for _, data in outcome.rows))
+        feedback = gather(data for _, data in outcome.rows)
+        outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
+        entry = self.driver.stage(number, feedback)
         self._step(number, "staged")
+        self.driver.write_letters(number, feedback.letters)
         self.driver.write_entry(number, entry)
         self._ran = plan, outcome
         self._hear()

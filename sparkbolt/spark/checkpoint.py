@@ -5,6 +5,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/spark        Spark's checkpoint: offsets, commits, state
     DIR/ledger       n.entry for each micro-batch that was staged, n.snapshot for what compaction made of them
     DIR/plans        plans that are too large for an offset
+    DIR/dead-letters n.jsonl: the dead letters of micro-batch n, where they go nowhere else
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
     DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
@@ -64,10 +65,10 @@ def module_of(jvm: Any, name: str) -> Any:
 class LocalFiles:
     """A checkpoint in a local directory."""
 
-    def __init__(self, directory: str) -> None:
-        """Make the directory if it is missing."""
+    def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "lives", "plans")) -> None:
+        """Make the directory, with these folders, if it is missing; without any when something is written."""
         self._root = Path(directory)
-        for folder in ("ledger", "lives", "plans"):
+        for folder in folders:
             (self._root / folder).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes | None:
@@ -80,6 +81,7 @@ class LocalFiles:
     def write(self, name: str, data: bytes) -> None:
         """Write, flush to the disk, rename."""
         path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with temporary.open("wb") as file:
@@ -159,6 +161,8 @@ class HadoopFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole, replacing it atomically."""
+        if name.startswith(f"{ledger_files.LETTERS_FOLDER}/"):
+            self._manager.mkdirs(self._at(ledger_files.LETTERS_FOLDER))
         stream = self._manager.createAtomic(self._at(name), True)
         try:
             stream.write(bytearray(data))
@@ -243,8 +247,14 @@ class Checkpoint:
     _owner = ""
     """What names that life, here and elsewhere."""
 
-    def __init__(self, spark: SparkSession, directory: str) -> None:
+    def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
+
+        Args:
+            spark: whose file systems are used.
+            directory: where it is.
+            letters: a local directory whose ``dead-letters`` takes those of the checkpoint; by default its own. It is
+                made when there is one to write.
 
         Raises:
             CheckpointError: another driver has it, or it cannot be reached.
@@ -255,6 +265,8 @@ class Checkpoint:
         self.url = self.directory if local is None else f"file://{local}"
         """Where Spark finds it, whatever its default file system is."""
         self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
+        self.letters: Files = self.files if letters is None else LocalFiles(letters, folders=())
+        self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
         if local is not None:
             owner = self.files.read("owner")
@@ -403,6 +415,14 @@ class Checkpoint:
         """
         where = f"checkpoint {self.directory}"
         return ledger_files.load_ledger(self.files, self.last_commit(), make, restore, where=where)
+
+    def drop_uncommitted_letters(self) -> None:
+        """A life begins: what no committed micro-batch has written is no letter."""
+        ledger_files.drop_uncommitted_letters(self.letters, self.last_commit())
+
+    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+        """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+        ledger_files.write_letters(self.letters, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make an entry durable, replacing an earlier one of the same micro-batch."""

@@ -23,7 +23,7 @@ from sparkbolt.core.lane import Lane
 from sparkbolt.core.levels import run_level
 from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.source import data_source
-from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, rows_of, staged
+from sparkbolt.spark.workers import SCHEMA, Shipment, batches_of, parts_of, rows_of, staged
 
 
 class MapStateStore:
@@ -72,8 +72,8 @@ class LevelProcessor(StatefulProcessor):
             out = shielded(
                 self._shipment.worker(), lambda own, stores: run_level(own, self._level, came, stores), lambda _: store
             )
-        if out:
-            yield pd.DataFrame({"dest": [to for to, _ in out], "frame": [frame for _, frame in out]})
+        for part in parts_of(out):
+            yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})
 
     def close(self) -> None:
         """Called by Spark at the end of a spark_task: nothing is open."""
@@ -86,8 +86,7 @@ def stateless_level(shipment: Shipment, level: int) -> Callable[[Iterator[pa.Rec
         with staged():
             came = [row for batch in batches for row in rows_of(batch)]
             out = shielded(shipment.worker(), lambda own, stores: run_level(own, level, came, stores))
-        if out:
-            yield batch_of(out)
+        yield from batches_of(out)
 
     return run
 
@@ -96,8 +95,7 @@ def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` runs for the ackers, where they are on the executors."""
     with staged():
         out = judge_rows(row for batch in batches for row in rows_of(batch))
-    if out:
-        yield batch_of(out)
+    yield from batches_of(out)
 
 
 def lane_frame(spark: SparkSession, lane: Lane, shipment: Shipment, directory: str) -> DataFrame:

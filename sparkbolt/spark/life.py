@@ -106,6 +106,7 @@ class Life:
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
         ledger.begin_life(number)
+        checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         spouts: dict[str, PartitionedSpout] = {}
         try:
@@ -197,13 +198,15 @@ class Life:
         shards = len(self.lane.acker_dests)
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-        frames = [value.as_buffer() for value in frame.select("frame").toArrow().column(0).combine_chunks()]
+        chunks = frame.select("frame").toArrow().column(0).chunks
+        frames = [value.as_buffer() for chunk in chunks for value in chunk]
         self.collected_bytes += sum(len(frame) for frame in frames)
         feedback = gather(frames)
         self._partials = feedback.partials
         with self._changed:
             self._checkpoint.check_life(self.host.life)
             entry = self.host.stage(micro_batch_id, feedback)
+            self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
 
     def _promote(self, micro_batch_id: int) -> None:

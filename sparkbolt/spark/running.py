@@ -13,17 +13,21 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import re
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 
 import cloudpickle
 from pyspark.sql import SparkSession
 
+from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
 from sparkbolt.core.activity import Hangs, Progress
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import Spout
+from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
@@ -62,7 +66,7 @@ LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology:
+class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
@@ -85,6 +89,7 @@ class RunningTopology:
         self._failed: tuple[Life, QueryFailure] | None = None
         """The life that failed last, and why."""
         self._life = self._new_life()
+        self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
@@ -246,7 +251,7 @@ class RunningTopology:
             self._host.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
-        log.error("%s", failure)
+        self._announcer.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
         with self._changed:
             self._host.ledger.metrics.of(failure.component).errors += 1
 
@@ -268,6 +273,22 @@ class RunningTopology:
         """The newest trees that were given up, with their stories."""
         with self._changed:
             return self._host.ledger.set_aside
+
+    @property
+    def dead_letters_directory(self) -> str:
+        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+
+        It is there once there is one; ``sparkbolt dlq`` reads it. With a checkpoint it is in it.
+        """
+        return self._checkpoint.letters_directory
+
+    @property
+    def set_aside_here(self) -> dict[str, int]:
+        """How many messages of each spout were given up since ``start``; only of those that have some."""
+        with self._changed:
+            counts = self._host.ledger.metrics.components
+            found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
+        return {name: count for name, count in found.items() if count}
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -426,9 +447,19 @@ class RunningTopology:
         for thread in self._threads:
             thread.close()
         self._life.end()
+        self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)
+
+
+def _letters_beside(topology: Topology) -> str:
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
+
+    The directory is made when there is a letter.
+    """
+    name = re.sub(r"[^\w.-]", "_", topology.name)
+    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def start(
@@ -445,7 +476,8 @@ def start(
     Args:
         topology: what to run.
         checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
-            file system is. Without one a temporary directory that is removed at the end.
+            file system is. Without one a temporary directory that is removed at the end; dead letters of the
+            checkpoint are kept even then, in a directory of their own (``dead_letters_directory``).
         master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
             given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
@@ -484,7 +516,7 @@ def start(
 def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
     """The topology with its checkpoint, locked and agreed with, its first life begun."""
     try:
-        held = Checkpoint(session, place)
+        held = Checkpoint(session, place, letters=None if temporary is None else _letters_beside(topology))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:

@@ -56,6 +56,8 @@ SQL_SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Rows are frames of megabytes: by their number alone a batch would pass the 2 GiB that its offsets can say.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
 }
 """What every query of ours runs with; set on a session of its own, so that a user's session keeps what it has."""
 

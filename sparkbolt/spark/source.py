@@ -25,7 +25,7 @@ from sparkbolt.core.stages import Row
 from sparkbolt.core.worker import Worker
 from sparkbolt.spark.bridge import Asker
 from sparkbolt.spark.shield import StoreOf, shielded
-from sparkbolt.spark.workers import SCHEMA, Shipment, batch_of, staged
+from sparkbolt.spark.workers import SCHEMA, Shipment, batches_of, staged
 
 
 class LanePartition(InputPartition):
@@ -73,12 +73,11 @@ class LaneReader(DataSourceStreamReader):
         """Read the pieces of one spark_task."""
         assert isinstance(partition, LanePartition)
         if partition.clocks:
-            yield batch_of(list(partition.clocks))
+            yield from batches_of(partition.clocks)
         for piece in partition.pieces:
             with staged():
                 rows = shielded(self._shipment.worker(), partial(_read, partition.moment, piece))
-            if rows:
-                yield batch_of(rows)
+            yield from batches_of(rows)
 
 
 def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:

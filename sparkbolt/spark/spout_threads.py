@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output, SpoutCollector
+from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of, said
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
+from sparkbolt.core.returned import refuse_of_spout
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
@@ -148,6 +150,7 @@ class SpoutThread:
             with self._lock:
                 self._desk.exhausted = exhausted and not self._collector.records
                 may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
+                self._collector.room = self._desk.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
@@ -179,10 +182,13 @@ class SpoutThread:
         records = self._collector.records
         if not records:
             return False
+        bytes_max = self._context.config.tuple_bytes_max
+        given = [
+            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            for stream, values, message_id, task in records
+        ]
         with self._lock:
-            for stream, values, message_id, task in records:
-                tracked = self._tracked and message_id is not None
-                self._desk.waiting.append((Record(stream, list(values), tracked, task), message_id))
+            self._desk.waiting.extend(given)
             self._lock.notify_all()
         self._collector.records = []
         return True
@@ -200,7 +206,7 @@ class SpoutThread:
     def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
         """Call user code, which may raise anything: ``sys.exit`` ends neither the thread nor the topology."""
         try:
-            call(*arguments)
+            refuse_of_spout(call(*arguments), what, self._context.component)
         except BaseException as error:  # noqa: BLE001
             self._tell_reported()
             self._raised(what, error)

@@ -36,6 +36,8 @@ from sparkbolt.spark.prints import print_to_driver
 
 SCHEMA = "dest int, frame binary"
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
+BATCH_BYTES_MAX = 64 << 20
+"""From how many bytes of frames on another Arrow batch begins."""
 FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
 _look_outs: dict[str, LookOut] = {}
@@ -136,8 +138,32 @@ def _close_all() -> None:
         look_out.close()
 
 
-def batch_of(rows: list[Row]) -> pa.RecordBatch:
-    """Rows as one Arrow batch with the lane's schema."""
+def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches with the lane's schema, none of which has many more than ``BATCH_BYTES_MAX`` bytes.
+
+    A batch with more than 2 GiB cannot be: Arrow's offsets into a binary column have 32 bits.
+    """
+    for part in parts_of(rows):
+        yield _batch_of(part)
+
+
+def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows, in order, cut where a batch of them has ``BATCH_BYTES_MAX`` bytes; none of the parts is empty.
+
+    >>> [len(part) for part in parts_of([(1, bytes(40 << 20))] * 5)]
+    [2, 2, 1]
+    """
+    start = size = 0
+    for stop, (_, frame) in enumerate(rows, start=1):
+        size += len(frame)
+        if size >= BATCH_BYTES_MAX:
+            yield rows[start:stop]
+            start, size = stop, 0
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
     # A frame that only passes through is a buffer, which Arrow takes as a memoryview and not as it is.
     frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())

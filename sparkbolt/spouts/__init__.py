@@ -1,7 +1,7 @@
 """Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues, Kafka.
 
-Read in this order: ``text`` (the spout), ``planning`` (its half in the driver), ``lines`` (its half on
-executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
+Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its half in the driver), ``identity``,
+``lines`` (its half on executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
 ``kestrel_link``, ``kestrel``.
 
 """

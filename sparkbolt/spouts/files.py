@@ -71,7 +71,17 @@ class PlainFile:
     @property
     def size(self) -> int:
         """How many bytes there are now."""
-        return os.fstat(self._descriptor).st_size
+        return self.status.st_size
+
+    @property
+    def inode(self) -> int:
+        """Which file of its device it is, whatever its name."""
+        return self.status.st_ino
+
+    @property
+    def status(self) -> os.stat_result:
+        """What the system knows of the open file."""
+        return os.fstat(self._descriptor)
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
         """At most ``size`` bytes from ``offset``; empty only at the end."""
@@ -120,6 +130,22 @@ def check_unpackable(path: str) -> None:
     """
     if path.lower().endswith(".zst"):
         _open_zst(path).close()
+
+
+def head_of(path: str, size: int) -> bytes:
+    """The first ``size`` bytes of what a compressed file unpacks to; fewer where that is all, none where it is damaged.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with _OPENERS[os.path.splitext(path)[1].lower()](path) as stream:
+        try:
+            found: bytes = stream.read(size)
+        except Exception as error:
+            if not _is_damage(error):
+                raise
+            return b""
+        return found
 
 
 def _is_damage(error: Exception) -> bool:
@@ -196,3 +222,43 @@ class UnpackedFile:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class UnpackedEnd:
+    """A compressed file, unpacked ahead of the plan to know how much there is."""
+
+    begin = 0
+    splittable = False
+
+    def __init__(self, path: str) -> None:
+        """Open nothing yet."""
+        self.path = path
+        self._file: UnpackedFile | None = None
+        self._end: int | None = None
+
+    def reach(self, start: int, want: int) -> int:
+        """As far as wanted, or to the end; unpacks up to there, keeping nothing."""
+        if self._end is None and self._file is None:
+            try:
+                self._file = UnpackedFile(self.path)
+            except FileNotFoundError:
+                log.warning("%s is gone: what was not yet planned of it is not read", self.path)
+                self._end = 0
+        if self._file is not None:
+            while self._file.unpacked <= start + want and self._file.advance():
+                pass
+            if self._file.end is None:
+                return start + want
+            self._end, self._file = self._file.end, None
+        assert self._end is not None
+        return max(start, min(self._end, start + want))
+
+    def reached(self, position: int) -> bool:
+        """Whether the end is known and was planned."""
+        return self._end is not None and position >= self._end
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

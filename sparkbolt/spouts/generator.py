@@ -39,6 +39,8 @@ class GeneratorSpout(PartitionedSpout):
     ['n']
     """
 
+    first_budget = 100
+
     def __init__(
         self,
         make: Callable[..., Iterable[Sequence[Any]]],

@@ -50,7 +50,7 @@ class JsonLinesSpout(TextSpout):
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """The objects whose lines start in the range, as (offset, values)."""
-        fields = list(self.outputs)
+        fields, path = list(self.outputs), self.path_of(range_)
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -61,14 +61,14 @@ class JsonLinesSpout(TextSpout):
                 try:
                     value = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    yield BadRecord(position, f"{range_.source} at byte {position}: not JSON ({error}): {line:.80}")
+                    yield BadRecord(position, f"{path} at byte {position}: not JSON ({error}): {line:.80}")
                     continue
                 if isinstance(value, dict):
                     yield position, [value.get(field) for field in fields]
                 else:
                     yield BadRecord(
                         position,
-                        f"{range_.source} at byte {position}: expected a JSON object, got {line:.80}",
+                        f"{path} at byte {position}: expected a JSON object, got {line:.80}",
                     )
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:

@@ -4,7 +4,8 @@ Which question it answers: how does an item of a Kestrel queue become a tracked 
 it?
 Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work committed.
 Rule 2: a connection holds one item, so a task has as many connections as it has items open.
-Rule 3: a server that is away is tried again after a pause, and holds up no other.
+Rule 3: a server that is away is tried again after a pause, and holds up no other. Whether it is away a new connection
+tells: an old one may be from before its restart, also where it took what was said last.
 
 Prior art: the KestrelSpout of Storm's early word counts.
 Read before: ``queue``, ``kestrel_link``.
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.throttle import Throttle
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.kestrel_link import KestrelConnection
@@ -31,6 +33,8 @@ PORT = 22133
 EMPTY_SECS = 0.05
 """How long a server whose queue is empty is not asked."""
 BACKOFF_SECS_MIN = 0.1
+TELL_SECS = 60.0
+"""How often the same trouble is told: the next line says how often it was not."""
 
 
 class Opened(NamedTuple):
@@ -38,6 +42,10 @@ class Opened(NamedTuple):
 
     server: str
     number: int
+
+
+class _OldConnectionError(OSError):
+    """A connection is of no use any more, which says nothing of the server."""
 
 
 class _Server:
@@ -53,13 +61,20 @@ class _Server:
         self.not_before = 0.0
         self.backoff_secs = BACKOFF_SECS_MIN
         self.count = 0
+        self.throttle = Throttle(1, TELL_SECS)
 
-    def fail(self, error: OSError, backoff_secs_max: float) -> None:
-        """The server is away, or says what it should not: let it alone for a while."""
-        log.warning("Kestrel at %s: %s; next attempt in %.1f s", self.name, error, self.backoff_secs)
+    def close_free(self) -> None:
+        """Close the connections that hold nothing."""
         for connection in self.free:
             connection.close()
         self.free.clear()
+
+    def fail(self, error: OSError, backoff_secs_max: float) -> None:
+        """The server is away, or says what it should not: let it alone for a while."""
+        withheld = self.throttle.passes(str(error), monotonic())
+        if withheld is not None:
+            more = f" (and {withheld} times before)" if withheld else ""
+            log.warning("Kestrel at %s: %s%s; next attempt in %.1f s", self.name, error, more, self.backoff_secs)
         self.not_before = monotonic() + self.backoff_secs
         self.backoff_secs = min(2 * self.backoff_secs, backoff_secs_max)
 
@@ -153,27 +168,15 @@ class KestrelSpout(QueueSpout):
                 connection.close()
 
     def _read(self, server: _Server, limit: int) -> list[tuple[Opened, bytes]]:
-        asked: deque[KestrelConnection] = deque()
         found: list[tuple[Opened, bytes]] = []
         try:
-            while len(asked) < min(limit, server.asked_at_once):
-                connection = (
-                    server.free.pop() if server.free else KestrelConnection(server.host, server.port, self.answer_secs)
-                )
-                asked.append(connection)
-                connection.ask(self.queue)
-            while asked:
-                body = asked[0].answer()
-                connection = asked.popleft()
-                if body is None:
-                    server.free.append(connection)
-                    continue
-                server.count += 1
-                server.holding[server.count] = connection
-                found.append((Opened(server.name, server.count), body))
+            try:
+                self._ask(server, limit, found)
+            except _OldConnectionError:
+                server.close_free()
+                self._ask(server, limit - len(found), found)
         except OSError as error:
-            for connection in asked:  # what they may hold goes back to the queue
-                connection.close()
+            server.close_free()
             server.fail(error, self.backoff_max_secs)
             return found
         server.backoff_secs = BACKOFF_SECS_MIN
@@ -182,6 +185,40 @@ class KestrelSpout(QueueSpout):
         if not found:
             server.not_before = monotonic() + EMPTY_SECS
         return found
+
+    def _ask(self, server: _Server, limit: int, found: list[tuple[Opened, bytes]]) -> None:
+        """Ask over several connections at the same time, and note what they hold.
+
+        Raises:
+            _OldConnectionError: one could not be used that was made for an earlier item.
+            OSError: one could not be made, or used, that is new.
+        """
+        asked: deque[tuple[KestrelConnection, bool]] = deque()
+        is_old = False
+        try:
+            while len(asked) < min(limit, server.asked_at_once):
+                is_old = bool(server.free)
+                connection = (
+                    server.free.pop() if is_old else KestrelConnection(server.host, server.port, self.answer_secs)
+                )
+                asked.append((connection, is_old))
+                connection.ask(self.queue)
+            while asked:
+                is_old = asked[0][1]
+                body = asked[0][0].answer()
+                connection = asked.popleft()[0]
+                if body is None:
+                    server.free.append(connection)
+                    continue
+                server.count += 1
+                server.holding[server.count] = connection
+                found.append((Opened(server.name, server.count), body))
+        except OSError as error:
+            for connection, _ in asked:  # what they may hold goes back to the queue
+                connection.close()
+            if is_old:
+                raise _OldConnectionError from error
+            raise
 
     def _settle(self, opened: Opened, say: Callable[[KestrelConnection, str], None]) -> None:
         server = self._servers[opened.server]

@@ -4,7 +4,8 @@ Which question it answers: when does a queue hear that a message is done, and wh
 Rule 1: a message is confirmed after its tree is complete and its work committed, never before.
 Rule 2: a connection that is lost puts what was open on it back into the queue. What becomes of the tuples that were
 made of it is no longer the queue's matter: their acks and fails are dropped, and counted.
-Rule 3: no more messages are open than ``max_spout_pending`` allows.
+Rule 3: no more messages are open than ``max_spout_pending`` allows, and no more are taken than the topology's pace has
+use for soon: what is open comes again when the driver dies.
 Rule 4: with a ``retry`` policy the engine gives a message again, from its memory, and the queue hears of it when it is
 done or given up. Without one each failure puts the message back into the queue.
 
@@ -20,7 +21,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.retry import DEFAULT
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
 """How many messages one call of ``receive`` is asked for, at most: acks wait for the same thread."""
-RETRY = RetryPolicy(max_retries=5)
+RETRY = DEFAULT
 """How the spouts of this package give again what failed, unless they are told otherwise. For ever would be a message
 that fails each time and comes again at once each time."""
 OPEN_MAX = 10_000
@@ -78,6 +79,7 @@ class QueueSpout(Spout):
         self._open_max = context.config.max_spout_pending or OPEN_MAX
         self._open: set[Hashable] = set()
         self._dropped = 0
+        self._room = 0
 
     def __getstate__(self) -> Mapping[str, Any]:
         """The arguments only: nothing that ``open`` makes."""
@@ -107,19 +109,22 @@ class QueueSpout(Spout):
                 any, take it.
         """
 
-    def lost(self, message_ids: Iterable[Hashable] | None = None) -> None:
+    def lost(self, message_ids: Iterable[Hashable] | None = None, *, come_again: int | None = None) -> None:
         """The connection of these messages, or of all, is gone, and the queue has taken them back; any method may call.
 
         Args:
             message_ids: what was open on it; None: all that is open.
+            come_again: how many messages the queue gives again, where that is known: those too that had arrived and
+                were not given yet, or of which it has not heard that they are done.
         """
         gone = self._open.copy() if message_ids is None else self._open.intersection(message_ids)
         self._open -= gone
-        if gone:
+        if gone or come_again:
             log.warning(
-                "%s: a connection was lost with %d messages open; the queue gives them again, as new ones, and what "
-                "becomes of the old ones is dropped",
+                "%s: a connection was lost; the queue gives %d messages again, as new ones, and what becomes of the %d "
+                "that are under way is dropped",
                 self,
+                len(gone) if come_again is None else come_again,
                 len(gone),
             )
 
@@ -129,16 +134,24 @@ class QueueSpout(Spout):
         return len(self._open)
 
     @property
+    def wanted(self) -> int:
+        """How many messages may be open now, as the topology's pace and ``max_spout_pending`` say.
+
+        A queue that gives messages ahead is to give no more.
+        """
+        return len(self._open) + self._room
+
+    @property
     def dropped(self) -> int:
         """How many verdicts came for messages whose connection was gone."""
         return self._dropped
 
     def next_tuple(self, collector: SpoutCollector) -> None:
         """Emit what has arrived, as far as there is room."""
-        room = min(RECEIVE_MAX, self._open_max - len(self._open))
-        if room < 1:
+        self._room = min(collector.room, self._open_max - len(self._open))
+        if self._room < 1:
             return
-        for message in self.receive(room):
+        for message in self.receive(min(RECEIVE_MAX, self._room)):
             if isinstance(message, BadMessage):
                 self._give_up(message, collector)
                 continue
@@ -149,6 +162,7 @@ class QueueSpout(Spout):
                 self._give_up(BadMessage(message_id, str(error)), collector)
             else:
                 self._open.add(message_id)
+                self._room -= 1
 
     def _give_up(self, message: BadMessage, collector: SpoutCollector) -> None:
         collector.report_error(f"{self}: message {message.message_id!r} is given up: {message.reason}")

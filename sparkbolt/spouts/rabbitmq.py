@@ -3,7 +3,8 @@
 Which question it answers: how does a delivery of a RabbitMQ queue become a tracked tuple, and what does the broker hear
 of it?
 Rule 1: a delivery is acked after the micro-batch is committed that completed its tree.
-Rule 2: no more deliveries are open than ``max_spout_pending``: that is the prefetch.
+Rule 2: no more deliveries are open than ``max_spout_pending``: that is the most that the prefetch may be. It follows
+the topology's pace: about what the next two micro-batches take, besides what is under way.
 
 Read before: ``queue``, ``rabbitmq_link``.
 """
@@ -88,9 +89,10 @@ class RabbitMQSpout(QueueSpout):
     def receive(self, limit: int) -> Iterator[tuple[Delivered, Sequence[Any]] | BadMessage]:
         """What has arrived."""
         connection, deliveries = self._link.take(limit)
+        self._link.want(self.wanted)
         if connection != self._connection:
             self._connection = connection
-            self.lost()
+            self.lost(come_again=self._link.take_lost())
         for delivery in deliveries:
             try:
                 values = self.values_of(delivery)

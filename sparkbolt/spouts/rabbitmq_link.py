@@ -6,6 +6,8 @@ spout waits for the network.
 Rule 2: a delivery is named by the number of its connection and its tag. What is said of a delivery of an earlier
 connection is dropped: its tag may be another message's by now, or nobody's, which RabbitMQ punishes by closing.
 Rule 3: a connection that is lost, or cannot be had, is tried again after 0.1 s, then twice as long each time.
+Rule 4: the prefetch is what is wanted, rounded up to a power of two. RabbitMQ takes another one for another consumer
+only, so the consumer is exchanged, which leaves its deliveries open; both together never have more than the limit.
 
 Read before: ``queue``.
 """
@@ -17,13 +19,21 @@ import threading
 from collections import deque
 from enum import Enum
 from itertools import takewhile
+from time import monotonic
 from typing import Any, NamedTuple
 
+from sparkbolt.core.throttle import Throttle
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 BACKOFF_SECS_MIN = 0.1
+PREFETCH_MIN = 32
+"""Less than that is asked for only where the limit is lower."""
+PREFETCH_FALL = 4
+"""The prefetch falls where so many times as much is open, or may be, as is wanted."""
+TELL_SECS = 60.0
+"""How often the same trouble is told: the next line says how often it was not."""
 CLOSE_SECS_MAX = 4.0
 
 
@@ -107,12 +117,12 @@ def place_of(url: str) -> str:
 class Link:
     """Consumes from one queue. What begins with ``_io`` is for the connection's thread, the rest for the spout's."""
 
-    def __init__(self, url: str, queue: str, prefetch: int, backoff_secs_max: float) -> None:
+    def __init__(self, url: str, queue: str, prefetch_max: int, backoff_secs_max: float) -> None:
         """Nothing is connected before ``start``."""
         self._parameters = parameters_of(url)
         self._name = f"queue {queue!r} at {place_of(url)}"
         self._queue = queue
-        self._prefetch = prefetch
+        self._prefetch_max = prefetch_max
         self._backoff_secs_max = backoff_secs_max
         self._lock = threading.Lock()
         # Under the lock:
@@ -120,12 +130,20 @@ class Link:
         self._arrived: deque[Delivery] = deque()
         self._verdicts: list[tuple[Delivered, Verdict]] = []
         self._woken = False
+        self._wanted = min(PREFETCH_MIN, prefetch_max)
+        self._lost = 0
         self._broken: Exception | None = None
         # Of the connection's thread:
         self._connection: Any = None
         self._channel: Any = None
         self._unsettled: dict[int, None] = {}
         """Tags in the order in which they came."""
+        self._prefetch = 0
+        """Of the consumer; 0 while there is none, or it is exchanged."""
+        self._consumer = ""
+        self._why = ""
+        """Why a connection is closed that could not be used."""
+        self._throttle = Throttle(1, TELL_SECS)
         self._backoff_secs = BACKOFF_SECS_MIN
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -149,6 +167,20 @@ class Link:
             if self._broken is not None:
                 raise RuntimeError(f"{self._name}: its thread has ended: {reason_of(self._broken)}") from self._broken
             return self._number, [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
+
+    def take_lost(self) -> int:
+        """How many deliveries were open on what was lost since the last call: the queue gives them again."""
+        with self._lock:
+            lost, self._lost = self._lost, 0
+            return lost
+
+    def want(self, count: int) -> None:
+        """Say how many deliveries may be open; the prefetch follows."""
+        wanted = min(self._prefetch_max, max(PREFETCH_MIN, 1 << max(0, count - 1).bit_length()))
+        with self._lock:
+            changed, self._wanted = wanted != self._wanted, wanted
+        if changed:
+            self._loop.add_callback_threadsafe(self._io_pace)
 
     def settle(self, delivered: Delivered, verdict: Verdict) -> None:
         """Say what became of a delivery; it is sent soon, and dropped if its connection is gone."""
@@ -201,15 +233,36 @@ class Link:
         channel.add_on_close_callback(self._io_channel_closed)
         channel.add_on_cancel_callback(lambda _: self._io_give_up("RabbitMQ cancelled it: was the queue deleted?"))
 
+        self._io_consume(channel)
+
+    def _io_consume(self, channel: Any) -> None:
+        with self._lock:
+            prefetch = min(self._wanted, self._prefetch_max - len(self._unsettled))
+
         def consume(_: Any) -> None:
-            channel.basic_consume(self._queue, self._io_deliver, callback=lambda _: self._io_consuming(channel))
+            self._consumer = channel.basic_consume(
+                self._queue, self._io_deliver, callback=lambda _: self._io_consuming(channel, prefetch)
+            )
 
-        channel.basic_qos(prefetch_count=self._prefetch, callback=consume)
+        channel.basic_qos(prefetch_count=prefetch, callback=consume)
 
-    def _io_consuming(self, channel: Any) -> None:
-        self._channel = channel
+    def _io_consuming(self, channel: Any, prefetch: int) -> None:
+        if self._channel is None:
+            log.info("%s: consuming, with %d messages open and at most %d", self._name, prefetch, self._prefetch_max)
+        self._channel, self._prefetch = channel, prefetch
         self._backoff_secs = BACKOFF_SECS_MIN
-        log.info("%s: consuming, with at most %d messages open", self._name, self._prefetch)
+        self._io_pace()  # more, or less, may be wanted by now
+
+    def _io_pace(self) -> None:
+        """Exchange the consumer where another prefetch is wanted: any higher one, and a much lower one."""
+        if self._channel is None or not self._channel.is_open or not self._prefetch or self._closing:
+            return
+        with self._lock:
+            wanted = min(self._wanted, self._prefetch_max - len(self._unsettled))
+        if wanted > self._prefetch or 0 < PREFETCH_FALL * wanted <= self._prefetch:
+            channel, self._prefetch = self._channel, 0
+            log.debug("%s: the prefetch becomes %d", self._name, wanted)
+            channel.basic_cancel(self._consumer, callback=lambda _: self._io_consume(channel))
 
     def _io_deliver(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         tag = method.delivery_tag
@@ -224,21 +277,25 @@ class Link:
     def _io_give_up(self, why: str) -> None:
         """The channel is of no use any more: a new connection is the one way to go on."""
         if self._connection.is_open:
-            log.warning("%s: %s", self._name, why)
+            self._why = why
             self._connection.close()
 
     def _io_lost(self, connection: Any, error: Exception | str) -> None:
-        self._channel = None
-        self._unsettled.clear()
+        self._channel, self._prefetch = None, 0
         with self._lock:
             self._number += 1
+            self._lost += len(self._unsettled)
             self._arrived.clear()
             self._verdicts.clear()
+        self._unsettled.clear()
         if self._closing:
             self._loop.stop()
             return
-        why, pause = reason_of(error), self._backoff_secs
-        log.warning("%s: no connection (%s); next attempt in %.1f s", self._name, why, pause)
+        why, self._why, pause = self._why or f"no connection ({reason_of(error)})", "", self._backoff_secs
+        withheld = self._throttle.passes(why, monotonic())
+        if withheld is not None:
+            more = f" (and {withheld} times before)" if withheld else ""
+            log.warning("%s: %s%s; next attempt in %.1f s", self._name, why, more, pause)
         self._loop.call_later(pause, self._io_connect)
         self._backoff_secs = min(2 * pause, self._backoff_secs_max)
 

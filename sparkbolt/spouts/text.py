@@ -3,7 +3,7 @@
 Which question it answers: how do files become spout tuples that can be read again after any crash?
 Rule: the driver plans byte ranges and never sees a line; executors read them.
 
-Read before: ``planning``, ``lines``.
+Read before: ``identity``, ``planning``, ``lines``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, UnpackedFile, is_compressed
+from sparkbolt.spouts.identity import FileId, open_file, path_of
 from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.spouts.planning import FilePlanner
 
@@ -65,22 +66,27 @@ class TextSpout(PartitionedSpout):
 
     ``paths`` is a file, a directory (with all below it but names that begin with ``.`` or ``_``), a glob
     (``books/*.txt``, ``**`` for any directories), or a list of those. A source is a file, named by its
-    absolute path; a position is the byte at which a line starts. On a cluster every machine must see the
-    files under the same paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
+    absolute path (and by more with ``follow``); a position is the byte at which a line starts. On a cluster every
+    machine must see the files under the same paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
     ``encoding`` become U+FFFD. A line longer than ``line_bytes_max`` fails its tree alone.
 
     Without ``follow`` the list of files and their sizes are taken when the topology starts, a last line
-    without a newline counts, and the spout ends; files must not change meanwhile. With ``follow=True`` it
-    goes on: files that grow are read on up to their last newline, and new files are looked for once a second;
-    every plan asks the system for the size of every file, about 2 us each. A file that became shorter gives
-    nothing until it is longer than what was read of it. A file that vanished fails one tree for each range
-    that was planned and not yet read.
+    without a newline counts, and the spout ends; files must not change meanwhile.
+
+    With ``follow=True`` it goes on, as ``tail -F`` does: files that grow are read on up to their last newline, and new
+    files are looked for once a second; every plan asks the system for the size of every file, about 2 us each. A file
+    is known by its inode and its beginning (``identity``), so one that is renamed is read to its end, under its new
+    name in the same directory or among the patterns, once, and the one that takes its place from its start; ``path``
+    stays the path under which a file was found. A file that was emptied is read from its start again, and a warning
+    counts what was not read of it; so it does for one that is gone. Nothing is lost or read twice where a copy of it
+    is beside it, also a compressed one. A range that was planned of a file which is gone, or was emptied, when it is
+    read fails one tree: what stands there now is never taken for it.
 
     Compressed files (``.gz``, ``.bz2``, ``.xz``, and ``.zst`` with ``zstandard``): ``offset`` counts unpacked
     bytes. A file is read by one task at a time, a piece a micro-batch. Its price: the driver unpacks it too,
     ahead of the plan and keeping nothing, since only so it knows where the file ends; and each worker process
     unpacks it once, as it goes on from where it was. A worker that is new starts from the first byte. A
-    compressed file is not followed: it must be whole when it appears, so write it under another name (or one
+    compressed file does not grow: it must be whole when it appears, so write it under another name (or one
     with ``.`` in front) and rename it.
 
     >>> TextSpout("books/*.txt").outputs
@@ -88,7 +94,7 @@ class TextSpout(PartitionedSpout):
     """
 
     outputs = ["line", "path", "offset"]
-    first_budget = 256 * 1024
+    first_budget = 64 * 1024
 
     def __init__(
         self,
@@ -114,11 +120,13 @@ class TextSpout(PartitionedSpout):
     def _forget(self) -> None:
         self._planner: FilePlanner | None = None
         self._unpacked: dict[str, UnpackedFile] = {}
+        self._places: dict[str, str] = {}
+        """Where followed files were found last, by source."""
         self._warned: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process: lists of files, open files."""
-        own = ("_planner", "_unpacked", "_warned")
+        own = ("_planner", "_unpacked", "_places", "_warned")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -158,11 +166,11 @@ class TextSpout(PartitionedSpout):
                 yield chunk
                 continue
             for position, line in zip(chunk[0].tolist(), chunk[1].to_pylist(), strict=True):
-                yield position, [line, range_.source, position]
+                yield position, [line, self.path_of(range_), position]
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """The lines as Arrow columns (string, dictionary of string, int64), about 1 MiB at a time."""
-        path = pa.array([range_.source], pa.string())
+        path = pa.array([self.path_of(range_)], pa.string())
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -172,51 +180,63 @@ class TextSpout(PartitionedSpout):
             paths = pa.DictionaryArray.from_buffers(_PATHS, len(positions), [None, indices], path)
             yield positions, [lines, paths, pa.array(positions)]
 
+    def path_of(self, range_: Range) -> str:
+        """The path under which the file of a range was found."""
+        return path_of(range_.source) if self.follow else range_.source
+
     def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
         """Where lines start and the lines, a block at a time; a ``BadRecord`` for a line that is too long."""
-        compressed = is_compressed(range_.source)
-        rules = LineRules(self.encoding, self.line_bytes_max, open_end=compressed or not self.follow)
+        id_ = FileId.parse(range_.source) if self.follow else None
         try:
-            file = self._take(range_) if compressed else PlainFile(range_.source)
+            file = self._take(range_, id_)
         except FileNotFoundError:
             yield self._gone(range_)
             return
+        compressed = isinstance(file, UnpackedFile)
+        rules = LineRules(self.encoding, self.line_bytes_max, open_end=compressed or not self.follow)
         try:
             if isinstance(file, PlainFile) and file.size < range_.end:
-                self._warn(
-                    range_.source,
-                    f"was planned up to byte {range_.end} but has {file.size} bytes now: the rest is lost",
-                )
+                what = f"was planned up to byte {range_.end} but has {file.size} bytes now"
+                if id_ is not None:  # what it holds now may be anything
+                    self._warn(range_.source, f"{what}: it was emptied, and what was planned and not yet read fails")
+                    yield BadRecord(range_.start, f"{self.path_of(range_)!r} {what}: it was emptied before it was read")
+                    return
+                self._warn(range_.source, f"{what}: the rest is lost")
             yield from lines_of(file, range_, rules)
             if isinstance(file, UnpackedFile):
-                self._give_back(file)
+                self._give_back(range_.source, file)
         finally:
             if isinstance(file, PlainFile):
                 file.close()
 
-    def _take(self, range_: Range) -> UnpackedFile:
-        """The open file, if it has not gone beyond the range; else one that starts from the first byte."""
+    def _take(self, range_: Range, id_: FileId | None) -> PlainFile | UnpackedFile:
+        """The file of a range: one that is open, if it has not gone beyond it; else from its first byte."""
         kept = self._unpacked.get(range_.source)
         if kept is not None and kept.oldest <= max(0, range_.start - 1):
             return self._unpacked.pop(range_.source)
-        return UnpackedFile(range_.source)
+        if id_ is None:
+            return UnpackedFile(range_.source) if is_compressed(range_.source) else PlainFile(range_.source)
+        place, file = open_file(id_, self._places.get(range_.source), self.patterns)
+        self._places[range_.source] = place
+        return file
 
-    def _give_back(self, file: UnpackedFile) -> None:
+    def _give_back(self, source: str, file: UnpackedFile) -> None:
         """Keep the file open for the next range, unless the one that is kept is further."""
-        kept = self._unpacked.pop(file.path, None)
+        kept = self._unpacked.pop(source, None)
         if kept is not None:
             file, kept = (file, kept) if file.unpacked >= kept.unpacked else (kept, file)
             kept.close()
-        self._unpacked[file.path] = file
+        self._unpacked[source] = file
         if len(self._unpacked) > OPEN_FILES_MAX:
             self._unpacked.pop(next(iter(self._unpacked))).close()
 
     def _gone(self, range_: Range) -> BadRecord:
         self._warn(range_.source, "does not exist any more: what was planned of it and not yet read fails")
+        how = "deleted, emptied, compressed or moved to another directory" if self.follow else "deleted or renamed"
         return BadRecord(
             range_.start,
             f"{range_.source!r} does not exist here (bytes {range_.start} to {range_.end} were planned): "
-            "was it deleted or renamed, or does this machine of the cluster not see it?",
+            f"was it {how}, or does this machine of the cluster not see it?",
         )
 
     def _warn(self, path: str, what: str) -> None:

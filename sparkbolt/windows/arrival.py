@@ -64,9 +64,9 @@ class ArrivalWindows(Windower):
             yield from self._fire_each(range(begin + every - self._seen, self.log.end + 1, every), now_ms)
             self._seen = (self._seen + len(content)) % every
         else:
-            yield from self._pass_over(self._slide)
+            yield from self._expire_early(self._slide)
 
-    def _pass_over(self, slide_ms: int) -> Iterator[Fired]:
+    def _expire_early(self, slide_ms: int) -> Iterator[Fired]:
         """What the next timer's window will not hold, and so no window, expires when it comes.
 
         The next window that is shown has it among its expired ones, as where it had expired with a timer.
@@ -79,8 +79,8 @@ class ArrivalWindows(Windower):
         else:
             return
         if begin > self._head:
-            over, self._head = log.between(self._head, begin), begin
-            yield expiry(over)
+            expiring, self._head = log.between(self._head, begin), begin
+            yield expiry(expiring)
 
     def _fire_each(self, ends: range, now_ms: int) -> Iterator[Fired]:
         for end in ends:
@@ -109,10 +109,10 @@ class ArrivalWindows(Windower):
             begin = min(max(self._head, log.first_after(start_ms)), end)
         new = log.between(max(begin, self._shown), end)
         expired = log.between(self._told, begin) if begin < end or not self._carry else NOTHING
-        over = log.between(self._head, begin)
+        expiring = log.between(self._head, begin)
         self._told = begin if begin < end or not self._carry else self._told
         self._head, self._shown = begin, end
-        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired, over=over)
+        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired, expiring=expiring)
 
     @property
     def _is_idle(self) -> bool:

@@ -9,7 +9,7 @@ Read before: ``settings``, ``window``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -24,7 +24,7 @@ from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import Output
+    from sparkbolt.core.emission import Output
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
 
@@ -71,8 +71,8 @@ class WindowedBolt(HostedBolt):
     starts_trees = True
 
     @abstractmethod
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
-        """Called for each window that has tuples, in the order in which they are due.
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> Iterable[Sequence[Any]] | None:
+        """Called for each window that has tuples, in the order in which they are due; what it yields is emitted.
 
         An exception is reported, and what was emitted for this window is dropped; the window is not shown again. With
         ``with_ack_on_expiry`` the trees of its tuples fail. ``window`` is to be used within this call only.

@@ -90,7 +90,7 @@ class PolicyWindows(Windower):
             events, new, expired, end_ms = one
             start_ms = None if self._length_ms is None else end_ms - self._length_ms
             shown = self._pick(expired)
-            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown, over=NOTHING)
+            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown, expiring=NOTHING)
             self._drop(event.value for event in expired)
         waiting = {event.value for event in self._manager.remembered}
         self._drop(self._expired - waiting)

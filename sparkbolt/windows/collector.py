@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from sparkbolt.core.collectors import UNANCHORED, Output, StreamOut
+from sparkbolt.core.emission import UNANCHORED, Output, StreamOut
 from sparkbolt.core.ids import OBJECT_ORDINAL, U64
 from sparkbolt.core.tuples import DEFAULT_STREAM
 
@@ -23,7 +23,7 @@ Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]
 class WindowCollector:
     """Emits what ``execute`` makes of a window."""
 
-    __slots__ = ("_anchors", "_emitted", "_output", "_pairs")
+    __slots__ = ("_anchors", "_emitted", "_is_open", "_output", "_pairs")
 
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
@@ -31,11 +31,18 @@ class WindowCollector:
         self._pairs: Pairs | None = None
         self._anchors: list[tuple[int, int]] | None = None
         self._emitted = 0
+        self._is_open = False
 
     def begin(self, pairs: Pairs | None) -> None:
-        """The next window; ``pairs`` gives the (roots, edges) to anchor to, None: nothing is anchored."""
+        """The next window, or ``flush``; ``pairs`` gives the (roots, edges) to anchor to, None: nothing is anchored."""
         self._pairs = pairs
         self._anchors = None
+        self._is_open = True
+
+    def end(self) -> None:
+        """Nothing may be emitted from now on."""
+        self._pairs = self._anchors = None
+        self._is_open = False
 
     def begin_micro_batch(self) -> None:
         """Emissions are numbered anew."""
@@ -45,24 +52,34 @@ class WindowCollector:
         """Emit a tuple.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
         """
-        out = self._output.checked(values, stream)
-        out.extend(values)
-        out.append_parent(self._parent(out))
+        out = self._output.of(stream)
+        row = out.row(values)
+        parent = self._parent(out)
+        out.extend(row)
+        out.append_parent(parent)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream."""
-        out = self._output.checked(values, stream, direct=True)
-        out.extend(values)
-        out.append_parent(self._parent(out))
-        out.direct_to.append(task)
+        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
+
+        Raises:
+            EmitError: as ``emit``; or the task does not subscribe to the stream.
+        """
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        parent = self._parent(out)
+        out.extend(row)
+        out.append_parent(parent)
+        out.direct_to.append(to)
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
         self._output.errors.append(error)
 
     def _parent(self, out: StreamOut) -> int:
+        if not self._is_open:
+            raise self._output.refuse_now()
         if self._pairs is None:
             return UNANCHORED
         if self._anchors is None:

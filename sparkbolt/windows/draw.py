@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
@@ -97,6 +97,12 @@ KINDS: Mapping[str, Kind] = {
         _EVENTS,
         in_event_time=True,
     ),
+    "event-time-left": Kind(
+        'event time, 10 s by 5 s, closed="left": [end - 10 s, end)',
+        lambda shelf: EventTimeWindows(shelf, 10_000, 5000, closed_left=True),
+        _EVENTS,
+        in_event_time=True,
+    ),
     "event-time-count": Kind(
         "event time, tumbling, 3 tuples in the order in which the watermark passes them",
         lambda shelf: ReleasedWindows(shelf, Count(3), Count(3)),
@@ -173,7 +179,7 @@ def draw(name: str) -> str:
     at = {tuple_name: LEFT + second * SECOND for second, tuple_name in kind.tuples}
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" aria-label="{escape(kind.title)}">',
+        f'height="{height:g}" role="img" aria-label={quoteattr(kind.title)}>',
         f"<style>\n{STYLE}</style>",
         f'<rect class="ground" width="{width:g}" height="{height:g}" rx="8"/>',
         f'<text class="title" x="{LEFT:g}" y="26">{escape(kind.title)}</text>',

@@ -54,13 +54,13 @@ class Fired:
     """What the window shows as expired since the last one."""
     is_last: bool = False
     """Whether the tuples of this window expire with it: no later one shows them."""
-    over: Selection | None = None
-    """What expires now, once each, which may be earlier than it is shown; None: what is shown."""
+    expiring: Selection | None = None
+    """What expires now, each tuple once, which may be earlier than a window shows it; None: ``expired``."""
 
 
-def expiry(over: Selection) -> Fired:
+def expiry(expiring: Selection) -> Fired:
     """No window: it is only said what expires."""
-    return Fired(0, None, NOTHING, NOTHING, NOTHING, over=over)
+    return Fired(0, None, NOTHING, NOTHING, NOTHING, expiring=expiring)
 
 
 class Windower(ABC):

@@ -12,13 +12,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.failures import Failure, failure_of
+from sparkbolt.core.failures import Failure, failure_of, pass_on, printed
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import Counts
@@ -101,31 +102,68 @@ def _each_time(values: Sequence[Any], what: str, counts: Counts) -> tuple[I64, n
             good[row] = False
         elif type(value) is int and -_INT64 <= value < _INT64:
             times[row] = value
-        elif isinstance(value, datetime) and value.tzinfo is not None:
-            times[row] = (value - _EPOCH) // timedelta(milliseconds=1)
         else:
-            good[row] = False
-            expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-            counts.failures[row] = failure_of(EmitError(f"{what}: {expected}, got {value!r:.60}"))
+            try:
+                times[row] = _milliseconds(value, what)
+            except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
+                good[row] = False
+                counts.failures[row] = failure_of(error)
     return times, good
+
+
+def _milliseconds(value: Any, what: str) -> int:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
+    raise EmitError(f"{what}: {expected}, got {printed(value):.60}")
 
 
 def groups_of(
     rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Counts
 ) -> dict[Any, npt.NDArray[np.intp]]:
-    """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed."""
+    """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed.
+
+    What equals nothing but itself is no key: a NaN that is read again, or an object of a class without ``__eq__``,
+    would never meet the window that it had.
+    """
+    what = f"with_key({', '.join(map(repr, key))})"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
     values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     found: dict[Any, list[int]] = {}
     for row in np.flatnonzero(good).tolist():
         try:
             found.setdefault(values[row], []).append(row)
-        except TypeError:
+        except BaseException as error:  # noqa: BLE001  the user's __hash__ and __eq__ may raise anything
+            pass_on(error)
             good[row] = False
-            what = f"with_key({', '.join(map(repr, key))})"
-            error = EmitError(f"{what}: expected values that can be keys of a dict, got {values[row]!r:.60}")
-            counts.failures[row] = failure_of(error)
+            text = f"{what}: expected values that can be keys of a dict, got {printed(values[row]):.60}"
+            counts.failures[row] = failure_of(EmitError(text))
+    for value in [value for value in found if value.__class__ not in _EQUAL_AGAIN and not _equals_again(value)]:
+        text = (
+            f"{what}: {printed(value):.60} equals nothing but itself, so each tuple would have a window of its own: "
+            "fail or replace such values before the window, or key by a field that names them"
+        )
+        for row in found.pop(value):
+            good[row] = False
+            counts.failures[row] = failure_of(EmitError(text))
     return {value: np.array(places, dtype=np.intp) for value, places in found.items()}
+
+
+_EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})
+
+
+def _equals_again(value: Any) -> bool:
+    """Whether a value that is pickled and read again equals itself."""
+    if isinstance(value, tuple | frozenset):
+        return all(part.__class__ in _EQUAL_AGAIN or _equals_again(part) for part in value)
+    if isinstance(value, type | FunctionType):
+        return True  # it is read by its name
+    try:
+        hashes: Any = type(value).__hash__
+        return hashes is not object.__hash__ and bool(value == value)
+    except BaseException as error:  # noqa: BLE001  as above
+        pass_on(error)
+        return False
 
 
 class SeenIds:
@@ -151,7 +189,7 @@ class SeenIds:
             is_float = isinstance(value, float)
             if (is_float and math.isnan(value)) or not (is_float or isinstance(value, int)) or isinstance(value, bool):
                 fresh[row] = good[row] = False
-                error = EmitError(f"the message id field {field!r}: expected a number, got {value!r:.60}")
+                error = EmitError(f"the message id field {field!r}: expected a number, got {printed(value):.60}")
                 counts.failures[row] = failure_of(error)
             elif not is_float or value.is_integer():
                 fresh[row] = _add(*whole, int(value), 1)

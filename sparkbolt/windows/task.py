@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import failure_of, line_of
 from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
+from sparkbolt.core.returned import emit_all
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.story import time_text
 from sparkbolt.core.tuples import SYSTEM_COMPONENT
@@ -325,6 +326,14 @@ class WindowTask(Hosted):
         idle = marks.next_idle_ms(now_ms)
         return None if idle is None else Wake(max(idle, self._next_mark_ms, now_ms + 1))
 
+    def begin_flush(self) -> None:
+        """See ``Hosted``."""
+        self._collector.begin(None)
+
+    def end_flush(self) -> None:
+        """See ``Hosted``."""
+        self._collector.end()
+
     def save(self) -> None:
         """See ``Hosted``."""
         state, limit = self._state, self._windowing.max_events_in_memory
@@ -350,7 +359,7 @@ class WindowTask(Hosted):
     def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
         for one in fired:
             self._changed = True
-            self._expire(window.log, one.expired if one.over is None else one.over)
+            self._expire(window.log, one.expired if one.expiring is None else one.expiring)
             if one.events.count:
                 self._execute(window.log, one, key)
             if one.is_last:
@@ -363,6 +372,7 @@ class WindowTask(Hosted):
                 self.told.acks.append(_pairs(log, expired))
 
     def _execute(self, log: Log, fired: Fired, key: Any) -> None:
+        self.has_run = True
         self.told.metrics.windows += 1
         self.told.metrics.window_tuples += fired.events.count
         collector = self._collector
@@ -372,7 +382,9 @@ class WindowTask(Hosted):
         window = TupleWindow(log, fired, key)
         try:
             with self.showing():
-                self._bolt.execute(window, collector)
+                returned = self._bolt.execute(window, collector)
+                if returned is not None:
+                    emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
         except BaseException as raised:
             failure_of(raised)  # Ctrl-C is no window's affair
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
@@ -387,7 +399,7 @@ class WindowTask(Hosted):
                 ) from raised
             self._output.errors.append(error)
         finally:
-            collector.begin(None)
+            collector.end()
 
 
 def _pairs(log: Log, selection: Selection) -> tuple[U64, U64]:

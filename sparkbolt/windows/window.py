@@ -101,8 +101,9 @@ class TupleWindow(Sequence[Tuple]):
         self.end_ms = fired.end_ms
         """Milliseconds since the epoch: where the window ends.
 
-        In event time that is the end that the watermark has passed; otherwise the time of the tuple that made it full,
-        or the millisecond before its timer's. A session ends a gap after its last tuple."""
+        In event time that is the end that the watermark has reached, and with ``closed="left"`` the first time that is
+        not in the window any more; otherwise the time of the tuple that made it full, or the millisecond before its
+        timer's. A session ends a gap after its last tuple."""
 
     def get(self) -> WindowTuples:
         """All tuples of the window."""

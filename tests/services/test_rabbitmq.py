@@ -102,6 +102,8 @@ class Collector:
         self.emitted: list[tuple[Any, Any]] = []
         self.reported: list[str] = []
 
+    room = 10_000
+
     def emit(self, values: list[Any], message_id: Any) -> None:
         self.emitted.append((message_id, values[0]))
 
@@ -156,6 +158,38 @@ def test_no_more_messages_are_open_than_max_spout_pending(rabbitmq: str, channel
     assert waiting(channel, queue) == 19, "only what was acked is gone"
 
 
+def test_the_prefetch_follows_what_there_is_use_for(rabbitmq: str, channel: Any) -> None:
+    queue = declared(channel, "paced")
+    fill(rabbitmq, queue, [b"%d" % number for number in range(5000)])
+    with opened(rabbitmq, queue) as calls:
+        collector, link = calls.collector, calls.spout._link
+        acked: set[Any] = set()
+
+        def ack_all() -> None:
+            for message_id in {message_id for message_id, _ in collector.emitted} - acked:
+                calls.spout.ack(message_id)
+                acked.add(message_id)
+
+        def acking(condition: Callable[[], bool]) -> Callable[[], bool]:
+            return lambda: ack_all() or condition()
+
+        collector.room = 10
+        calls.until_emitted(10)
+        collector.room = 0  # as while a micro-batch runs
+        calls.until(lambda: waiting(channel, queue) == 5000 - 32)
+        collector.room = 500
+        calls.until(acking(lambda: link._prefetch >= 512 and len(acked) > 1000))
+        collector.room = 10
+        calls.until(acking(lambda: link._prefetch == 32))
+        left = waiting(channel, queue)
+        collector.room = 500
+        calls.until(acking(lambda: len(set(collector.values)) == 5000))
+        assert 0 < left < 4000
+        assert calls.spout.dropped == 0
+    assert waiting(channel, queue) == 0
+    assert len(collector.emitted) == 5000, "a consumer that is exchanged leaves what it had open"
+
+
 def test_acks_in_any_order_leave_only_what_is_not_acked(rabbitmq: str, channel: Any) -> None:
     queue = declared(channel, "any-order")
     fill(rabbitmq, queue, [b"%d" % number for number in range(10)])
@@ -202,7 +236,9 @@ def test_what_is_given_up_and_what_cannot_be_decoded_goes_to_the_dead_letter_exc
     assert waiting(channel, queue) == 0
 
 
-def test_acks_for_deliveries_of_an_old_connection_are_dropped(rabbitmq: str, channel: Any) -> None:
+def test_acks_for_deliveries_of_an_old_connection_are_dropped(
+    rabbitmq: str, channel: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     queue = declared(channel, "old")
     fill(rabbitmq, queue, [b"%d" % number for number in range(5)])
     port = urlsplit(rabbitmq).port
@@ -212,6 +248,7 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(rabbitmq: str, cha
         proxy.cut()
         new = calls.until_emitted(10)[5:]
         assert sorted(calls.collector.values[5:]) == sorted(calls.collector.values[:5])
+        assert "the queue gives 5 messages again" in caplog.text
         for message_id in old:  # the same tags: an ack that got through would ack the new ones
             calls.spout.ack(message_id)
             calls.spout.confirm(message_id)  # as before the loss is noticed
@@ -242,6 +279,9 @@ def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
     with opened(rabbitmq, "later", backoff_max_secs=0.2) as calls:
         calls.until(lambda: "NOT_FOUND" in caplog.text)
         assert "guest:guest" not in caplog.text
+        attempts = calls.spout._link._number
+        calls.until(lambda: calls.spout._link._number >= attempts + 3)
+        assert len(caplog.records) == 1, "one line a minute, and not two an attempt"
         queue = declared(channel, "later")
         fill(rabbitmq, queue, [b"a"])
         calls.until_emitted(1)

@@ -11,6 +11,7 @@ import asyncio
 import random
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from sparkbolt import (
     ColumnBolt,
     Config,
     Direct,
+    EmitError,
     FailedException,
     Grouping,
     PartitionedSpout,
@@ -158,7 +160,8 @@ class Holding(Salted, Bolt):
     def emit(self, value: int, collector: Any, anchors: Any) -> None:
         if pick((self.salt, "direct"), value, 3) == 0:
             task = self.targets[value % len(self.targets)]
-            collector.emit_direct(task, [value], anchors=anchors, stream="direct")
+            with suppress(EmitError):  # it may be a task that does not subscribe
+                collector.emit_direct(task, [value], anchors=anchors, stream="direct")
         else:
             collector.emit([value], anchors=anchors)
 

@@ -8,8 +8,8 @@ import json
 import signal
 import sys
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Topology, TopologyBuilder
 from sparkbolt.cli import main, seconds
+from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
@@ -373,6 +374,8 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
         (Outcome("stopped", 1.0, drained=False), 130),
         (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
         (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
+        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
         (Outcome("failed", 1.0, drained=True), 1),
     ],
 )
@@ -395,6 +398,8 @@ class FakeRunning:
     """The micro-batch that never ends."""
     trouble: str | None = None
     waits_for: str | None = None
+    set_aside_here: Mapping[str, int] = field(default_factory=dict)
+    dead_letters_directory: str = "state/words/dead-letters"
 
     def progress(self) -> Progress:
         return Progress(self.runs)
@@ -495,6 +500,39 @@ def test_a_run_that_ends_by_itself_is_finished(monkeypatch: pytest.MonkeyPatch) 
     outcome, text = outcome_of(monkeypatch, signals=[])
     assert (outcome.kind, outcome.exit_code) == ("finished", 0)
     assert "finished after" in text
+
+
+def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
+    assert (outcome.kind, outcome.exit_code) == ("finished", 3)
+    assert text.splitlines()[-1] == (
+        "12 messages of lines were set aside: look at them with `sparkbolt dlq list state/words/dead-letters`, give "
+        "them to the topology again with `sparkbolt dlq replay state/words/dead-letters --spout lines --into FILE`"
+    )
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], set_aside_here={"lines": 12})
+    assert outcome.exit_code == 3
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT] * 2, drains=False, set_aside_here={"lines": 1})
+    assert outcome.exit_code == 130, "what is left is the first thing to know"
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (
+            "file:/tmp/x/dead letters.jsonl",
+            "sparkbolt dlq replay '/tmp/x/dead letters.jsonl' --spout lines --into FILE",
+        ),
+        ("log:", "the log and `sparkbolt errors` tell which they were, and nothing keeps them"),
+        (print, "their dead letters went to FunctionSink"),
+    ],
+)
+def test_where_set_aside_messages_are_depends_on_the_spout(way: Any, said: str) -> None:
+    builder = TopologyBuilder("words")
+    builder.set_spout("lines", Lines(), dead_letters=way)
+    builder.set_bolt("split", Split()).shuffle_grouping("lines")
+    [line] = aside_lines({"lines": 1}, builder.build(), "state/dead-letters")
+    assert line.startswith("1 message of lines was set aside: ")
+    assert said in line
 
 
 def test_two_signals_during_a_start_interrupt_it() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
-from sparkbolt.core.desk import Desk
+from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
+from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.feedback import gather
-from sparkbolt.core.host import Host
+from sparkbolt.core.host import FIRST_RECORDS, GROWTH_AT_FIRST, Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
-from sparkbolt.core.reading import Record
+from sparkbolt.core.records import Record
 from sparkbolt.sim.engine import LocalEngine
 
 
@@ -121,6 +123,84 @@ def test_a_first_budget_keeps_within_the_limit() -> None:
     assert Pacer(1000, 262_144, budget_max=20_000).budget == 20_000
 
 
+def paced(
+    pacer: Pacer, cost_ms: float, floor_ms: float, micro_batches: int, seed: int = 0, start_ms: float = 3000
+) -> list[tuple[int, float]]:
+    """Positions and milliseconds of micro-batches, of which each position costs so much; the first starts processes."""
+    chance, found = random.Random(seed), []
+    for number in range(micro_batches):
+        elapsed = (floor_ms + cost_ms * pacer.budget) * chance.uniform(0.95, 1.05) + (start_ms if number == 0 else 0)
+        found.append((pacer.budget, elapsed))
+        pacer.observe(elapsed, pacer.budget, pacer.budget)
+    return found
+
+
+@pytest.mark.parametrize("floor_ms", [100, 400])
+@pytest.mark.parametrize("cost_ms", [0.05, 2, 20, 100])
+def test_micro_batches_take_about_the_target_from_the_first_ones_on(cost_ms: float, floor_ms: float) -> None:
+    for seed in range(20):
+        found = paced(Pacer(1000, FIRST_RECORDS, DESK_RECORDS_MAX, GROWTH_AT_FIRST), cost_ms, floor_ms, 40, seed)
+        assert all(elapsed < 2100 for _, elapsed in found[1:]), found
+        assert all(650 < elapsed < 1600 for _, elapsed in found[9:]), found
+
+
+def test_a_fast_topology_has_its_full_pace_after_a_few_short_micro_batches() -> None:
+    for seed in range(20):
+        found = paced(Pacer(1000, FIRST_RECORDS, DESK_RECORDS_MAX, GROWTH_AT_FIRST), 0.001, 400, 10, seed)
+        assert found[9][0] == DESK_RECORDS_MAX, found
+        assert sum(elapsed for _, elapsed in found[1:9]) < 5000
+
+
+def test_a_pace_follows_what_a_position_costs_and_what_a_micro_batch_costs() -> None:
+    pacer = Pacer(1000, 1000, 10**7)
+    assert 650 < paced(pacer, 0.5, 300, 30)[-1][1] < 1600
+    slower = paced(pacer, 5.0, 300, 30, start_ms=0)
+    assert 650 < slower[-1][1] < 1600, slower
+    faster = paced(pacer, 0.05, 300, 30, start_ms=0)
+    assert 650 < faster[-1][1] < 1600, faster
+    heavier = paced(pacer, 0.05, 1500, 60, start_ms=0)
+    assert heavier[-1][1] > 2200, "as much time for work as the floor takes, also where the floor rises"
+
+
+def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_next_two_take() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("endless", Endless(), parallelism=3)
+    builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
+    engine = LocalEngine(builder.build())
+    host, sizes = engine.host, []
+    for _ in range(12):
+        for spout in engine.spouts.values():
+            spout.turn(active=True)
+        waiting = {len(desk.waiting) for desk in host.desks.values()}
+        plan = host.next_plan(engine.now_ms, engine.now_ms / 1000)
+        assert plan is not None
+        size = sum(entry.reserved for entry in plan.entries)
+        assert max(waiting) <= 2 * host.pacers["endless"].budget / 3 + 1
+        assert max(entry.reserved for entry in plan.entries) - min(entry.reserved for entry in plan.entries) <= 1
+        sizes.append(size)
+        feedback = gather(data for _, data in engine.run(plan))
+        host.stage(plan.micro_batch_id, feedback)
+        engine.now_ms += 400 + 2 * size + (3000 if len(sizes) == 1 else 0)
+        host.promote(plan.micro_batch_id, engine.now_ms / 1000)
+    assert sizes[0] == FIRST_RECORDS
+    assert max(sizes) < 600
+    assert all(200 < size < 400 for size in sizes[-4:]), sizes
+
+
+def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("endless", Endless(), parallelism=3)
+    builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
+    host = LocalEngine(builder.build()).host
+    few, many, none = host.desks.values()
+    few.waiting.append(record(0))
+    many.waiting.extend(map(record, range(100)))
+    plan = host.next_plan(0, 0.0)
+    assert plan is not None
+    assert sorted((entry.task, entry.reserved) for entry in plan.entries) == [(few.number, 1), (many.number, 9)]
+    assert not none.planned
+
+
 def record(number: int) -> tuple[Record, int]:
     return Record("default", [number], True), number
 
@@ -223,3 +303,16 @@ def test_a_clock_that_was_set_back_a_little_and_the_time_of_plans_meet_again() -
     before = engine.ledger.last_now_ms
     ticks_within(engine, 270.0, 220.0, 20.0)
     assert before < engine.ledger.last_now_ms <= 290_000, "no second ahead of the wall clock any more"
+
+
+class Endless(Spout):
+    """Emits for ever."""
+
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        self.count = 0
+
+    def next_tuple(self, collector: Any) -> None:
+        self.count += 1
+        collector.emit([self.count], message_id=self.count)

@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from sparkbolt import (
     ColumnBolt,
     Config,
     Direct,
+    EmitError,
     FailedException,
     Grouping,
     PartitionedSpout,
@@ -216,9 +218,9 @@ class ByHand(Bolt):
         tuples = [tup for _, tup in anchors]
         given: Any = tuples[0] if len(tuples) == 1 and BOOK.choose(2) else tuples
         if BOOK.choose(3) == 2:
-            collector.emit_direct(
-                self.consumers[BOOK.choose(len(self.consumers))], [number], anchors=given, stream="direct"
-            )
+            task = self.consumers[BOOK.choose(len(self.consumers))]
+            with suppress(EmitError):  # it may be a task that does not subscribe
+                collector.emit_direct(task, [number], anchors=given, stream="direct")
         else:
             collector.emit([number], anchors=given or None)
 
@@ -422,7 +424,12 @@ def _bytes_of(seed: int) -> bytes:
 
 
 def build(plan: Plan) -> Topology:
-    config = Config(acker_tasks=plan.acker_tasks, max_attempts=plan.max_attempts, enable_message_timeouts=False)
+    config = Config(
+        acker_tasks=plan.acker_tasks,
+        max_attempts=plan.max_attempts,
+        enable_message_timeouts=False,
+        dead_letters="log:",
+    )
     builder = TopologyBuilder("random", config)
     builder.set_spout("m", Messages(plan.per_micro_batch, plan.micro_batches), parallelism=plan.spout_tasks)
     for place, (kind, parallelism, subscriptions) in enumerate(plan.bolts, start=1):

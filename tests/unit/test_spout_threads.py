@@ -10,10 +10,10 @@ import pytest
 
 from sparkbolt import Spout
 from sparkbolt.core.acker import Report
-from sparkbolt.core.collectors import Output
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.desk import Desk
+from sparkbolt.core.emission import Output
 
 pytest.importorskip("pyspark")
 

@@ -48,6 +48,8 @@ class Collector:
         self.emitted: list[Any] = []
         self.reported: list[Any] = []
 
+    room = 10_000
+
     def emit(self, values: Sequence[Any], message_id: Any) -> None:
         self.emitted.append(message_id)
 
@@ -156,6 +158,7 @@ def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pyte
     ]
     monkeypatch.setattr(Link, "start", lambda link: None)
     monkeypatch.setattr(Link, "take", lambda link, limit: (0, deliveries))
+    monkeypatch.setattr(Link, "want", lambda link, count: None)
     monkeypatch.setattr(Link, "settle", lambda link, delivered, verdict: settled.append((delivered, verdict)))
     spout, collector = Keyed("amqp://localhost/", "jobs"), Collector()
     spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
@@ -170,7 +173,7 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     tray._waiting.extend([(1, ["a"]), (2, ["b"]), (3, ["a"]), (4, ["b"])])
     call()
     tray.lost()
-    assert "lost with 2 messages open" in caplog.text
+    assert "the queue gives 2 messages again, as new ones, and what becomes of the 2 that are under way" in caplog.text
     call()
     tray.ack(1)
     tray.fail(2)
@@ -244,3 +247,24 @@ def test_a_password_is_not_printed() -> None:
         "RabbitMQSpout(queue 'jobs' at localhost:5672/shop)"
     )
     assert "secret" not in repr(RabbitMQSpout("amqp://ann:secret@localhost/shop", "jobs"))
+
+
+def test_a_queue_that_knows_how_many_messages_it_gives_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    tray, _, call = opened(max_spout_pending=1)
+    tray._waiting.extend([(1, ["a"])])
+    call()
+    tray.lost(come_again=30)
+    assert "gives 30 messages again, as new ones, and what becomes of the 1 that are under way" in caplog.text
+    tray.lost(come_again=0)
+    assert caplog.text.count("a connection was lost") == 1
+
+
+def test_no_more_is_taken_of_a_queue_than_there_is_use_for() -> None:
+    tray, collector, call = opened()
+    tray._waiting.extend([(number, ["a"]) for number in range(100)])
+    collector.room = 7
+    call()
+    assert (tray.open_messages, tray.wanted) == (7, 7)
+    collector.room = 0
+    call()
+    assert (tray.open_messages, tray.wanted) == (7, 7)

@@ -12,7 +12,7 @@ import pytest
 
 from sparkbolt import Config, WindowedBolt
 from sparkbolt.spouts import TextSpout
-from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.testing import START, TopologyTestDriver
 from tests.windows.books import Found, check, check_rows, rows_of
 from tests.windows.shapes import Feed, Shape, shapes, topology_of
 
@@ -36,6 +36,7 @@ def run(
     topology = topology_of(shapes, TextSpout(str(directory / "text")), str(directory), Config(message_timeout_secs=900))
     left = lines
     with TopologyTestDriver(topology) as driver:
+        driver.advance(timedelta(milliseconds=130))  # nothing comes yet
         while left:
             count = min(left, chance.choice((1, 3, 10, 60)))
             for line in feed.lines(count):
@@ -66,6 +67,11 @@ def test_every_kind_of_window_is_what_a_model_makes_of_all_lines_over_restarts(t
     found = found_in(tmp_path)
     assert (found.wrong, found.lacking) == ([], [])
     assert found.shown > 1000
+    timed = {name: one.slide for name, one in SHAPES.items() if isinstance(one.slide, int) and not one.in_event_time}
+    shown = rows_of(tmp_path / "windows")
+    start_ms = int(START.timestamp() * 1000)
+    off = [row for row in shown if row["shape"] in timed and (row["end"] + 1 - start_ms) % timed[row["shape"]]]
+    assert off == [], "timers run from the start of the topology"
 
 
 class WithLate(Shape):

@@ -99,7 +99,7 @@ def test_with_ack_on_expiry_the_tuples_of_a_window_that_kills_its_worker_fail() 
 
 
 def test_with_on_error_stop_a_window_that_kills_its_worker_stops_the_topology() -> None:
-    with pytest.raises(EngineError, match="and its on_error is 'stop': KilledWorkerError"):
+    with pytest.raises(EngineError, match=r"and its on_error is 'stop': TupleWindow\(.* killed its worker"):
         survive(Deadly().with_tumbling_window(Count(10)), on_error="stop")
 
 

@@ -148,6 +148,15 @@ def test_streams_with_other_fields_meet_in_one_window() -> None:
         assert run.shown() == ["abcd"]
 
 
+def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
+        run = Run(driver)
+        for number, name in enumerate("abcdefgh"):
+            run.feed(name, stream=("default", "other")[number % 2])
+        driver.run_until_idle()
+        assert run.shown() == ["aceg", "bdfh"]
+
+
 def test_a_tuple_without_a_time_fails_alone() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
         run = Run(driver)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from sparkbolt import Count, WindowedBolt
+from sparkbolt import BasicBolt, Count, WindowedBolt
 from sparkbolt.testing import TopologyTestDriver
+from tests.unit.poison import Raising
 from tests.unit.windowed import Run, Show, secs, topology
 
 
@@ -143,3 +145,19 @@ def test_a_single_key_has_the_windows_of_a_bolt_without_keys(
             shown.append([(*values[:2], *values[3:5]) for values in driver.emitted("show")])
     assert shown[0] == shown[1]
     assert shown[0]
+
+
+@pytest.mark.parametrize("user", [float("nan"), (1, float("nan")), Decimal("NaN"), Raising(), [1], BasicBolt])
+def test_a_key_that_equals_nothing_but_itself_fails_its_tuple(user: Any) -> None:
+    windowed = Show().with_tumbling_window(Count(2)).with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, key in (("a", user), ("b", "bob"), ("c", user), ("d", "bob"), ("e", 1.5), ("f", 1.5)):
+            run.feed(name, user=key)
+        driver.run_until_idle()
+        if user is BasicBolt:  # a class is read again by its name
+            assert sorted(run.shown()) == ["ac", "bd", "ef"]
+            return
+        assert sorted(run.shown()) == ["bd", "ef"]
+        assert sorted(failure.message_id for failure in driver.failed("source")) == ["a", "c"]
+        assert all("with_key('user')" in failure.reason for failure in driver.failed("source"))

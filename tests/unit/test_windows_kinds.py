@@ -71,19 +71,19 @@ def windows_of(make: Callable[[Any], Windower], ops: list[Op]) -> list[Seen]:
     shelf = DictShelf()
     windower = make(shelf)
     seen: list[Seen] = []
-    over: set[int] = set()
+    gone: set[int] = set()
     added, now = 0, 0
 
     def expire(selection: Any) -> None:
         """What expires does so once."""
         ids = {tup["id"] for tup in WindowTuples(windower.log, selection)}
         assert len(ids) == selection.count
-        assert not ids & over
-        over.update(ids)
+        assert not ids & gone
+        gone.update(ids)
 
     def show(fired: Any) -> None:
         for one in fired:
-            expire(one.expired if one.over is None else one.over)
+            expire(one.expired if one.expiring is None else one.expiring)
             if one.is_last:
                 expire(one.events)
             if one.events.count:
@@ -91,7 +91,7 @@ def windows_of(make: Callable[[Any], Windower], ops: list[Op]) -> list[Seen]:
                 parts = window.get(), window.get_new(), window.get_expired()
                 assert [len(part) for part in parts] == [len(list(part)) for part in parts]
                 assert window.column("id").to_pylist() == [tup["id"] for tup in window]
-                assert one.is_last or not over & {tup["id"] for tup in window}
+                assert one.is_last or not gone & {tup["id"] for tup in window}
                 seen.append((one.end_ms, *([tup["id"] for tup in part] for part in parts)))
 
     for what, value in ops:

@@ -1,0 +1,508 @@
+"""Files that are followed, as ``tail -F`` follows them: each to its end, wherever it is renamed to.
+
+Which question it answers: which files are there now, which of them are known by another name, and how far can each be
+planned?
+
+========= ============================================ =============================================================
+a file    it is so because                             what happens next
+========= ============================================ =============================================================
+new       its inode and its beginning are not known    it is read from its start, once it has a whole line
+live      it lies where it was seen last               what it grows by is planned, up to its last newline
+moved     another file, or none, lies there            it is looked for beside its old name and among the patterns,
+                                                       by inode, and read on: live; else it is gone
+gone      no file with its inode and beginning is      a warning counts what was not read; it is read on when it
+          there                                        comes back
+emptied   it is shorter than what was read, or what    a warning counts what was not read; what it holds now is new
+          was read of it is not in it any more
+continued it is gone or emptied, and a new file holds  the new one is read from where the old one's reading ended:
+          what was read of it (a copy, or packed)      nothing twice, and the rest of the old one, too
+========= ============================================ =============================================================
+
+Rule 1: a source is a file and not a path (``identity``), so what is planned of it is read of it, or fails.
+Rule 2: in doubt a file is new: lines come twice, and none is lost.
+Rule 3: a file that is followed is planned up to its last newline, so that a line is planned when it is whole.
+
+Read before: ``files``, ``identity``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from enum import Enum
+from itertools import chain
+from typing import TypeAlias
+
+from sparkbolt.spouts.files import PlainFile, UnpackedEnd, UnpackedFile, find_files, head_of, is_compressed
+from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
+
+log = logging.getLogger(__name__)
+
+Progress: TypeAlias = Mapping[str, int]
+"""By source: where what was planned of it ends."""
+Inode: TypeAlias = tuple[int | None, int]
+"""Device and inode."""
+
+LOOK_SECS = 1.0
+"""How often new files are looked for."""
+SCAN_BYTES = 1 << 16
+MARK_BYTES = 256
+"""How much is remembered of what stands before the end of what was looked at: it must be there when more is read."""
+SEARCHES_MAX = 60
+"""In how many looks a file that is gone is searched for beside its old name; among the patterns always."""
+COPY_LOOKS = 3
+"""For so many looks without a change a file may seem a copy in the making before it is read."""
+
+
+class Change(Enum):
+    """What became of a file since it was looked at."""
+
+    NONE = "none"
+    MOVED = "moved"
+    EMPTIED = "emptied"
+
+
+class Followed:
+    """One file that is followed: where it lies, and how far it can be planned."""
+
+    def __init__(self, id_: FileId, path: str, device: int | None, begin: int = 0) -> None:
+        """Look at nothing yet.
+
+        Args:
+            id_: which file it is.
+            path: where it lies.
+            device: on which device; None where only its name is known, from a checkpoint.
+            begin: where its first range starts.
+        """
+        self.id = id_
+        self.path = path
+        self.device = device
+        self.begin = begin
+        self.seen = 0
+        """How many bytes there were at the last look; 0 where nobody counted."""
+        self.emptied = False
+        self.continued = False
+        """Whether another file continues it."""
+        self.searches = SEARCHES_MAX
+        """In how many further looks it is searched for, where it is gone."""
+        self.unpacked = UnpackedEnd(path) if is_compressed(path) else None
+        self._whole = self._searched = 0
+        self._marked, self._mark = 0, b""
+        """A position, and what stands before it."""
+        self._as_it_was: tuple[int, int] | None = None
+
+    @property
+    def splittable(self) -> bool:
+        """Whether several tasks of one plan may read it."""
+        return self.unpacked is None
+
+    @property
+    def folders(self) -> set[str]:
+        """Where it may be found under another name."""
+        return folders_of(self.path) | folders_of(self.id.path)
+
+    def position(self, progress: Progress) -> int:
+        """How far it was planned."""
+        return progress.get(self.id.source, self.begin)
+
+    def reach(self, start: int, want: int) -> int:
+        """As far as wanted, or to the end of the last whole line."""
+        if self.unpacked is not None:
+            return self.unpacked.reach(start, want)
+        return max(start, min(self._whole, start + want))
+
+    def reached(self, position: int) -> bool:
+        """Whether it is a compressed file that was planned to its end; any other may grow."""
+        return self.unpacked is not None and self.unpacked.reached(position)
+
+    def look(self, position: int) -> Change:
+        """See what it has grown by; ``position`` is how far it was planned."""
+        try:
+            found = os.stat(self.path)
+            if not self._is(found):
+                return Change.MOVED
+            as_it_is = found.st_size, found.st_mtime_ns
+            if self.unpacked is not None or as_it_is == self._as_it_was:
+                return Change.NONE
+            with closing(PlainFile(self.path)) as file:
+                if not self._is(file.status):
+                    return Change.MOVED
+                size = file.size
+                if size < max(position, self._searched) or not self._is_content_of(file):
+                    return Change.EMPTIED
+                self._search(file, position, size)
+        except FileNotFoundError:
+            return Change.MOVED
+        self._as_it_was = as_it_is
+        self.device, self.seen = found.st_dev, size
+        return Change.NONE
+
+    def _is(self, found: os.stat_result) -> bool:
+        return found.st_ino == self.id.inode and self.device in (None, found.st_dev)
+
+    def _is_content_of(self, file: PlainFile | UnpackedFile) -> bool:
+        """Whether the file has the beginning and the mark that were seen."""
+        if not self.id.has_head(file.read_at(0, self.id.length, 0)):
+            return False
+        start = self._marked - len(self._mark)
+        return not self._mark or file.read_at(start, len(self._mark), start) == self._mark
+
+    def _search(self, file: PlainFile, position: int, size: int) -> None:
+        """Find the last newline between what was searched already and the end, backwards."""
+        floor, ceiling = max(position, self._searched), size
+        while ceiling > floor:
+            begin = max(floor, ceiling - SCAN_BYTES)
+            newline = file.read_at(begin, ceiling - begin, begin).rfind(b"\n")
+            if newline >= 0:
+                self._whole = begin + newline + 1
+                break
+            ceiling = begin
+        self._searched = size
+        self._marked = max(self._whole, position)
+        start = max(0, self._marked - MARK_BYTES)
+        self._mark = file.read_at(start, self._marked - start, start)
+
+    def comes_back_as(self, path: str, position: int) -> bool:
+        """Whether it is the file that lies at ``path`` now; then it is taken to be there."""
+        try:
+            found = os.stat(path)
+            if not self._is(found) or is_compressed(path) != (self.unpacked is not None):
+                return False
+            if self.unpacked is not None:
+                if not self.id.has_head(head_of(path, self.id.length)):
+                    return False
+                self.unpacked.path = path
+            else:
+                with closing(PlainFile(path)) as file:
+                    is_same = self._is(file.status) and file.size >= max(position, self._searched)
+                    if not is_same or not self._is_content_of(file):
+                        return False
+        except OSError:
+            return False
+        self.path, self.device, self._as_it_was = path, found.st_dev, None
+        return True
+
+    def is_continued_by(self, path: str, position: int) -> bool:
+        """Whether a new file holds what was read of this one, as the mark says.
+
+        Where this process has never seen the file there is no mark; then the other one must be just as long as what
+        was read.
+        """
+        try:
+            with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
+                if self._mark or not self._is_content_of(file):
+                    return bool(self._mark) and self._is_content_of(file)
+                if isinstance(file, PlainFile):
+                    return file.size == position
+                while file.unpacked <= position and file.advance():
+                    pass
+                return file.end == position
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self.unpacked is not None:
+            self.unpacked.close()
+
+
+class Follower:
+    """All files of some patterns that are, or ever were, followed."""
+
+    def __init__(self, patterns: Sequence[str], clock: Callable[[], float]) -> None:
+        """Look at nothing yet; ``clock`` gives seconds and never goes back."""
+        self._patterns = list(patterns)
+        self._clock = clock
+        self._next_look: float | None = None
+        self.live: dict[str, Followed] = {}
+        """By source."""
+        self._gone: dict[str, Followed] = {}
+        self._emptied: list[Followed] = []
+        """What was emptied and may be continued by a copy."""
+        self._paths: dict[str, int] = {}
+        """What was read of files when sources were paths alone."""
+        self._known: set[str] = set()
+        """The sources of the checkpoint."""
+        self._unborn: dict[str, tuple[int, ...]] = {}
+        """New files without a whole line, as they were."""
+        self._copies: dict[str, tuple[int, int]] = {}
+        """New files that may be copies in the making: their size, and for how many looks they have had it."""
+        self._told: set[str] = set()
+
+    def all(self) -> Iterator[Followed]:
+        """Every file, be it there or not."""
+        return chain(self.live.values(), self._gone.values(), self._emptied)
+
+    def update(self, progress: Progress) -> None:
+        """See what became of all files; ``progress`` says how far each source was planned."""
+        first = self._next_look is None
+        self._learn(progress)
+        changed = []
+        looked = set(self.live)
+        for source, one in list(self.live.items()):
+            change = self._look_at(one, progress)
+            if change is Change.NONE:
+                continue
+            changed.append(self.live.pop(source))
+            one.searches = SEARCHES_MAX
+            if change is Change.MOVED:
+                self._gone[source] = one
+            else:
+                one.emptied = True
+                self._emptied.append(one)
+        looked -= {one.id.source for one in changed}
+        if changed or self._next_look is None or self._clock() >= self._next_look:
+            self._look(progress, first=first)
+        else:
+            self._meet_all([path for path, was in self._unborn.items() if _state(path) != was], progress, first=False)
+        for one in changed:
+            self._tell_change(one, progress)
+        if first:
+            self._tell_missing()
+        for source in self.live.keys() - looked:
+            self._look_at(self.live[source], progress)
+
+    def _look_at(self, one: Followed, progress: Progress) -> Change:
+        try:
+            return one.look(one.position(progress))
+        except OSError as error:
+            self._tell_once(one.path, "%s cannot be read (%s): it is tried again until it can be", one.path, error)
+            return Change.NONE
+
+    def _learn(self, progress: Progress) -> None:
+        """Take over what a checkpoint knows: files that were read before."""
+        if len(progress) == len(self._known):
+            return
+        ids = []
+        for source in progress.keys() - self._known:
+            id_ = FileId.parse(source)
+            if id_ is None:
+                self._paths[source] = progress[source]
+            elif source not in self.live and source not in self._gone:
+                ids.append(id_)
+        self._known.update(progress)
+        # Of each file the last generation. Longer beginnings first, since they say more.
+        last = {(id_.path, id_.inode, id_.digest): id_ for id_ in sorted(ids, key=lambda id_: id_.generation)}
+        for id_ in sorted(last.values(), key=lambda id_: -id_.length):
+            self._gone[id_.source] = one = Followed(id_, id_.path, None)
+            one.searches = 1
+            self._paths.pop(id_.path, None)
+
+    # What lies there now.
+
+    def _look(self, progress: Progress, *, first: bool) -> None:
+        self._next_look = self._clock() + LOOK_SECS
+        found = find_files(self._patterns)[0]
+        self._find_again(found, progress)
+        self._meet_all(found, progress, first=first)
+        for one in [*self._gone.values(), *self._emptied]:
+            if one.searches > 0 and not one.continued and one.seen:
+                self._seek_copy(one, progress)
+            one.searches -= 1
+        self._emptied = [one for one in self._emptied if not one.continued and one.searches > 0]
+        for path in self._unborn.keys() - set(found):
+            del self._unborn[path]
+
+    def _taken(self) -> set[Inode]:
+        return {(one.device, one.id.inode) for one in self.live.values()}
+
+    def _find_again(self, found: Sequence[str], progress: Progress) -> None:
+        """Find files that are not where they were, by inode, among the patterns and beside their old names."""
+        if not self._gone:
+            return
+        folders = {folder for one in self._gone.values() if one.searches > 0 for folder in one.folders}
+        places: dict[int, list[str]] = {}
+        for path in dict.fromkeys([*found, *(path for folder in sorted(folders) for path in files_in(folder))]):
+            inode = _inode(path)
+            if inode is not None:
+                places.setdefault(inode[1], []).append(path)
+        taken = self._taken()
+        for source, one in list(self._gone.items()):
+            for path in places.get(one.id.inode, ()) if not one.continued else ():
+                if _inode(path) in taken or not one.comes_back_as(path, one.position(progress)):
+                    continue
+                if source in self._told:
+                    self._told.discard(source)
+                    log.info("%s is there again, as %s: it is read on", one.id.path, path)
+                self.live[source] = self._gone.pop(source)
+                taken.add((one.device, one.id.inode))
+                break
+
+    def _meet_all(self, paths: Sequence[str], progress: Progress, *, first: bool) -> None:
+        """Begin with those files that were not known and have a whole line."""
+        taken = self._taken() if paths else set()
+        for path in paths:
+            inode = _inode(path)
+            if inode is None or inode in taken:
+                self._unborn.pop(path, None)
+            elif self._meet(path, progress, first=first):
+                taken.add(inode)
+
+    def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
+        self._unborn.pop(path, None)
+        state = _state(path)
+        try:
+            found, head = os.stat(path), _whole_head(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", path, error)
+            return False
+        if not head:
+            self._unborn[path] = state
+            return False
+        if not first and self._is_in_the_making(path, head, found.st_size):
+            return False
+        if any(self._continues(one, path, found, head, progress) for one in [*self._gone.values(), *self._emptied]):
+            return True
+        begin, size = self._paths.pop(path, 0), found.st_size
+        before = max((one.position(progress) for one in self._gone.values() if _lay_there(one, path, found)), default=0)
+        if before or begin > size:
+            log.warning(
+                "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
+                "start",
+                path,
+                max(before, begin),
+            )
+            begin = 0
+        self._begin_with(path, found, head, _before_end(path, begin))
+        return True
+
+    def _seek_copy(self, one: Followed, progress: Progress) -> None:
+        """Look beside a file that is gone for one that continues it and that no pattern names."""
+        taken = self._taken()
+        for path in files_in(os.path.dirname(one.path)):
+            if not path.startswith((one.path, one.id.path)) or path == one.path or _inode(path) in taken:
+                continue
+            try:
+                found, head = os.stat(path), _whole_head(path)
+            except OSError:
+                continue
+            if self._continues(one, path, found, head, progress):
+                return
+
+    def _continues(self, one: Followed, path: str, found: os.stat_result, head: bytes, progress: Progress) -> bool:
+        """Whether a new file continues one that is gone; then it is begun where that one's reading ended."""
+        if one.continued or os.path.dirname(path) not in {os.path.dirname(one.path), os.path.dirname(one.id.path)}:
+            return False
+        position = one.position(progress)
+        if found.st_ino == one.id.inode or not one.id.has_head(head) or not one.is_continued_by(path, position):
+            return False
+        one.continued = True
+        log.info("%s holds what was read of %s up to byte %d: it is read from there", path, one.id.path, position)
+        self._begin_with(path, found, head, _before_end(path, position))
+        return True
+
+    def _begin_with(self, path: str, found: os.stat_result, head: bytes, begin: int) -> None:
+        id_, emptied = FileId.of_head(path, found.st_ino, head), {one.id.source for one in self._emptied}
+        while any(id_.source in used for used in (self._known, self.live, self._gone, emptied)):
+            id_ = FileId.of_head(path, found.st_ino, head, id_.generation + 1)
+        self.live[id_.source] = Followed(id_, path, found.st_dev, begin)
+
+    def _is_in_the_making(self, path: str, head: bytes, size: int) -> bool:
+        """Whether a new file seems to be a copy, packed or not, that is just being made of one that is followed."""
+        for one in self.live.values():
+            if not path.startswith(one.path) or path == one.path or not one.id.has_head(head):
+                continue
+            if os.path.splitext(path)[0] == one.path and is_compressed(path):
+                self._tell_once(path, "%s begins as %s does: it is not read while that is there", path, one.path)
+                return True
+            if path[len(one.path)] in ".-_~":
+                before, looks = self._copies.pop(path, (-1, 0))
+                looks = looks + 1 if before == size else 0
+                if looks < COPY_LOOKS:
+                    self._copies[path] = size, looks
+                    return True
+        return False
+
+    # What is told.
+
+    def _tell_change(self, one: Followed, progress: Progress) -> None:
+        position = one.position(progress)
+        rest = max(0, one.seen - position)
+        if one.emptied:
+            log.warning(
+                "%s was emptied or written anew: what it holds now is read from its start; of what it held, %s",
+                one.path,
+                "the rest is read of a copy" if one.continued else f"at least {rest} bytes were not read and are lost",
+            )
+        elif one.id.source in self._gone and not one.continued:
+            self._told.add(one.id.source)
+            is_read = one.reached(position) if one.unpacked is not None else not rest
+            log.log(
+                logging.INFO if is_read else logging.WARNING,
+                "%s is gone (deleted, compressed, or moved to another directory?): at least %d bytes of it were not "
+                "read; it is read on if it comes back",
+                one.path,
+                rest,
+            )
+
+    def _tell_missing(self) -> None:
+        """Tell of files of the checkpoint of which nothing is there any more, not even a later one of their name."""
+        there = {one.id.path for one in self.live.values()} | {one.path for one in self.live.values()}
+        missing = sorted({one.id.path for one in self._gone.values() if not one.continued} - there)
+        if missing:
+            log.warning(
+                "%d file(s) are gone that were read before (%s%s): what they gained since is not read, unless they "
+                "come back",
+                len(missing),
+                ", ".join(missing[:3]),
+                " ..." if len(missing) > 3 else "",
+            )
+
+    def _tell_once(self, path: str, text: str, *values: object) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            log.warning(text, *values)
+
+
+def _lay_there(one: Followed, path: str, found: os.stat_result) -> bool:
+    """Whether a file of a checkpoint had this path and inode: then it was emptied while nobody looked."""
+    return one.device is None and one.id.path == path and one.id.inode == found.st_ino and not one.continued
+
+
+def _inode(path: str) -> Inode | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _state(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _whole_head(path: str) -> bytes:
+    """The beginning of a file's content, as far as its lines are whole; empty where none is."""
+    if is_compressed(path):
+        return head_of(path, HEAD_BYTES)
+    with closing(PlainFile(path)) as file:
+        head = file.read_at(0, HEAD_BYTES, 0)
+        newline = head.rfind(b"\n")
+        if newline >= 0:
+            return head[: newline + 1]
+        position = len(head)
+        while data := file.read_at(position, SCAN_BYTES, position):
+            if b"\n" in data:
+                return head
+            position += len(data)
+    return b""
+
+
+def _before_end(path: str, position: int) -> int:
+    """Where a file begins that was read up to ``position`` under another name.
+
+    One byte before, where no line starts there: so a plan names the new source soon, and it is known from then on, also
+    where nothing is left to be read of it.
+    """
+    if position < 2:
+        return position
+    with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
+        return position if file.read_at(position - 2, 1, position - 2) == b"\n" else position - 1

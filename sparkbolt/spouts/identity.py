@@ -1,0 +1,146 @@
+"""Which file is meant: the name of a followed file outlives its path.
+
+Which question it answers: which of the files that lie here is the one of which a plan speaks?
+
+A file that is followed is renamed, and another one is made under its name. So its source is not its path alone: it is
+``PATH#INODE-LENGTH-DIGEST``, the path under which it was found, its inode, and a digest of the first ``LENGTH`` bytes
+of its content (unpacked, where it is compressed), since a system gives the inode of a deleted file to the next one. A
+file that was emptied and begins as before gets a number behind it: ``PATH#INODE-LENGTH-DIGEST.2``.
+
+Rule 1: a range of such a source is read from the file with this inode and this head, under whatever name it lies, or
+not at all.
+Rule 2: the device is no part of the name: machines of a cluster number a shared one differently, and so does the next
+start of one machine.
+
+Read before: ``files``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkbolt.spouts.files import PlainFile, UnpackedFile, find_files, is_compressed
+
+HEAD_BYTES = 512
+"""How much of a file's beginning its name stands for, where there is so much when it is met."""
+
+_NAME = re.compile(r"(.+)#(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FileId:
+    """Which file a source is.
+
+    >>> one = FileId.of_head("/var/log/a.log", 17, b"to be")
+    >>> one.source
+    '/var/log/a.log#17-5-4fd786f4855f5fa2'
+    >>> FileId.parse(one.source) == one, one.has_head(b"to be or not"), one.has_head(b"to b")
+    (True, True, False)
+    """
+
+    path: str
+    """Under which it was found; what its tuples tell as ``path``."""
+    inode: int
+    length: int
+    digest: str
+    generation: int = 1
+    """Rises where the file is emptied and has the same beginning again."""
+
+    @classmethod
+    def of_head(cls, path: str, inode: int, head: bytes, generation: int = 1) -> FileId:
+        """The name of a file whose content begins with ``head``."""
+        return cls(path, inode, len(head), _digest(head), generation)
+
+    @classmethod
+    def parse(cls, source: str) -> FileId | None:
+        """What a source says; None where it is a path alone, as of a file that is not followed."""
+        found = _NAME.fullmatch(source)
+        if found is None:
+            return None
+        path, inode, length, digest, generation = found.groups()
+        return cls(path, int(inode), int(length), digest, int(generation or 1))
+
+    @property
+    def source(self) -> str:
+        """The name of the source."""
+        behind = f".{self.generation}" if self.generation > 1 else ""
+        return f"{self.path}#{self.inode}-{self.length}-{self.digest}{behind}"
+
+    def has_head(self, head: bytes) -> bool:
+        """Whether a content that begins with ``head`` may be the file's."""
+        return len(head) >= self.length and _digest(head[: self.length]) == self.digest
+
+
+def path_of(source: str) -> str:
+    """The path that tuples of a followed file tell.
+
+    >>> path_of("/var/log/a.log#17-5-4fd786f4855f5fa2"), path_of("/var/log/a.log")
+    ('/var/log/a.log', '/var/log/a.log')
+    """
+    found = FileId.parse(source)
+    return found.path if found is not None else source
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.blake2b(head, digest_size=8).hexdigest()
+
+
+def open_file(id_: FileId, known: str | None, patterns: Sequence[str]) -> tuple[str, PlainFile | UnpackedFile]:
+    """The file that is meant, opened, and where it lies.
+
+    It is looked for where it was found last (``known``), under its path, under any name beside it, and among what
+    ``patterns`` name.
+
+    Raises:
+        FileNotFoundError: it is nowhere there.
+    """
+    seen: set[str] = set()
+    for path in _places(id_, known, patterns):
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            file = _opened(id_, path)
+        except OSError:
+            continue
+        if file is not None:
+            return path, file
+    raise FileNotFoundError(id_.source)
+
+
+def _opened(id_: FileId, path: str) -> PlainFile | UnpackedFile | None:
+    if os.stat(path).st_ino != id_.inode:
+        return None
+    file = UnpackedFile(path) if is_compressed(path) else PlainFile(path)
+    inode = file.inode if isinstance(file, PlainFile) else os.stat(path).st_ino
+    if inode == id_.inode and id_.has_head(file.read_at(0, id_.length, 0)):
+        return file
+    file.close()
+    return None
+
+
+def _places(id_: FileId, known: str | None, patterns: Sequence[str]) -> Iterator[str]:
+    if known is not None:
+        yield known
+    yield id_.path
+    for folder in folders_of(id_.path):
+        yield from files_in(folder)
+    yield from find_files(patterns)[0]
+
+
+def folders_of(path: str) -> set[str]:
+    """Where a file may lie after it was renamed: beside its path, and beside what its path links to."""
+    return {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}
+
+
+def files_in(folder: str) -> Iterable[str]:
+    """The files in a directory, sorted; none where there is no such directory."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_file())
+    except OSError:
+        return []
