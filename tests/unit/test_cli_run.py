@@ -465,6 +465,14 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
 
 
+def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = build()
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
+    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay"):
+        topology.run(drain_secs=0.0, display=PlainLines(io.StringIO()))
+
+
 def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 1, "finishes": False}
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)

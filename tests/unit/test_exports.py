@@ -42,7 +42,7 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
 
     there = set(inspect.signature(running.start).parameters) - {"topology"}
     assert set(inspect.signature(Topology.start).parameters) - {"self"} == there
-    own = {"stop_after_secs", "display"}
+    own = {"stop_after_secs", "drain_secs", "display"}
     assert own <= set(inspect.signature(program.run).parameters)
     assert set(inspect.signature(Topology.run).parameters) - {"self"} == there | own
     assert issubclass(running.RunningTopology, RunningTopology)
