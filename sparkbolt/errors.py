@@ -68,6 +68,10 @@ class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as
     """
 
 
+class SpoutOpenError(SparkboltError):
+    """``open`` of a ``PartitionedSpout`` raised; it is tried again a limited number of times."""
+
+
 class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``
     """Raised in ``read`` of a ``PartitionedSpout``: the range turned out too large to be read at once.
 

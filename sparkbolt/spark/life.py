@@ -40,6 +40,7 @@ from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
+from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import query_failure
@@ -128,7 +129,12 @@ class Life:
             if isinstance(spec.component, PartitionedSpout):
                 spout = cloudpickle.loads(self.shipment.components[spec.id])
                 spouts[spec.id] = spout
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                try:
+                    spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                except Exception as error:
+                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
+                        raise  # it says itself what is wrong, and would be raised again
+                    raise SpoutOpenError(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:
         """Begin to process; returns at once."""

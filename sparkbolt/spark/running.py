@@ -38,7 +38,7 @@ from sparkbolt.core.restarts import QueryFailure, Restarts
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import CheckpointError, EngineError
+from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -88,13 +88,30 @@ class RunningTopology(core_running.RunningTopology):
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The life that failed last, and why."""
-        self._life = self._new_life()
+        self._life = self._first_life()
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
         self._hangs = Hangs()
+
+    def _first_life(self) -> Life:
+        """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
+
+        Raises:
+            EngineError: it cannot be opened.
+        """
+        while True:
+            try:
+                return self._new_life()
+            except SpoutOpenError as error:
+                restart = self._restarts.next(time.monotonic())
+                if restart is None:
+                    raise EngineError(f"{error} (tried {self.topology.config.restarts_max + 1} times)") from error
+                words = (error, restart.wait_secs, restart.number, self.topology.config.restarts_max)
+                log.error("%s; it is tried again in %g s (%d of %d)", *words)
+                self._stopping.wait(restart.wait_secs)
 
     def _new_life(self) -> Life:
         return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
