@@ -9,7 +9,7 @@ import signal
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -335,6 +335,11 @@ def test_before_the_first_commit_the_live_table_says_what_is_going_on(progress: 
 def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
     (count,) = (line for line in drawn_at(120, RUNS) if line.startswith("count"))
     assert "63,222,243" in count
+
+
+def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
+    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
+    assert "63,201,243" in count
 
 
 def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
