@@ -253,6 +253,7 @@ class TopologyTestDriver:
             EngineError: a component's ``on_error`` is ``stop`` and it raised, or the topology never becomes idle.
         """
         for _ in range(MICRO_BATCHES_MAX):
+            self._read_all_at_once()
             promotion = self._engine.step()
             self._errors += map(_error, self._engine.reports())
             if promotion is None:
@@ -261,6 +262,13 @@ class TopologyTestDriver:
             if self._engine.failure is not None:
                 raise EngineError(self._engine.failure)
         raise EngineError(f"topology {self._topology.name!r} is not idle after {MICRO_BATCHES_MAX} micro-batches")
+
+    def _read_all_at_once(self) -> None:
+        """What was fed is read in one micro-batch, whatever pace a source would have to be given at first."""
+        host = self._engine.host
+        for component, pacer in host.pacers.items():
+            if component not in host.spouts:
+                pacer.budget = pacer.budget_max
 
     def advance(self, duration: timedelta) -> None:
         """Run until idle, then let time pass; on the way everything runs at the moment at which it is due.

@@ -110,7 +110,7 @@ class StreamOut:
         lazy = lazy_advice(values)
         if lazy:
             return lazy
-        if self.width == 1 and values is not None:
+        if isinstance(values, str | bytes) or (self.width == 1 and values is not None):
             return f"did you mean [{short(values)}]?"
         return "emit a list of values"
 
