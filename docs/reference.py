@@ -29,17 +29,6 @@ DOORS = {
     "sparkbolt.windows": "Windows, and policies of one's own.",
     "sparkbolt.testing": "Tests of a topology, and its simulation, without Spark.",
 }
-GIVEN = {
-    "sparkbolt.spark.running": ("start", "RunningTopology"),
-    "sparkbolt.cli.program": ("run",),
-    "sparkbolt.core.activity": ("Progress",),
-    "sparkbolt.core.promotion": ("MicroBatchReport", "Promotion"),
-    "sparkbolt.core.fates": ("FailedTree",),
-    "sparkbolt.core.metrics": ("TopologyMetrics", "ComponentMetrics"),
-    "sparkbolt.core.collectors": ("SpoutCollector", "BoltCollector", "BasicCollector", "ColumnCollector"),
-    "sparkbolt.core.keyvalue": ("KeyValueState",),
-}
-"""What users are given rather than import; what a door exports is left out here."""
 SECTIONS = ("Args", "Returns", "Yields", "Raises")
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -237,27 +226,20 @@ def exported() -> dict[str, dict[str, Any]]:
             if id(thing) not in known:  # where it is exported first
                 known.add(id(thing))
                 found[door][name] = thing
-    given = {name: getattr(importlib.import_module(module), name) for module, names in GIVEN.items() for name in names}
-    found["given"] = {name: thing for name, thing in given.items() if id(thing) not in known}
     return found
-
-
-def _title(page: str) -> str:
-    return f"`{page}`" if page != "given" else "What users are given"
 
 
 def pages() -> dict[str, str]:
     """The text of each page, by its file's name."""
     names = exported()
     documented = frozenset(thing for own in names.values() for thing in own.values() if inspect.isclass(thing))
-    said = {**DOORS, "given": "What a topology hands to its users, and how it is run: nothing here is imported."}
     texts = {}
     for page, own in names.items():
         listed = " · ".join(f"[{name}](#{name.lower()})" for name in own)
-        others = " · ".join(f"[{_title(other)}]({other}.md)" for other in names if other != page)
+        others = " · ".join(f"[`{other}`]({other}.md)" for other in names if other != page)
         entries = [entry_of(name, thing, documented) for name, thing in own.items()]
         made = "Made from the docstrings by `python -m docs.reference`."
-        head = f"# {_title(page)}\n\n{said[page]} {made}\n\nThe other pages: {others}.\n\n{listed}"
+        head = f"# `{page}`\n\n{DOORS[page]} {made}\n\nThe other pages: {others}.\n\n{listed}"
         texts[f"{page}.md"] = "\n\n".join((head, *entries)) + "\n"
     return {name: re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE) for name, text in texts.items()}
 

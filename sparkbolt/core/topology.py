@@ -252,6 +252,7 @@ class Topology:
         self,
         *,
         stop_after_secs: float | None = None,
+        drain_secs: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         master: str | None = None,
         spark: Any = None,
@@ -266,6 +267,8 @@ class Topology:
 
         Args:
             stop_after_secs: stop as with Ctrl-C after that time; None for never.
+            drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
+                None for 3 seconds.
             checkpoint: as of ``start``, as all the following are.
             master: where Spark runs.
             spark: the session to use.
@@ -282,6 +285,8 @@ class Topology:
             KeyboardInterrupt: it was stopped, and trees were left for replay.
         """
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        if drain_secs is not None:
+            given["drain_secs"] = drain_secs
         program = importlib.import_module("sparkbolt.cli.program")
         metrics: TopologyMetrics = program.run(self, stop_after_secs=stop_after_secs, display=display, **given)
         return metrics
