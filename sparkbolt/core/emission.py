@@ -16,7 +16,7 @@ from typing import Any, Final
 from sparkbolt.core.routing import StreamRoutes
 from sparkbolt.core.story import short
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.errors import EmitError
+from sparkbolt.errors import EmitError, check
 
 UNANCHORED = -1
 NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
@@ -199,8 +199,9 @@ class Output:
         )
 
     def begin(self) -> None:
-        """Start a micro-batch."""
-        for out in self.streams.values():
+        """Start a micro-batch; all that was emitted in the one before is on its way."""
+        for name, out in self.streams.items():
+            check(not out.count, f"{out.count} tuple(s) that {self.component!r} emitted on {name!r} were never sent")
             out.clear()
             out.first = 0
         self.errors.clear()

@@ -256,8 +256,8 @@ class World:
                 task.turn(self.driver.host.active)
             self._set_budgets(number)
         else:
-            for pacer in self.driver.host.pacers.values():
-                pacer.budget = 0
+            for component in self.subject.positions:
+                self.driver.host.pacers[component].budget = 0
         offset = planner.next_offset(self.now_ms, self.mono_s)
         if offset is None:
             return planner.no_news(start, self.now_ms, self.mono_s)

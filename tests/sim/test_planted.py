@@ -436,6 +436,37 @@ def test_a_bug_that_is_planted_in_what_bolts_start_is_found(plant: Callable[[Pat
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
 
 
+class Gathering(BasicBolt):
+    """Emits what it has gathered when it has got all of a micro-batch."""
+
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.gathered: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.gathered.append(tup["n"])
+
+    def flush(self) -> Iterator[list[int]]:
+        gathered, self.gathered = self.gathered, []
+        yield from ([number] for number in gathered)
+
+
+def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
+    def silent(self: StageRun, task: Any, seen: Any, own: Any = None) -> None:
+        self._add(task.context.component, task.flush(seen, self))
+
+    builder = TopologyBuilder("gathering")
+    builder.set_spout("m", Messages())
+    builder.set_bolt("gather", Gathering()).shuffle_grouping("m")
+    builder.set_bolt("last", Gathering()).shuffle_grouping("gather")
+    gathering = subject_of(builder.build(), {"m": [[number] for number in range(12)]})
+    assert not run_seed(gathering, 0).violations
+    patch.setattr(StageRun, "_flush", silent)
+    _, promise, words = hunt(lambda _: gathering)
+    assert (promise, "that 'gather' emitted on 'default' were never sent" in words) == ("the engine goes on", True)
+
+
 def hashed(columns: Any, n: int, fields: Any = ()) -> Any:
     """What routing by Python's ``hash`` would do: another thing in each process."""
     rows = zip(*(python_values(column) for column in columns), strict=True)
