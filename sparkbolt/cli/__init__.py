@@ -4,8 +4,8 @@ Which question it answers: which commands are there, and what do their exit code
 Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
 the traceback.
 
-Exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130
-stopped by Ctrl-C, both with trees, or records that failed, left for replay.
+Exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; 4 the
+time of ``--for`` was over, 130 stopped by Ctrl-C, both with trees, or records that failed, left for replay.
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -31,8 +31,8 @@ _EPILOG = """\
 TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
 one. The module is looked for in the working directory first.
 
-exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; and with trees, or records that failed,
-left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
+exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; and
+with trees, or records that failed, left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
 """
 

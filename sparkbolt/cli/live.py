@@ -116,7 +116,8 @@ class LiveTable(Display):
     def _so_far(self, counts: dict[str, ComponentMetrics]) -> dict[str, ComponentMetrics]:
         """What is committed, and what the micro-batch that runs has done so far."""
         found = dict(counts)
-        if self.latest is not None and self.progress.micro_batch_id == self.latest.micro_batch_id:
+        runs = self.progress.micro_batch_id
+        if runs is None or (self.latest is not None and runs <= self.latest.micro_batch_id):
             return found  # it was looked at before it was committed
         for id_, (emitted, executed) in self.progress.components.items():
             own = found.get(id_, ComponentMetrics())

@@ -237,8 +237,8 @@ class Life:
     # What is going on; asked from any thread, and never waits for the host.
 
     def sights(self) -> dict[str, Sight]:
-        """What each worker process on this machine is at, by process id."""
-        return {} if self._pages is None else self._pages.sights()
+        """What each worker process on this machine is at, by process id, while a micro-batch runs."""
+        return {} if self._pages is None or self._runs is None else self._pages.sights()
 
     def progress(self) -> Progress:
         """How far the micro-batch that runs has come."""

@@ -55,7 +55,7 @@ from sparkbolt.spark.session import (
     jvm_lives,
     make_session,
 )
-from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
+from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 
 JVM_IS_GONE = (
     "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
@@ -461,8 +461,7 @@ class RunningTopology(core_running.RunningTopology):
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
             self._supervisor.join(1.0)
             self._life.stop_query()
-        for thread in self._threads:
-            thread.close()
+        close_all(self._threads)
         self._life.end()
         self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()

@@ -9,7 +9,7 @@ import signal
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -337,6 +337,11 @@ def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
     assert "63,222,243" in count
 
 
+def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
+    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
+    assert "63,201,243" in count
+
+
 def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
     out, clock = io.StringIO(), Clock()
     display = PlainLines(out, clock)
@@ -463,6 +468,14 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     assert (outcome.kind, outcome.drained, outcome.broken_off, outcome.exit_code) == ("stopped", False, 1, 130)
     last = text.splitlines()[-1]
     assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
+
+
+def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = build()
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
+    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay"):
+        topology.run(drain_secs=0.0, display=PlainLines(io.StringIO()))
 
 
 def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from sparkbolt.core.activity import Hangs, Sight
 from sparkbolt.core.deaths import Deed
 from sparkbolt.spark import pages as pages_module
 from sparkbolt.spark.pages import LookOut, Pages, warning
+from sparkbolt.spark.session import stage_that_runs
 
 PATIENCE_SECS = 100
 PAUSE = threading.Event()
@@ -106,3 +109,24 @@ def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
         look_out.close()
     assert caplog.records[0].getMessage().startswith("count[1] is in flush for 0 s")
     assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.activity.doing), lambda task: ("count", 1))
+
+
+@pytest.mark.parametrize(
+    ("active", "told"),
+    [((1, 0, 0), (0, (0, 4))), ((0, 2, 0), (1, (3, 8))), ((0, 0, 0), (None, None))],
+)
+def test_on_a_cluster_the_stage_that_runs_is_known_from_sparks_status(active: Any, told: Any) -> None:
+    """Jobs of a group are those of one query; stages of a job are numbered in the order of the lane."""
+    stages = {
+        7: SimpleNamespace(numActiveTasks=active[0], numCompletedTasks=0, numTasks=4),
+        8: SimpleNamespace(numActiveTasks=active[1], numCompletedTasks=3, numTasks=8),
+        9: SimpleNamespace(numActiveTasks=active[2], numCompletedTasks=0, numTasks=8),
+    }
+    tracker = SimpleNamespace(
+        getJobIdsForGroup=lambda group: [3, 5] if group == "run" else [],
+        getJobInfo=lambda job: SimpleNamespace(stageIds=[9, 8, 7]) if job == 5 else None,
+        getStageInfo=stages.get,
+    )
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    assert stage_that_runs(session, "run") == told
+    assert stage_that_runs(session, "another") == (None, None)
