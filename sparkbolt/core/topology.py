@@ -305,9 +305,10 @@ class Topology:
         Args:
             checkpoint: a directory for durable state, or its URL; without one a temporary directory that is removed at
                 the end.
-            master: as of ``spark-submit``, of a new session; ``local[*]`` by default.
+            master: as of ``spark-submit``, of a new session; ``local[*]`` by default. Beside a session that is given or
+                active it must be the master of that.
             spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
-            settings: further settings of Spark's, of a new session.
+            settings: further settings of Spark's, of a new session; beside another they must be what that has.
             py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
                 URLs. On a cluster the modules that this program has loaded and that are not installed are sent
                 without it.
