@@ -63,8 +63,8 @@ class LetterReader(EntryReader):
             if entry.source is None:
                 record = records[place]
                 fields = self._stream(record.stream).fields
-                found = self._emitted_again(record)
-                letters.append((sequence, self._letter(given_up, None, record.stream, fields, found.rows, found)))
+                again = self._emitted_again(record)
+                letters.append((sequence, self._letter(given_up, None, record.stream, fields, again.rows, again)))
                 continue
             position = entry.position_of(sequence)
             found = self._found(given_up, Range(self._index, entry.source, position, position + 1), sequence)
