@@ -90,9 +90,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Count the words of topic `lines` into topic `counts`.")
     parser.add_argument("--brokers", help="host:port of a Kafka broker (default: a mock cluster in this process)")
     parser.add_argument("--checkpoint", help="keep durable state there and resume from it")
+    parser.add_argument("--drain", type=float, default=3.0, metavar="SECS", help="how long Ctrl-C waits for what runs")
     options = parser.parse_args()
     if options.brokers:
-        build(options.brokers, stop_at_end=False).run(checkpoint=options.checkpoint)
+        build(options.brokers, stop_at_end=False).run(checkpoint=options.checkpoint, drain_secs=options.drain)
         return
     with MockKafka() as kafka:
         kafka.create("counts")

@@ -3,6 +3,7 @@
 The front door: what users import. Importing it needs neither Spark nor Java.
 """
 
+from sparkbolt.core.activity import Progress
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
 from sparkbolt.core.components import (
     AsyncBolt,
@@ -24,7 +25,7 @@ from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.groupings import Grouping, GroupingContext
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.promotion import MicroBatchReport
+from sparkbolt.core.promotion import MicroBatchReport, Promotion
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.story import Story
@@ -37,11 +38,14 @@ from sparkbolt.errors import (
     EngineError,
     EnoughRead,
     FailedException,
+    FencedError,
     InvalidTopology,
+    Reject,
     ReportedFailedException,
     SourceUnavailable,
     SparkboltError,
     StateError,
+    Unavailable,
 )
 from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
@@ -70,6 +74,7 @@ __all__ = [
     "EnoughRead",
     "FailedException",
     "FailedTree",
+    "FencedError",
     "Grouping",
     "GroupingContext",
     "InvalidTopology",
@@ -77,8 +82,11 @@ __all__ = [
     "LateTuple",
     "MicroBatchReport",
     "PartitionedSpout",
+    "Progress",
+    "Promotion",
     "Range",
     "RawMessage",
+    "Reject",
     "ReportedFailedException",
     "RetryPolicy",
     "RunningTopology",
@@ -95,6 +103,7 @@ __all__ = [
     "TopologyMetrics",
     "Tuple",
     "TupleWindow",
+    "Unavailable",
     "WindowCollector",
     "WindowedBolt",
     "bolt",

@@ -44,12 +44,32 @@ class ReportedFailedException(FailedException):
     """Raised in a ``BasicBolt`` to fail the input tuple and to report the error too (Storm's name)."""
 
 
+class Unavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
+    """Raised by a bolt in ``execute``, ``flush`` or ``prepare``: something that it depends on is away.
+
+    The tuple fails, and that costs it no attempt: its message is given again until the dependency is back, however long
+    that takes. While a bolt raises it for at least half of what it gets, its spouts give it only a few tuples at a
+    time, after waits that grow to 30 seconds.
+    """
+
+
+class Reject(SparkboltError):  # noqa: N818  what a bolt does
+    """Raised by a bolt: this tuple can never be processed.
+
+    Its message is not given again, whatever its policy says: it becomes a dead letter at once.
+    """
+
+
 class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
     """Raised in ``read`` of a ``PartitionedSpout``: the source is away.
 
     What was not read is asked for again, with the backoff of the spout's policy; it does not count as an attempt, and
     nothing is given up for it.
     """
+
+
+class SpoutOpenError(SparkboltError):
+    """``open`` of a ``PartitionedSpout`` raised; it is tried again a limited number of times."""
 
 
 class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``

@@ -16,7 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,21 +107,25 @@ def read_letters(path: str | Path) -> LettersRead:
     Raises:
         OSError: it cannot be read.
     """
+    with open(path, "rb") as file:
+        return letters_of(file)
+
+
+def letters_of(lines: Iterable[bytes]) -> LettersRead:
+    """All letters that stand in some lines."""
     found = LettersRead()
     known: set[str] = set()
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                body = json.loads(line)
-                letter = DeadLetter.from_json(body)
-            except (ValueError, RecursionError):
-                found.damaged.append(number)
-                continue
-            if letter.id in known:
-                found.repeated += 1
-            else:
-                known.add(letter.id)
-                found.letters.append(letter)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            letter = DeadLetter.from_json(json.loads(line))
+        except (ValueError, RecursionError):
+            found.damaged.append(number)
+            continue
+        if letter.id in known:
+            found.repeated += 1
+        else:
+            known.add(letter.id)
+            found.letters.append(letter)
     return found

@@ -4,8 +4,8 @@ Which question it answers: which commands are there, and what do their exit code
 Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
 the traceback.
 
-Exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; 4 the time of ``--for`` was over, 130
-stopped by Ctrl-C, both with trees, or records that failed, left for replay.
+Exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; 4 the
+time of ``--for`` was over, 130 stopped by Ctrl-C, both with trees, or records that failed, left for replay.
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -31,8 +31,8 @@ _EPILOG = """\
 TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
 one. The module is looked for in the working directory first.
 
-exit codes: 0 finished, or stopped with nothing left; 1 failed; 2 wrong use; and with trees, or records that failed,
-left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
+exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; and
+with trees, or records that failed, left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
 """
 
@@ -83,36 +83,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("topology", metavar="TOPOLOGY", help="module:attribute, such as word_count:topology")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
-    run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
-    run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
-    run.add_argument(
-        "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
-    )
-    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
-    run.add_argument(
-        "--drain",
-        dest="drain_secs",
-        metavar="TIME",
-        type=seconds,
-        default=DRAIN_SECS,
-        help="how long a micro-batch may run on after Ctrl-C or --for, before it is broken off and left for replay "
-        f"(default: {DRAIN_SECS:g}s)",
-    )
-    run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
-    run.add_argument(
-        "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
-    )
-    run.add_argument(
-        "--py-files",
-        metavar="FILES",
-        type=lambda text: [path for path in text.split(",") if path],
-        default=[],
-        help="modules for the executors of a cluster: .py, .zip, .egg, folders of packages, with commas between",
-    )
-    levels = ["debug", "info", "warning", "error"]
-    run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
-    run.set_defaults(act=_run)
-
+    _add_run(commands, common)
     check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
     check.add_argument("--cores", type=_count, metavar="N", help="lay out for N cores (default: this machine's)")
     check.add_argument("--json", action="store_true", help="as one JSON object")
@@ -148,6 +119,38 @@ def parser() -> argparse.ArgumentParser:
     _add_windows(commands, debug)
     _add_simulate(commands, common)
     return top
+
+
+def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
+    run = commands.add_parser("run", parents=[common], help="run a topology until it ends, or until Ctrl-C")
+    run.add_argument("--master", metavar="M", help="where to run, as of spark-submit (default: local[*])")
+    run.add_argument(
+        "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
+    )
+    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
+    run.add_argument(
+        "--drain",
+        dest="drain_secs",
+        metavar="TIME",
+        type=seconds,
+        default=DRAIN_SECS,
+        help="how long a micro-batch may run on after Ctrl-C or --for, before it is broken off and left for replay "
+        f"(default: {DRAIN_SECS:g}s)",
+    )
+    run.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
+    run.add_argument(
+        "--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help="a setting of Spark (repeatable)"
+    )
+    run.add_argument(
+        "--py-files",
+        metavar="FILES",
+        type=lambda text: [path for path in text.split(",") if path],
+        default=[],
+        help="modules for the executors of a cluster: .py, .zip, .egg, folders of packages, with commas between",
+    )
+    levels = ["debug", "info", "warning", "error"]
+    run.add_argument("--log-level", choices=levels, default="warning", help="what is logged (default: warning)")
+    run.set_defaults(act=_run)
 
 
 def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:

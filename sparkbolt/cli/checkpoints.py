@@ -11,46 +11,16 @@ Read before: ``core.agreement``.
 from __future__ import annotations
 
 import fcntl
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkbolt.cli.stories import LocalDirectory, open_files
+from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
 from sparkbolt.core import agreement
 from sparkbolt.core.ledger_files import Files, begin_life
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.places import local_directory
-
-
-class _Writable(LocalDirectory):
-    """A local checkpoint that is repaired."""
-
-    def write(self, name: str, data: bytes) -> None:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-
-    def create(self, name: str, data: bytes) -> bool:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            return False
-        return True
-
-    def remove(self, name: str) -> None:
-        path = self._root / name
-        path.unlink(missing_ok=True)
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of that file
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:
@@ -123,4 +93,4 @@ def _alone(directory: str) -> Iterator[Files]:
         except OSError as error:
             owner = (files.read("owner") or b"another driver").decode()
             raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that one first") from error
-        yield _Writable(path)
+        yield WritableDirectory(path)

@@ -18,12 +18,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlparse
 
-from sparkbolt.bolts.letter_files import LettersRead, append_lines, read_letters
-from sparkbolt.cli.letter_topic import LetterTopic, client_properties
+from sparkbolt.bolts.letter_files import LettersRead, append_lines, letters_of, read_letters
+from sparkbolt.cli.checkpoint_files import open_files
+from sparkbolt.cli.letter_topic import KAFKA, LetterTopic, client_properties, give_again
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.core.ledger_files import LETTERS_FOLDER
 from sparkbolt.core.story import short_values, time_text
 from sparkbolt.errors import SparkboltError
 
@@ -63,7 +66,8 @@ class LetterFile:
         self._path = os.path.expanduser(path)
         if not os.path.isfile(self._path):
             raise WrongUseError(
-                f"there is no file of dead letters {path}: give the PATH of the spout's dead_letters='file:PATH'"
+                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the "
+                "PATH of the spout's dead_letters='file:PATH'"
             )
 
     def letters(self) -> LettersRead:
@@ -86,20 +90,27 @@ class LetterFile:
         """
         if into is None:
             raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
-        done = Replay()
-        lines: list[str] = []
-        for letter in letters:
-            why = _not_for_json(letter)
-            if why is not None:
-                done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
-                continue
-            lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
-            done.ids.append(letter.id)
-        done.tuples = len(lines)
-        if lines:
-            append_lines(os.path.abspath(os.path.expanduser(into)), lines)
+        done = append_tuples(letters, into)
+        if done.ids:
             append_lines(self._path + REPLAYED, done.ids)
         return done
+
+
+def append_tuples(letters: Sequence[DeadLetter], into: str) -> Replay:
+    """Append the tuples of letters to a file, one JSON object a line: what ``JsonLinesSpout`` reads."""
+    done = Replay()
+    lines: list[str] = []
+    for letter in letters:
+        why = _not_for_json(letter)
+        if why is not None:
+            done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
+            continue
+        lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
+        done.ids.append(letter.id)
+    done.tuples = len(lines)
+    if lines:
+        append_lines(os.path.abspath(os.path.expanduser(into)), lines)
+    return done
 
 
 def _not_for_json(letter: DeadLetter) -> str | None:
@@ -117,8 +128,59 @@ def _not_for_json(letter: DeadLetter) -> str | None:
     return None
 
 
-SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: LetterFile, "kafka:": LetterTopic}
-"""By how a place begins: what makes a shelf of the rest. A place that begins with none of them is a file."""
+class LetterFolder:
+    """The dead letters of a checkpoint: of its folder ``dead-letters``, wherever the checkpoint is."""
+
+    def __init__(self, directory: str, client: Mapping[str, str]) -> None:
+        """Look whether it is there; ``directory`` is the folder, or the checkpoint.
+
+        Raises:
+            WrongUseError: it is not.
+        """
+        self._client = client
+        above, _, name = directory.rstrip("/").rpartition("/")
+        self._files = open_files((above or ".") if name == LETTERS_FOLDER else directory, write=True)
+
+    def letters(self) -> LettersRead:
+        """All letters of the folder, in the order of their micro-batches."""
+        names = sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
+        bodies = (self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names)
+        return letters_of(line for body in bodies for line in body.splitlines())
+
+    def replayed(self) -> set[str]:
+        """The ids that stand in the file ``replayed`` beside the letters."""
+        return set((self._files.read(f"{LETTERS_FOLDER}/replayed") or b"").decode("ascii").split())
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Append the tuples to a file, one JSON object a line; or give messages of Kafka again, as they came.
+
+        Raises:
+            WrongUseError: there is no ``into``.
+        """
+        if into is None:
+            raise WrongUseError(
+                "say where they go: --into FILE, which a JsonLinesSpout of the topology reads; or, for messages of "
+                "Kafka, --into kafka:HOST:PORT (to their topics) or kafka:HOST:PORT/TOPIC"
+            )
+        if into.startswith(KAFKA):
+            done = give_again(letters, into[len(KAFKA) :], self._client)
+        else:
+            done = append_tuples(letters, into)
+        if done.ids:
+            known = sorted(self.replayed().union(done.ids))
+            self._files.write(f"{LETTERS_FOLDER}/replayed", "".join(f"{id_}\n" for id_ in known).encode())
+        return done
+
+
+def shelf_at(where: str, client: Mapping[str, str]) -> Shelf:
+    """The letters of a folder, or of a file."""
+    url = urlparse(where)
+    folder = url.scheme not in ("", "file") or os.path.isdir(os.path.expanduser(url.path if url.scheme else where))
+    return LetterFolder(os.path.expanduser(where), client) if folder else LetterFile(where, client)
+
+
+SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: shelf_at, KAFKA: LetterTopic}
+"""By how a place begins: what makes a shelf of the rest. One that begins with none of them is a folder or a file."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +202,7 @@ def open_shelf(place: Place) -> Shelf:
     for start, make in SHELVES.items():
         if place.where.startswith(start):
             return make(place.where[len(start) :], client)
-    return LetterFile(place.where, client)
+    return shelf_at(place.where, client)
 
 
 def list_letters(place: Place, limit: int, spout: str | None, *, as_json: bool) -> list[str]:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.columns import GAP, Counters, fit
 from sparkbolt.core.activity import Progress
 from sparkbolt.core.hosted import HostedBolt
@@ -80,19 +81,22 @@ def window_parts(counts: ComponentMetrics) -> list[str]:
     return parts
 
 
-def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool) -> str:
+def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_for: str | None = None) -> str:
     """What a topology is doing, in words.
 
     Args:
         progress: of the micro-batch that runs.
         spouts: the ids of the spouts.
         read: whether a micro-batch was committed yet.
+        waits_for: what has to happen before the topology is up.
 
     >>> going_on(Progress(), ("lines",), read=False)
     'waiting for data: lines has read nothing yet'
     """
     if progress.micro_batch_id is not None:
         return progress.sentence
+    if waits_for is not None:
+        return f"coming up: {waits_for}"
     if read:
         return "waiting for data"
     names = f"{', '.join(spouts[:-1])} and {spouts[-1]}" if len(spouts) > 1 else "".join(spouts)
@@ -110,6 +114,8 @@ class Display:
         self._snapshots: deque[Snapshot] = deque()
         self.progress = Progress()
         """Of the micro-batch that runs, when it was looked at last."""
+        self.waits_for: str | None = None
+        """What had to happen then before the topology is up."""
         self.is_closed = False
         """Whether whoever read what is shown has gone; the run then stops."""
 
@@ -132,6 +138,12 @@ class Display:
     def look(self, running: RunningTopology) -> None:
         """See how far the micro-batch that runs has come; called a few times a second."""
         self.progress = running.progress()
+        self.waits_for = running.waits_for
+
+    @property
+    def doing(self) -> str:
+        """What the topology is doing, in words."""
+        return going_on(self.progress, self.spouts, read=bool(self._snapshots), waits_for=self.waits_for)
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
         """No new tuples from now on; ``open_trees`` are to be finished."""
@@ -249,9 +261,12 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
         "micro_batches": outcome.metrics.micro_batches,
         "open_trees": outcome.metrics.open_trees,
         "set_aside": sum(counts.get("set_aside", 0) for counts in components.values()),
+        "set_aside_in_this_run": dict(outcome.set_aside),
         "retries": outcome.retries,
         "drained": outcome.drained,
     }
+    if outcome.set_aside:
+        event["how_to_look"] = list(aside_lines(outcome.set_aside, topology, outcome.letters_directory))
     if outcome.failure is not None:
         event["failure"] = outcome.failure
     return event
@@ -266,7 +281,7 @@ class PlainLines(Display):
         self._out = out
         self._next_line_s = 0.0
         self._next_look_s = LINE_EVERY_SECS
-        self._told_to_wait = False
+        self._told_to_wait = ""
 
     def starting(self, topology: Topology) -> None:
         """Say so: Spark takes some seconds."""
@@ -286,12 +301,12 @@ class PlainLines(Display):
         elapsed_s = self._clock() - self._began
         if elapsed_s < max(self._next_look_s, self._next_line_s):
             return
-        waits = self.progress.micro_batch_id is None
-        if waits and (self._told_to_wait or self._snapshots):
+        waits = "" if self.progress.micro_batch_id is not None else self.doing
+        if waits and (self._told_to_wait == waits or self._snapshots):
             return
         self._told_to_wait = waits
         self._next_look_s = elapsed_s + LINE_EVERY_SECS
-        self.say(f"{elapsed_s:7.1f} s  {going_on(self.progress, self.spouts, read=bool(self._snapshots))}")
+        self.say(f"{elapsed_s:7.1f} s  {self.doing}")
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
         """A line, if the last one is some time ago."""
@@ -353,6 +368,7 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     yield f"{outcome.kind} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
+    yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 
 def _left(outcome: Outcome) -> str:

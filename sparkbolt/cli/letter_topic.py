@@ -41,6 +41,10 @@ def client_properties(path: str) -> dict[str, str]:
     return found
 
 
+KAFKA = "kafka:"
+"""How a place begins that is a topic."""
+
+
 class LetterTopic:
     """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
 
@@ -78,15 +82,31 @@ class LetterTopic:
         """Write the messages again to their topic, or to ``into``, which is a topic too."""
         from sparkbolt.spouts.kafka.dead_letters import replay
 
-        done = Replay()
-        good = [letter for letter in letters if letter.raw is not None and letter.end is None]
-        elsewhere = "it came from no Kafka topic"
-        done.left_out = [
-            f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note or elsewhere})"
-            for letter in letters
-            if letter not in good
-        ]
+        good, done = _as_they_came(letters)
         replay(self._settings, self._topic, good, into)
-        done.ids = [letter.id for letter in good]
-        done.tuples = sum(max(1, len(letter.tuples)) for letter in good)
         return done
+
+
+def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, str]) -> Replay:
+    """Write the messages of letters that are elsewhere to Kafka again: ``where`` is HOST:PORT, or HOST:PORT/TOPIC."""
+    from sparkbolt.spouts.kafka import dead_letters
+    from sparkbolt.spouts.kafka.settings import ClientSettings
+
+    brokers, _, topic = where.partition("/")
+    good, done = _as_they_came(letters)
+    dead_letters.give_again(ClientSettings(brokers, client), good, topic or None)
+    return done
+
+
+def _as_they_came(letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], Replay]:
+    """The letters that have their messages as they came, and what is told of replaying these."""
+    good = [letter for letter in letters if letter.raw is not None and letter.end is None]
+    elsewhere = "it came from no Kafka topic"
+    done = Replay(ids=[letter.id for letter in good])
+    done.left_out = [
+        f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note or elsewhere})"
+        for letter in letters
+        if letter not in good
+    ]
+    done.tuples = sum(max(1, len(letter.tuples)) for letter in good)
+    return good, done

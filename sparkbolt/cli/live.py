@@ -24,7 +24,6 @@ from sparkbolt.cli.display import (
     Display,
     counters_of,
     drain_sentence,
-    going_on,
     summary_lines,
     window_parts,
 )
@@ -96,7 +95,7 @@ class LiveTable(Display):
             return Group(head, *self._table({}, {}))
         counts = {} if now is None else now.metrics.components
         lines = self._table(self._rates() if now is not None else {}, self._so_far(counts))
-        foot = [going_on(progress, self.spouts, read=now is not None)]
+        foot = [self.doing]
         if progress.micro_batch_id is None and now is not None:
             foot = [f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"]
         if now is not None:
@@ -117,7 +116,8 @@ class LiveTable(Display):
     def _so_far(self, counts: dict[str, ComponentMetrics]) -> dict[str, ComponentMetrics]:
         """What is committed, and what the micro-batch that runs has done so far."""
         found = dict(counts)
-        if self.latest is not None and self.progress.micro_batch_id == self.latest.micro_batch_id:
+        runs = self.progress.micro_batch_id
+        if runs is None or (self.latest is not None and runs <= self.latest.micro_batch_id):
             return found  # it was looked at before it was committed
         for id_, (emitted, executed) in self.progress.components.items():
             own = found.get(id_, ComponentMetrics())

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparkbolt.core.topology import Topology
 
 POLL_SECS = 0.2
-EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_LEFT = 0, 1, 2, 130
+EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
 EXIT_TIME_OVER = 4
 """``--for`` was over, and trees were left for replay."""
 DRAIN_SECS = 4.0
@@ -57,18 +57,24 @@ class Outcome:
     """Whether it was stopped because its time was over, and not by anybody."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """How many messages of each spout this run has seen given up; only of those that have some."""
+    letters_directory: str = ""
+    """Where the dead letters of the checkpoint are."""
 
     @property
     def exit_code(self) -> int:
-        """0: finished, or stopped with nothing left; 1: failed; 130: stopped with something left; 4: so, by ``--for``.
+        """What the process ends with.
 
-        What is left for replay is an open tree, or a record that failed and waits to be given again.
+        0: finished, or stopped with nothing left; 3: so, with messages set aside; 1: failed; with something left for
+        replay 130, or 4 if the time of ``--for`` was over. What is left for replay is an open tree, or a record that
+        failed and waits to be given again.
         """
         if self.kind == "failed":
             return EXIT_FAILED
-        if self.kind == "finished" or (self.drained and not self.retries):
-            return EXIT_FINISHED
-        return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
+        if self.kind != "finished" and (not self.drained or self.retries):
+            return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
+        return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
 
 class StopRequests:
@@ -226,6 +232,8 @@ def _start_and_watch(
             broken_off=None if drained else end.broken_off,
             time_over=end.time_over,
             checkpointed=options.get("checkpoint") is not None,
+            set_aside=running.set_aside_here,
+            letters_directory=running.dead_letters_directory,
         )
     finally:
         running.close()

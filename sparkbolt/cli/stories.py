@@ -9,53 +9,17 @@ Read before: ``core.ledger_reader``.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 
+from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
 from sparkbolt.core.story import FATES, Story, time_text
 from sparkbolt.errors import CheckpointError, InvariantError
-from sparkbolt.spark.places import local_directory
 
 READS_MAX = 5
 """How often a log that changes while it is read is read again."""
-
-
-class LocalDirectory:
-    """A local checkpoint, to be read only; obeys the ``Files`` protocol."""
-
-    def __init__(self, directory: str) -> None:
-        """The files below ``directory``."""
-        self._root = Path(directory)
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
-        try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-        try:
-            return os.listdir(self._root / folder)
-        except FileNotFoundError:
-            return []
-
-    def write(self, name: str, data: bytes) -> None:
-        """Not here."""
-        raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Not here."""
-        raise InvariantError(f"{name} ({len(data)} bytes) is made in a checkpoint that is only read")
-
-    def remove(self, name: str) -> None:
-        """Not here."""
-        raise InvariantError(f"{name} is removed from a checkpoint that is only read")
 
 
 def open_ledger(directory: str) -> LedgerReader:
@@ -75,23 +39,6 @@ def open_ledger(directory: str) -> LedgerReader:
             if attempt == READS_MAX - 1 or files.read("tasks") is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
-
-
-def open_files(directory: str) -> Files:
-    """The files of a checkpoint; where they are local, to be read only.
-
-    Raises:
-        WrongUseError: there is no such directory.
-    """
-    path = local_directory(directory)
-    if path is not None:
-        if not os.path.isdir(path):
-            raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
-        return LocalDirectory(path)
-    from sparkbolt.spark.checkpoint import hadoop_files
-    from sparkbolt.spark.session import make_session
-
-    return hadoop_files(make_session("sparkbolt", "local[1]", None), directory, make=False)
 
 
 def _last_commit(files: Files) -> int:

@@ -139,6 +139,10 @@ class Feedback:
     """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
     wakes: dict[int, Any] = field(default_factory=dict)
     """By the numbers of hosted tasks that ran: when each is to be told the time next (``hosted.Wake``, or None)."""
+    healths: dict[str, Any] = field(default_factory=dict)
+    """Of each bolt that got tuples what became of them (``outages.Health``)."""
+    letters: list[bytes] = field(default_factory=list)
+    """Dead letters for the checkpoint, sorted: lines of JSON, which nobody looks into on their way."""
     reads: list[tuple[str, Any, int]] = field(default_factory=list)
     """(spout, what was read of one of its ranges (``Range``), bytes), sorted; of spouts that measure what they read."""
 
@@ -177,7 +181,7 @@ def combine(parts: Sequence[Partials]) -> Partials:
         held_keys, held_by = held_keys[order], held_by[order]
         starts = run_starts(held_keys)
         held_keys, held_by = held_keys[starts], held_by[starts]
-    fails = _one_fail_each([fail for part in parts for fail in part.fails])
+    fails = one_fail_each([fail for part in parts for fail in part.fails])
     touched = _join([p.touched_keys for p in parts if len(p.touched_keys)])
     touched = touched if rise(touched) else np.unique(touched)
     return Partials(init_keys, init_xors, ack_keys, ack_xors, held_keys, held_by, fails, touched)
@@ -294,7 +298,7 @@ def _all_shards(verdicts: Sequence[Verdicts]) -> Verdicts:
         done_first=first[by_first],
         done_last=_join([v.done_last for v in verdicts])[by_first],
         done_counts=_join([v.done_counts for v in verdicts]).astype(np.int64)[by_first],
-        failed=_one_fail_each([fail for v in verdicts for fail in v.failed]),
+        failed=one_fail_each([fail for v in verdicts for fail in v.failed]),
         open_keys=keys[by_key],
         open_xors=_join([v.open_xors for v in verdicts])[by_key],
         open_holders=_join([v.open_holders for v in verdicts]).astype(np.int32)[by_key],
@@ -313,7 +317,7 @@ def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:
     return np.concatenate([column.astype(np.uint64, copy=False) for column in columns])
 
 
-def _one_fail_each(fails: Sequence[Fail]) -> list[Fail]:
+def one_fail_each(fails: Sequence[Fail]) -> list[Fail]:
     """The fails in the order of their keys, of each key the smallest."""
     if not fails:
         return []

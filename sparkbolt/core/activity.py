@@ -8,7 +8,7 @@ Rule 2: what the working thread notes is in memory that other processes see, so 
 the looking thread cannot run: some C code keeps Python's interpreter lock while it works.
 Rule 3: it is a picture for people. No verdict and no state depends on it.
 
-Read before: ``deaths``, ``lane``.
+Read before: ``deaths``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.lane import Lane
 from sparkbolt.core.metrics import ComponentMetrics
+
+if TYPE_CHECKING:
+    from sparkbolt.core.lane import Lane
 
 HUNG_SECS = 30.0
 """After how long in one call of user code somebody is told; again after twice, four times, ... as long."""

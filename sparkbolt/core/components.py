@@ -84,8 +84,10 @@ class Spout(Component):
 
     Each task has an instance of its own in the driver process; all calls of one task come from one thread.
 
-    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails;
-    ``fail`` is called only when the message is given up. Without it every failure is told, and the spout decides.
+    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails.
+    A message that is given up becomes a dead letter in the checkpoint, and then ``fail`` is called; where
+    ``dead_letters`` sends the letter elsewhere, ``ack`` is. Without ``retry`` and ``dead_letters`` every failure is
+    told, and the spout decides.
     """
 
     retry: RetryPolicy | None = None

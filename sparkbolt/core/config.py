@@ -34,7 +34,7 @@ class ComponentSettings(TypedDict, total=False):
     max_spout_pending: int | None
     fuse: bool
     debug: bool
-    max_attempts: int
+    max_attempts: int | None
     retry: RetryPolicy | None
     dead_letters: DeadLetters | None
     on_error: Literal["fail", "stop"]
@@ -60,6 +60,7 @@ class Settings(ComponentSettings, total=False):
     restarts_max: int
     restart_backoff_secs: float
     restart_window_secs: float
+    outage_patience_secs: float
 
 
 COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
@@ -120,7 +121,10 @@ def _policy() -> Any:
 
 
 def _dead_letters() -> Any:
-    expected = "'file:PATH', 'stream:NAME', a name that the spout knows, a function, a DeadLetterSink, or None"
+    expected = (
+        "'checkpoint:', 'file:PATH', 'stream:NAME', 'log:', a name that the spout knows, a function, a "
+        "DeadLetterSink, or None"
+    )
     return _setting(None, expected, lambda value: value is None or is_dead_letters(value))
 
 
@@ -156,15 +160,17 @@ class Config:
     """The period of tick tuples for each task of each bolt; None: there are none."""
     micro_batch_target_ms: int = _whole(1000, 1)
     """How long a micro-batch should take, in milliseconds; what it reads is adapted to that."""
-    max_attempts: int = _whole(3, 1)
-    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included;
-    where ``retry`` says nothing else."""
+    max_attempts: int | None = _whole_or_none(1)
+    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included,
+    without a wait between two attempts; where ``retry`` says nothing else. None: 10 times, after waits from half a
+    second, twice as long each time, to two minutes."""
     retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
     """How often, and after which waits, what has failed is given again. None: as a spout's attribute ``retry``
-    says; if that is None too, ``max_attempts`` times in all and without a wait, and a ``Spout`` decides itself."""
+    says; if that is None too, ``max_attempts`` does, and a ``Spout`` decides itself."""
     dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  what it may be never changes
     """Where a spout's messages go that are given up after their last attempt. None: as the spout's attribute
-    ``dead_letters`` says; if that is None too, nowhere, and the log tells."""
+    ``dead_letters`` says; if that is None too, to the folder ``dead-letters`` of the checkpoint. ``log:``: nowhere,
+    and the log tells."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
     """What an exception in user code does: fail its tuple's tree, or stop the topology."""
     trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes
@@ -196,6 +202,9 @@ class Config:
     """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
     restart_window_secs: float = _secs(600)
     """The time, in seconds, within which restarts are counted."""
+    outage_patience_secs: float = _secs(3600)
+    """For how long, in seconds, the failures of a bolt that fails nearly everything it gets cost no attempt, and its
+    spouts only probe it. Then ``retry`` takes its course again."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         """Check the settings and keep them; what is not given has its default.

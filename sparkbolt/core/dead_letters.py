@@ -37,6 +37,10 @@ FILE = "file:"
 STREAM = "stream:"
 NESTED_MAX = 100
 """How deep a value may be nested in a letter; what is deeper is kept as it prints."""
+CHECKPOINT = "checkpoint:"
+"""Letters go to the folder ``dead-letters`` of the checkpoint: where nothing else is said."""
+LOG = "log:"
+"""There are no letters: the log tells, and that is all."""
 STORY_FIELD = "story"
 """The last field of a stream of dead letters that the spout has not declared itself."""
 
@@ -370,8 +374,8 @@ class DeadLetterSink(Protocol):
 
 LetterFunction: TypeAlias = Callable[[DeadLetter], None]
 DeadLetters: TypeAlias = str | LetterFunction | DeadLetterSink
-"""What ``dead_letters=`` may be: ``file:PATH``, ``stream:NAME``, a name that the spout knows (a topic), a function, a
-sink."""
+"""What ``dead_letters=`` may be: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a
+topic), a function, a sink, or ``log:`` for no letters at all."""
 
 
 @dataclass

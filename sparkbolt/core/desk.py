@@ -58,6 +58,9 @@ class Desk:
     """Whether records are kept until their trees are finished, to be given again when they fail."""
     remembers: bool = False
     """Whether the attempts at a message are remembered, for its dead letter."""
+    fails_lettered: bool = False
+    """Whether the spout hears that a message failed once its dead letter is durable, rather than that it is done: so
+    where nobody but us takes the letter."""
     waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
     planned: list[tuple[Record, Any]] = field(default_factory=list)
     planned_base: int = 0
@@ -99,10 +102,9 @@ class Desk:
         """How many more records there is use for now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
 
-    @property
-    def ready(self) -> int:
-        """How many records wait for a plan, or for the time when they are given again."""
-        return len(self.waiting) + len(self.again)
+    def ready(self, now_ms: float) -> int:
+        """How many records a plan may have at this time."""
+        return len(self.waiting) + sum(one[0] <= now_ms for one in self.again)
 
     @property
     def idle(self) -> bool:
@@ -182,9 +184,9 @@ class Desk:
         first = entry.base - self.planned_base
         return self.planned[first : first + entry.end] if first >= 0 else []
 
-    def next_due_ms(self) -> int | None:
-        """When the first of what waits to be given again is due."""
-        waiting = [one[0] for one in self.again[:1]] + [one.due_ms for one in self.dying]
+    def next_due_ms(self, not_before: int = 0) -> int | None:
+        """When the first of what waits to be given again is due; messages not before a probe may have them."""
+        waiting = [max(one[0], not_before) for one in self.again[:1]] + [one.due_ms for one in self.dying]
         return min(waiting, default=None)
 
     def text_of(self, sequence: int) -> str | None:
@@ -228,7 +230,7 @@ class Desk:
         """The dead letter of this sequence is durable: the message is done, and its spout is to hear of it."""
         one = self.writing.pop(sequence, None)
         if one is not None:
-            self.acks.append(one.message_id)
+            (self.fails if self.fails_lettered else self.acks).append(one.message_id)
 
     def _fail_letter(self, sequence: int, tree: FailedTree) -> None:
         """A dead letter comes again, or is given up itself: its spout is to hear that it failed."""
@@ -236,6 +238,6 @@ class Desk:
         if one is None:
             return
         if tree.due_ms is not None:
-            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=one.attempt + 1))
+            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
         else:
             self.fails.append(one.message_id)

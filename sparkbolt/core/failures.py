@@ -19,14 +19,22 @@ from sparkbolt.errors import (
     EmitError,
     FailedException,
     KilledWorkerError,
+    Reject,
     ReportedFailedException,
     SparkboltError,
+    Unavailable,
     UnkeptError,
 )
 
 TRACEBACK_CHARACTERS_MAX = 4000
 REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
+UNAVAILABLE = "unavailable"
+"""The cause of a tuple that failed since something is away that its bolt depends on (``Unavailable``)."""
+REJECTED = "rejected"
+"""The cause of a tuple that its bolt does not want to see again (``Reject``)."""
+RAISED = frozenset({"exception", "emit", UNAVAILABLE})
+"""The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
 
 class Interruption(BaseException):
@@ -61,6 +69,10 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("fail", line_of(error), reported=False)
     if isinstance(error, KilledWorkerError):
         return Failure("state" if isinstance(error, UnkeptError) else "killed", line_of(error))
+    if isinstance(error, Unavailable):
+        return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if isinstance(error, Reject):
+        return Failure(REJECTED, line_of(error) or "rejected by the bolt")
     return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
 
 

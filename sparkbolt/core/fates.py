@@ -2,13 +2,15 @@
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
-Rule 2: what nobody has read was not tried. A source that is away costs no attempt, and nothing is given up for it; it
-is never asked again at once. Nor does a range that is too large to be read at once, the rest of which is due at once.
-Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
-a message is, since nobody is left to take it.
-Rule 4: what can never be read (``BadRecord``) is not tried again, and of a spout that reads once no record is.
+Rule 2: what nobody has read was not tried; nor was what a bolt could not try (``outages``). A source that is away costs
+no attempt, and nothing is given up for it; it is never asked again at once. Nor does a range that is too large to be
+read at once, the rest of which is due at once.
+Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse as often as the
+policy allows comes once more, for the checkpoint, which takes it (``refused``).
+Rule 4: what can never be read (``BadRecord``), or is rejected (``Reject``), is not tried again, and of a spout that
+reads once no record is.
 
-Read before: ``retry``, ``partition_manager``, ``story``.
+Read before: ``retry``, ``outages``, ``partition_manager``, ``story``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from sparkbolt.core.acker import Fail
+from sparkbolt.core.failures import REJECTED
 from sparkbolt.core.partition_manager import Live
 from sparkbolt.core.retry import Policies, RetryPolicy
 from sparkbolt.core.story import Hop, Story, Told, message_text, on_the_way, root_text
@@ -33,6 +36,8 @@ AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max
 everything else waits meanwhile."""
 GIVEN_UP = frozenset({"set_aside", "dead_letter"})
 """The fates of messages that are not given again."""
+FINAL = frozenset({"unreadable", REJECTED})
+"""The causes after which a message is never given again."""
 LETTER = "dead letter"
 """The cause of a dead letter's tree that failed since the letter could not be written."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
@@ -65,6 +70,8 @@ class Terms:
     """How what fails is given again."""
     lettered: frozenset[str] = frozenset()
     """The spouts whose messages become dead letters when they are given up."""
+    patience_ms: int | None = None
+    """For how long a bolt that fails everything is only probed (``outages``); None: nobody looks for outages."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +106,13 @@ class FailedTree:
     """When the message is given again, or its dead letter is written, at the earliest; None where neither is."""
     letter: bool = False
     """Whether it is the tree of a dead letter, and not of a message."""
+    counted: bool = True
+    """Whether it was an attempt, rather than an outage."""
 
     @property
     def next_attempt(self) -> int:
         """The number of the attempt to come, where there is one."""
-        return self.attempt if self.fail.cause in AWAY else self.attempt + 1
+        return self.attempt + 1 if self.counted else self.attempt
 
     def to_story(self) -> Story:
         """All that is known of it."""
@@ -158,6 +167,7 @@ def decide(
     now_ms: int,
     *,
     lettered: bool = False,
+    forgiven_ms: int | None = None,
 ) -> FailedTree:
     """The fate of one failed tree.
 
@@ -169,9 +179,10 @@ def decide(
         told: what is known of the tree's way.
         now_ms: the time of the micro-batch that ends the tree.
         lettered: whether what is given up becomes a dead letter.
+        forgiven_ms: where the failure costs no attempt, for an outage of a bolt, how long the message waits.
     """
     if live is not None and live.entry.letters is not None:
-        return _decide_letter(fail, whose, live, policy, told, now_ms, lettered)
+        return _decide_letter(fail, whose, live, policy, told, now_ms, lettered, forgiven_ms)
     entry = live.entry if live else None
     attempt, end = entry.attempt if entry else 1, None
     if entry is not None and whose.source is not None and entry.positions is None:
@@ -179,32 +190,49 @@ def decide(
         if end is None or whose.position != entry.start:
             attempt = 1  # a range is read again from where nothing could be read: its records are new
     reads_once = entry is not None and entry.once and end is None
-    fate, due_ms = "spout", None
+    fate, due_ms, counted = "spout", None, fail.cause not in AWAY
     if policy is not None:
-        away = fail.cause in AWAY
-        again = not reads_once and fail.cause != "unreadable" and (away or policy.allows(attempt))
+        away, forgiven = fail.cause in AWAY, forgiven_ms is not None
+        again = not reads_once and fail.cause not in FINAL and (away or forgiven or policy.allows(attempt))
+        counted = not again or not (away or forgiven)
         fate = "retry" if again else "dead_letter" if lettered else "set_aside"
         if lettered:
             due_ms = now_ms
         if again:
             waits = policy if policy.max_backoff or not away else AWAY_WAITS
             wait_ms = waits.delay_ms(whose.away + 1 if away else attempt, fail.key)
-            due_ms = now_ms + (wait_ms if fail.cause != POSTPONED else 0)
-    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms)
+            wait_ms = forgiven_ms if forgiven_ms is not None else 0 if fail.cause == POSTPONED else wait_ms
+            due_ms = now_ms + wait_ms
+    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms, counted=counted)
 
 
 def _decide_letter(
-    fail: Fail, whose: Whose, live: Live, policy: RetryPolicy | None, told: Told, now_ms: int, lettered: bool
+    fail: Fail,
+    whose: Whose,
+    live: Live,
+    policy: RetryPolicy | None,
+    told: Told,
+    now_ms: int,
+    lettered: bool,
+    forgiven_ms: int | None,
 ) -> FailedTree:
     """The fate of a dead letter's tree that failed: the letter comes again.
 
-    Unless bolts have refused it too often, or the topology was started again without ``dead_letters``.
+    Unless the topology was started again without dead letters.
     """
-    attempt = live.entry.attempt
+    attempt, again = live.entry.attempt, lettered
     waits = LETTER_WAITS if fail.cause == LETTER else policy or LETTER_WAITS
-    again = lettered and (fail.cause == LETTER or waits.allows(attempt))
-    fate, due_ms = ("dead_letter", now_ms + waits.delay_ms(attempt, fail.key)) if again else ("set_aside", None)
-    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True)
+    wait_ms = max(forgiven_ms or 0, waits.delay_ms(attempt, fail.key))
+    fate, due_ms = ("dead_letter", now_ms + wait_ms) if again else ("set_aside", None)
+    counted = not (again and forgiven_ms is not None)
+    return _failed(
+        fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
+    )
+
+
+def refused(policy: RetryPolicy | None, attempt: int) -> bool:
+    """Whether a dead letter that goes to bolts was refused too often for another ``attempt`` of that."""
+    return policy is not None and attempt > 1 and not policy.allows(attempt - 1)
 
 
 def _failed(

@@ -15,6 +15,7 @@ from sparkbolt.core.acker import Feedback, Partials, judge, merge
 from sparkbolt.core.acker_bytes import decode_partials, decode_verdicts, encode_verdicts
 from sparkbolt.core.frames import (
     FEEDBACK,
+    LETTERS,
     PARTIALS,
     READS,
     VERDICTS,
@@ -26,6 +27,7 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.metrics import ComponentMetrics, unpack
+from sparkbolt.core.outages import add_healths
 from sparkbolt.core.story import merged
 from sparkbolt.errors import InvariantError
 
@@ -66,14 +68,17 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
             feedback.wakes.update(wakes)
+            add_healths(feedback.healths, healths)
             for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)
             feedback.hops.extend(hops)
         elif kind == READS:
             feedback.reads.append(decode_control(data, READS))
+        elif kind == LETTERS:
+            feedback.letters.append(bytes(unwrap(data, LETTERS)))
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
@@ -82,4 +87,5 @@ def gather(frames: Iterable[Any]) -> Feedback:
     feedback.verdicts = merge(verdicts)
     feedback.hops = merged(feedback.hops)
     feedback.reads.sort()
+    feedback.letters.sort()
     return feedback

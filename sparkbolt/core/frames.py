@@ -42,6 +42,7 @@ PARTIALS = 3
 FEEDBACK = 4
 VERDICTS = 5
 READS = 6
+LETTERS = 7
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
@@ -312,7 +313,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: ``DATA``, ``CLOCK``, ``PARTIALS``, ``FEEDBACK``, ``VERDICTS`` or ``READS``."""
+    """Which kind of frame it is: one of ``DATA``, ``CLOCK``, ``PARTIALS`` to ``LETTERS``."""
     return memoryview(data)[0]
 
 

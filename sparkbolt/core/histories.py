@@ -5,7 +5,7 @@ Which question it answers: when this message is given up, which attempts at it w
 Rule 1: something is kept of a message from its first failure until it is acked or its dead letter is durable; of a
 message that succeeds at once nothing ever is.
 Rule 2: of many attempts the first and the newest are kept; all are counted.
-Rule 3: a source that was away is no attempt.
+Rule 3: a source that was away is no attempt, nor is a bolt that could not do its work.
 
 Histories are kept for a ``PartitionedSpout`` only: those of a ``Spout`` are with its records (``desk``).
 Read before: ``dead_letters``, ``fates``, ``partition_manager``.
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.core.dead_letters import Attempt, GivenUp, remember
-from sparkbolt.core.fates import AWAY, FailedTree
+from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import U64, tree_key
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.story import root_text
@@ -39,7 +39,7 @@ class History:
 
     def with_failure(self, tree: FailedTree) -> History:
         """The history with one more attempt."""
-        if tree.fail.cause in AWAY:
+        if not tree.counted:
             return self
         kept = remember(self.attempts, attempt_of(tree))
         return History(kept, self.left_out + len(self.attempts) + 1 - len(kept))

@@ -7,7 +7,7 @@ Rule 2: spouts hear of a verdict after its promotion, once.
 Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
-Read before: ``plan``, ``ledger``, ``pacing``.
+Read before: ``plan``, ``ledger``, ``outages``, ``pacing``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Range, Spout
+from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
@@ -41,8 +42,6 @@ FIRST_RECORDS = 10
 """How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
 """How many times as much the next one may read, as long as none has taken as long as it may."""
-WAITING_BUDGETS = 2
-"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
@@ -85,6 +84,8 @@ class Host:
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
+        self._probing: frozenset[str] = frozenset()
+        """The spouts of which that plan has a probe only."""
         self._promoted_at = mono_s
         self._timed_at = mono_s
         """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
@@ -109,7 +110,8 @@ class Host:
             return {}
         limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
         keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
-        return {number: Desk(number, limit, keeps, lettered) for number in self.topology.tasks(spec.id)}
+        fails = spec.dead_letters == CHECKPOINT
+        return {number: Desk(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
 
     def _pacer_of(self, spec: Any) -> Pacer:
         target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
@@ -134,11 +136,12 @@ class Host:
         self._rotate(mono_s)
         now_ms = self._time_ms(now_ms, mono_s)
         bases: dict[int, int] = {}
-        retries = self._retries(bases, now_ms)
+        rooms = self._rooms(now_ms)
+        retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not self._held_back():
-            entries += [*self._ranges(bases), *self._records(bases, now_ms)]
+            entries += [*self._ranges(bases, rooms), *self._records(bases, now_ms, rooms)]
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -162,6 +165,7 @@ class Host:
         )
         self.in_force = plan
         self._planned_at = mono_s
+        self._probing = frozenset(rooms)
         return self.in_force
 
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
@@ -175,6 +179,11 @@ class Host:
         )
         self._planned_at = mono_s
         return self.in_force
+
+    def _rooms(self, now_ms: int) -> dict[str, int]:
+        """Of those that feed a bolt that is out (``outages``) how many messages may be given now; of others any."""
+        allowances = self.ledger.outages.allowances(now_ms)
+        return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
         """The tasks that hold some of these trees and can be asked what it is that they hold."""
@@ -225,8 +234,10 @@ class Host:
         """
         return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
 
-    def _retries(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
-        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms)
+    def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
+        """What is given again; half of a probe is left for what is new."""
+        half = {component: (room + 1) // 2 for component, room in rooms.items()}
+        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
         next_letter = self.ledger.messages.next_letter
         entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
         entries += letter_entries(retries, next_letter)
@@ -257,14 +268,14 @@ class Host:
         """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
         return self._promoted_at + (SETTLED_WAIT_SECS if len(settled) < SETTLED_PER_PLAN_MAX else 0.0)
 
-    def _ranges(self, bases: dict[int, int]) -> list[Entry]:
+    def _ranges(self, bases: dict[int, int], rooms: Mapping[str, int]) -> list[Entry]:
         if not self.active:
             return []
         entries = []
         progress = self.ledger.progress
         takes_more = self.ledger.messages.takes_more
         for component, spout in self.spouts.items():
-            budget = self._budget(component)
+            budget = self._budget(component, rooms.get(component))
             if budget < 1:
                 continue
             numbers = self.topology.tasks(component)
@@ -275,31 +286,34 @@ class Host:
                     entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=spout.once))
         return entries
 
-    def _budget(self, component: str) -> int:
+    def _budget(self, component: str, probe: int | None) -> int:
+        """How many positions of a spout may be read; with ``probe`` about so many messages."""
         pacer = self.pacers[component]
         limit = self.topology.components[component].config.max_spout_pending
-        if limit is None or not self.lane.tracked:
-            return pacer.budget
-        room = limit * len(self.topology.tasks(component)) - self.ledger.pending(component)
-        return min(pacer.budget, pacer.positions_for(room)) if room > 0 else 0
+        rooms = [] if probe is None else [probe - probe // 2]
+        if limit is not None and self.lane.tracked:
+            rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
+        return min([pacer.budget, *(pacer.positions_for(max(0, room)) for room in rooms)])
 
-    def _records(self, bases: dict[int, int], ready_ms: int) -> list[Entry]:
+    def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
-        rooms = self._shares()
+        shares = self._shares(ready_ms)
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
-            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, rooms[number])
+            probe = rooms.get(self.topology.task_owner(number)[0])
+            room = shares[number] if probe is None else min(shares[number], probe)
+            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, room)
         return entries
 
-    def _shares(self) -> dict[int, int]:
+    def _shares(self, ready_ms: int) -> dict[int, int]:
         """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
         shares: dict[int, int] = {}
         for component, numbers in self._tasks_with_desks():
             left = self.pacers[component].budget
-            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
-            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
-                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+            by_need = sorted((self.desks[number].ready(ready_ms), number) for number in numbers)
+            for place, (ready, number) in enumerate(by_need):
+                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
                 left -= shares[number]
         return shares
 
@@ -309,12 +323,12 @@ class Host:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _pace_desks(self) -> None:
-        """Let as much wait as about the next two micro-batches take."""
+        """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
         for component, numbers in self._tasks_with_desks():
+            pacer = self.pacers[component]
+            waiting_max = math.ceil((pacer.budget + pacer.outlook) / len(numbers))
             for number in numbers:
-                self.desks[number].waiting_max = min(
-                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
-                )
+                self.desks[number].waiting_max = min(DESK_RECORDS_MAX, waiting_max)
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
@@ -324,10 +338,14 @@ class Host:
 
         That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
         """
-        desks = () if self._held_back() else self.desks.values()
-        retries = [self.ledger.messages.next_retry_ms(), *(desk.next_due_ms() for desk in desks)]
-        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
         time_ms = self._time_ms(now_ms, mono_s)
+        allowances = self.ledger.outages.allowances(time_ms)
+        probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
+        retries = [self.ledger.messages.next_retry_ms(probes)]
+        for number, desk in self.desks.items() if not self._held_back() else ():
+            retries.append(desk.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries += [when for when in probes.values() if when > time_ms]
+        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
         due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
@@ -402,6 +420,9 @@ class Host:
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, pacer in self.pacers.items():
             numbers = self.topology.tasks(component)
+            if component in self._probing:  # how long a probe takes says nothing of what may be read
+                self._emitted_since(component)
+                continue
             read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
             read = [entry for entry in read if entry.positions is None]
             measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)

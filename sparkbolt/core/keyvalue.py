@@ -406,9 +406,10 @@ class KeyValueState:
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
         """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
+        tuples: list[Tuple] = []
         try:
-            self._put_tuples = []
-            frozen = freeze(values, self._pickling, self._put_tuples)
+            frozen = freeze(values, self._pickling, tuples)
+            self._put_tuples = tuples
             delta = Entries.of(keys, frozen, gone=has_gone(values))
             data = delta.encode(self._pickling)
             return delta, data, not delta.gone and type(frozen[0]) is not Frozen

@@ -21,7 +21,7 @@ Read before: ``acker``, ``rotating_map``, ``messages``, ``settled``, ``stories``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from sparkbolt.core.acker import I32, NO_HOLDER, Fail, Feedback, Verdicts, empty
 from sparkbolt.core.fates import FailedTree, SpoutInfo
 from sparkbolt.core.ids import MAX_SEQUENCE, U64, split_key, tree_key
 from sparkbolt.core.messages import Messages
+from sparkbolt.core.outages import OutageChange, Outages
 from sparkbolt.core.partition_manager import Retry, SourceView
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.promotion import Promotion
@@ -67,6 +68,8 @@ class Ledger:
         rotations: int = 31,
         task_owner: Callable[[int], tuple[str, int]],
         stories_max: int = STORIES_MAX,
+        patience_ms: int | None = None,
+        feeders: Mapping[str, frozenset[str]] | None = None,
         state: ledger_log.State | None = None,
     ) -> None:
         """Begin before micro-batch 0, or with what ``state`` says.
@@ -76,6 +79,8 @@ class Ledger:
             rotations: on which ``expire`` after its start (or ``touch``) a tree has run out of time.
             task_owner: (component, index) of a task number; for words and metrics.
             stories_max: how many stories are kept, as of ``Stories``.
+            patience_ms: for how long a bolt that fails everything is only probed; None: nobody looks for outages.
+            feeders: as of ``Outages``.
             state: what a snapshot holds; it is taken over, not copied.
         """
         state = state or ledger_log.State()
@@ -86,7 +91,11 @@ class Ledger:
         self.metrics = state.metrics
         self.void = state.void
         """(task number, first sequence that is not void), for the next plan; empty once one with it was promoted."""
-        self.messages = Messages(spouts, task_owner=task_owner, state=state.messages)
+        self.outages = Outages(feeders or {}, state.outages)
+        """The bolts that cannot do their work, to be read by others."""
+        self.messages = Messages(
+            spouts, task_owner=task_owner, patience_ms=patience_ms, outages=self.outages, state=state.messages
+        )
         """What is known of messages, to be read by others."""
         self.settled = Settled(state.settled)
         """What tasks that start trees need not keep any more, and have not heard of."""
@@ -188,12 +197,15 @@ class Ledger:
         """The first sequence of a task that no promoted plan has reserved."""
         return self.messages.next_sequence(task)
 
-    def take_retries(self, limit: int, now_ms: int | None = None) -> list[Retry]:
+    def take_retries(
+        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
+    ) -> list[Retry]:
         """Up to ``limit`` records that are due at ``now_ms``, by default ever, by when they are due.
 
-        They stay until a plan that names their positions is promoted: one that was made and dropped loses nothing.
+        Of the components in ``rooms`` at most so many. They stay until a plan that names their positions is promoted:
+        one that was made and dropped loses nothing.
         """
-        return self.messages.first_retries(limit, now_ms)
+        return self.messages.first_retries(limit, now_ms, rooms)
 
     # One micro-batch: stage, then promote.
 
@@ -232,6 +244,7 @@ class Ledger:
         self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
         ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
         self._stories.hear(feedback.hops, feedback.message_ids, ending)
+        promotion.outages = self._observe(plan, feedback)
         self._time_out(plan, promotion)
         holds = holds_of(verdicts.open_holders, micro_batch_id)
         acked = self._apply_old(verdicts, holds) if len(holds) else empty_u64()
@@ -251,6 +264,16 @@ class Ledger:
         self.metrics.micro_batches += 1
         self._tally.show(self.messages.waiting())
         return promotion
+
+    def _observe(self, plan: MicroBatchPlan, feedback: Feedback) -> list[OutageChange]:
+        """Before anything is decided on what failed: is a bolt out, or well again?"""
+        patience_ms = self.messages.terms.patience_ms
+        if patience_ms is None:
+            return []
+        given = {self._task_owner(entry.task)[0] for entry in plan.reserving if entry.letters is None}
+        return self.outages.observe(
+            feedback.healths, feedback.verdicts.failed, now_ms=plan.now_ms, patience_ms=patience_ms, given=given
+        )
 
     def replay(self, entry: bytes, name: str = "a ledger entry") -> Promotion:
         """Start-up: apply a logged entry whose micro-batch was committed. No spout hears of it again.
@@ -338,6 +361,7 @@ class Ledger:
                 stories=self._stories.state(),
                 trees=self._trees.arrays(),
                 settled=self.settled.first(),
+                outages=self.outages.known,
             )
         )
 
@@ -350,6 +374,8 @@ class Ledger:
         rotations: int = 31,
         task_owner: Callable[[int], tuple[str, int]],
         stories_max: int = STORIES_MAX,
+        patience_ms: int | None = None,
+        feeders: Mapping[str, frozenset[str]] | None = None,
         name: str = "a ledger snapshot",
     ) -> Ledger:
         """The ledger of which ``snapshot`` was taken; every open tree has its full time again.
@@ -358,7 +384,15 @@ class Ledger:
             CheckpointError: the snapshot is damaged or of another version; ``name`` is in the message.
         """
         state = ledger_log.load_snapshot(snapshot, name)
-        return cls(spouts, rotations=rotations, task_owner=task_owner, stories_max=stories_max, state=state)
+        return cls(
+            spouts,
+            rotations=rotations,
+            task_owner=task_owner,
+            stories_max=stories_max,
+            patience_ms=patience_ms,
+            feeders=feeders,
+            state=state,
+        )
 
     # The steps of a promotion.
 

@@ -6,6 +6,7 @@ Which question it answers: given the files beside a checkpoint and the last comm
     ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
     lives/n             who has begun life n; made before anything else of that life happens, by one driver only
     life                the number of the last life, for drivers of earlier versions, which look at nothing else
+    dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
 Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
 Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
@@ -14,6 +15,8 @@ been on the disk when the power went, still finds the ledger that belongs to wha
 Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
 one number, also where no lock keeps two drivers apart.
 Rule 4: a life whose number is not the newest any more writes nothing that counts.
+Rule 5: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
+life begins: it runs again, and writes those of its letters that are still to be written.
 
 Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 """
@@ -21,7 +24,7 @@ Where the files are is an argument. Read before: ``ledger_log``, ``ledger``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sparkbolt.core.ledger import Ledger
@@ -80,10 +83,10 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
         FencedError: another driver has taken the checkpoint over.
     """
     mine = files.read(f"lives/{life}")
-    if mine != owner.encode():
-        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
-    elif files.read(f"lives/{life + 1}") is not None:
+    if files.read(f"lives/{life + 1}") is not None:
         began = f"life {life + 1} began"
+    elif mine != owner.encode():
+        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
     else:
         return
     raise FencedError(
@@ -92,9 +95,56 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
     )
 
 
+class Tenure:
+    """The lives that one driver has begun on a checkpoint, one after the other."""
+
+    def __init__(self, files: Files, *, where: str = "the checkpoint") -> None:
+        """None has begun yet."""
+        self._files, self._where = files, where
+        self.life: int | None = None
+        """The number of the one that began last."""
+        self._owner = ""
+
+    def begin(self, owner: str) -> int:
+        """Take a number, as of ``begin_life``."""
+        self._owner = owner
+        self.life = begin_life(self._files, owner)
+        return self.life
+
+    def check(self, life: int | None = None) -> None:
+        """Nobody else has begun a life since this driver began its last, which may never have got as far as to read.
+
+        Args:
+            life: one of this driver's, where a later one of its own counts as another's, too.
+
+        Raises:
+            FencedError: another driver has taken the checkpoint over.
+        """
+        life = self.life if life is None else life
+        assert life is not None, "a life begins before it is checked"
+        check_life(self._files, life, self._owner, where=self._where)
+
+
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
     """Make an entry durable, replacing an earlier one of the same micro-batch."""
     files.write(f"ledger/{micro_batch_id}.entry", entry)
+
+
+LETTERS_FOLDER = "dead-letters"
+
+
+def write_letters(files: Files, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+    """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+    if letters:
+        files.write(f"{LETTERS_FOLDER}/{micro_batch_id:09d}.jsonl", b"".join(letters))
+
+
+def drop_uncommitted_letters(files: Files, last_commit: int) -> None:
+    """A life begins: what no committed micro-batch has written is no letter."""
+    for name in files.names(LETTERS_FOLDER):
+        number = name.removesuffix(".jsonl")
+        if name != number and number.isdigit() and int(number) > last_commit:
+            files.remove(f"{LETTERS_FOLDER}/{name}")
 
 
 def load_ledger(

@@ -27,6 +27,7 @@ from sparkbolt.core.histories import History
 from sparkbolt.core.ids import U64
 from sparkbolt.core.messages import MessagesState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.outages import Health, Outage, outages_from_json
 from sparkbolt.core.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
 from sparkbolt.core.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan
@@ -55,6 +56,7 @@ class State:
     trees: tuple[U64, U64, I32] = field(default_factory=lambda: (empty_u64(), empty_u64(), np.empty(0, np.int32)))
     """(keys, xors, holders) of the open trees."""
     settled: tuple[tuple[int, int, int], ...] = ()
+    outages: dict[str, Outage] = field(default_factory=dict)
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
@@ -66,6 +68,8 @@ def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms
         "partials": feedback.partials,
         "policies": {name: policy.to_json() for name, policy in terms.policies.items() if policy is not None},
         "lettered": sorted(terms.lettered),
+        "patience": terms.patience_ms,
+        "healths": {name: list(health) for name, health in feedback.healths.items()},
     }
     if feedback.hops or feedback.message_ids:
         body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
@@ -86,7 +90,9 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)
     policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
-    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, Terms(policies, frozenset(body["lettered"]))
+    feedback.healths = {name: Health(*health) for name, health in body.get("healths", {}).items()}
+    terms = Terms(policies, frozenset(body["lettered"]), body.get("patience"))
+    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, terms
 
 
 def dump_snapshot(state: State) -> bytes:
@@ -109,6 +115,7 @@ def dump_snapshot(state: State) -> bytes:
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
         "settled": state.settled,
+        "outages": {name: known.to_json() for name, known in state.outages.items()},
     }
     columns = [
         pack_keys(keys),
@@ -152,6 +159,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
         settled=tuple((task, first, last) for task, first, last in body["settled"]),
+        outages=outages_from_json(body.get("outages", {})),
     )
 
 

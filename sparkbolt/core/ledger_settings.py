@@ -13,7 +13,7 @@ from typing import Any
 from sparkbolt.core.components import PartitionedSpout, Spout
 from sparkbolt.core.fates import SpoutInfo
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.retry import RetryPolicy, at_once
+from sparkbolt.core.retry import DEFAULT, RetryPolicy, at_once
 from sparkbolt.core.topology import ComponentSpec
 
 ROTATIONS = 31
@@ -44,7 +44,22 @@ def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
     """
     if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
         return spec.config.retry
-    return at_once(spec.config.max_attempts)
+    return DEFAULT if spec.config.max_attempts is None else at_once(spec.config.max_attempts)
+
+
+def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:
+    """For each bolt the spouts, and the bolts that start trees, whose tuples may come to it, by whatever way."""
+    components = lane.topology.components
+    above: dict[str, set[str]] = {}
+
+    def all_above(name: str) -> set[str]:
+        if name not in above:
+            own = {subscription.source for subscription in components[name].subscriptions}
+            above[name] = own.union(*(all_above(source) for source in own))
+        return above[name]
+
+    sources = {spec.id for spec in lane.topology.spouts} | set(lane.starters)
+    return {spec.id: frozenset(all_above(spec.id) & sources) for spec in lane.topology.bolts}
 
 
 def ledger_settings(lane: Lane) -> dict[str, Any]:
@@ -54,4 +69,6 @@ def ledger_settings(lane: Lane) -> dict[str, Any]:
         "rotations": ROTATIONS,
         "task_owner": lane.topology.task_owner,
         "stories_max": lane.topology.config.stories_max,
+        "patience_ms": int(lane.topology.config.outage_patience_secs * 1000),
+        "feeders": feeders_of(lane),
     }

@@ -9,7 +9,10 @@ Rule 2: a sink that raises fails the trees of all letters that it was given, wit
 with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other. A
 sink that has raised ``REFUSALS_MAX`` times in a row is not asked again in a micro-batch: if it is away, each try takes
 its time, and everything waits.
-Rule 3: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
+Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON, for whoever writes the ledger's entry: they
+are durable before it is. So an entry gives a limited number of bytes of them; the others wait for a later plan. A
+letter that is longer than that goes without its values, and says so.
+Rule 4: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
 note that says what is missing. A source that raises is asked a few times first.
 
 Read before: ``reading``, ``dead_letters``.
@@ -18,19 +21,28 @@ Read before: ``reading``, ``dead_letters``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
-from sparkbolt.core.dead_letters import DeadLetter, GivenUp, Printed, RawMessage, row_of_letter, stream_of
+from sparkbolt.core.dead_letters import (
+    CHECKPOINT,
+    DeadLetter,
+    GivenUp,
+    Printed,
+    RawMessage,
+    row_of_letter,
+    stream_of,
+)
 from sparkbolt.core.deaths import Deed
 from sparkbolt.core.failures import Failure, failure_of, pass_on
-from sparkbolt.core.fates import LETTER
-from sparkbolt.core.frames import python_values
+from sparkbolt.core.fates import LETTER, refused
+from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key
+from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.records import Record, Refused
 from sparkbolt.core.tuples import DEFAULT_STREAM
@@ -38,6 +50,8 @@ from sparkbolt.errors import EmitError, SourceUnavailable
 
 READS_MAX = 3
 """How often a record whose reading raises is asked for before its letter is written without it."""
+HANDED_OVER_BYTES_MAX = 4 << 20
+"""How many bytes of letters for the checkpoint an entry gives; one letter is always among them."""
 REFUSALS_MAX = 3
 """After so many tries that failed, one behind the other, the rest of a task's letters waits for a later plan."""
 
@@ -72,10 +86,15 @@ class LetterReader(EntryReader):
                 fields = self._stream(DEFAULT_STREAM).fields
                 letter = self._letter(given_up, position, DEFAULT_STREAM, fields, found.rows, found)
                 letters.append((sequence, letter))
-        stream = stream_of(self._stage.lane.topology.components[self._component].dead_letters)
-        if stream is not None:
+        spec = self._stage.lane.topology.components[self._component]
+        stream = stream_of(spec.dead_letters)
+        if not letters:
+            return
+        if spec.dead_letters == CHECKPOINT or (stream is not None and refused(policy_of(spec), entry.attempt)):
+            self._hand_over(letters)
+        elif stream is not None:
             self._emit_letters(stream, letters)
-        elif letters:
+        else:
             self._write(letters)
 
     @staticmethod
@@ -180,10 +199,28 @@ class LetterReader(EntryReader):
         worker.refusals.pop(number, None)
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
 
+    def _hand_over(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        """Letters for the checkpoint go with the feedback."""
+        done, lines, waiting, size = [], [], [], 0
+        for sequence, letter in letters:
+            line = _line_of(letter)
+            if size and size + len(line) > HANDED_OVER_BYTES_MAX:
+                waiting.append(sequence)
+                continue
+            size += len(line)
+            done.append(sequence)
+            lines.append(line)
+        if lines:
+            self._stage.rows.append(
+                (self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment))
+            )
+            self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
+        if waiting:
+            text = f"not written: the letters before it have {size} bytes already"
+            self._fail_letters(waiting, text, Failure(LETTER, text))
+
     def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
-        if not letters:
-            return
         stream = self._stream(name)
         rows: list[list[Any]] = []
         sequences: list[int] = []
@@ -208,3 +245,13 @@ class LetterReader(EntryReader):
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():
             self._stage.fail(Fail(key, self._component, self._index, LETTER, text, number, failure.traceback))
+
+
+def _line_of(letter: DeadLetter) -> bytes:
+    """A letter as a line; without its values where they are too long."""
+    line = f"{letter.to_line()}\n".encode()
+    if len(line) <= HANDED_OVER_BYTES_MAX:
+        return line
+    cut = f"its values are left out: the letter would have {len(line)} bytes, at most {HANDED_OVER_BYTES_MAX} are kept"
+    note = "; ".join(filter(None, (letter.note, cut)))
+    return f"{replace(letter, tuples=(), raw=None, note=note).to_line()}\n".encode()

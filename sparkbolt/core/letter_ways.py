@@ -2,7 +2,8 @@
 
 Which question it answers: do a spout's dead letters go to a sink or to a stream, to which, and can that be?
 
-Rule 1: the keyword of ``set_spout`` wins over the spout's own attribute, and that over the topology's setting.
+Rule 1: the keyword of ``set_spout`` wins over the spout's own attribute, and that over the topology's setting. Where
+none of them says anything they go to the checkpoint: nothing is lost unless somebody says ``log:``.
 Rule 2: what is given is made a sink where the topology is built, so that mistakes are found there, and a relative
 path is relative to where its user is.
 Rule 3: a stream of dead letters that the spout does not declare has the fields of its ``default`` and ``story``; one
@@ -19,11 +20,14 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
+from sparkbolt.core.components import Spout
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.core.dead_letters import (
+    CHECKPOINT,
     FILE,
     LAST_NAMES,
     LETTER_NAMES,
+    LOG,
     STORY_FIELD,
     STREAM,
     DeadLetterSink,
@@ -35,7 +39,7 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import ConfigError
 
 Way = str | DeadLetterSink
-"""``stream:NAME``, or the sink."""
+"""``stream:NAME``, ``checkpoint:``, or the sink."""
 
 
 def given_for(spout: Any, keyword: Any, setting: Any) -> Any:
@@ -48,17 +52,29 @@ def given_for(spout: Any, keyword: Any, setting: Any) -> Any:
     return next((given for given in (keyword, own, setting) if given is not None), None)
 
 
+def where_nothing_is_said(spout: Any, retry: object) -> str:
+    """Where the dead letters of a spout go of which nobody has said it, nor for the whole topology.
+
+    Args:
+        spout: the component.
+        retry: its policy. A ``Spout`` without one decides itself what becomes of a message: it gives nothing up.
+    """
+    return LOG if isinstance(spout, Spout) and retry is None else CHECKPOINT
+
+
 def way_of(given: Any, spout: Any) -> Way | None:
-    """What that means; None if dead letters go nowhere.
+    """What that means; None if there are no dead letters.
 
     Raises:
         ConfigError: it means nothing to this spout.
 
-    >>> way_of("stream:dead", None)
-    'stream:dead'
+    >>> way_of("stream:dead", None), way_of("log:", None)
+    ('stream:dead', None)
     """
-    if given is None:
+    if given is None or given == LOG:
         return None
+    if given == CHECKPOINT:
+        return CHECKPOINT
     if not isinstance(given, str):
         if is_sink(given):
             sink: DeadLetterSink = given
@@ -78,8 +94,8 @@ def way_of(given: Any, spout: Any) -> Way | None:
         if named is not None:
             return named
     raise ConfigError(
-        f"dead_letters is {given!r:.100}, which means nothing to a {type(spout).__name__}: expected 'file:PATH', "
-        "'stream:NAME', a function of the letter, or an object with open, write and close"
+        f"dead_letters is {given!r:.100}, which means nothing to a {type(spout).__name__}: expected 'checkpoint:', "
+        "'file:PATH', 'stream:NAME', a function of the letter, an object with open, write and close, or 'log:' for none"
     )
 
 

@@ -87,4 +87,4 @@ def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
     groups: dict[int, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[0], []).append(row)
-    return list(groups.values())
+    return [group for _, group in sorted(groups.items())]

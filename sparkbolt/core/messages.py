@@ -27,6 +27,7 @@ from sparkbolt.core.dead_letters import GivenUp
 from sparkbolt.core.fates import GIVEN_UP, POSTPONED, FailedTree, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.histories import Histories, History, Place
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
+from sparkbolt.core.outages import Outages
 from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.rotating_map import RotatingMap
@@ -74,6 +75,8 @@ class Messages:
         spouts: Sequence[SpoutInfo],
         *,
         task_owner: Callable[[int], tuple[str, int]],
+        patience_ms: int | None = None,
+        outages: Outages | None = None,
         state: MessagesState | None = None,
     ) -> None:
         """Begin with what ``state`` says, by default with nothing.
@@ -81,6 +84,8 @@ class Messages:
         Args:
             spouts: the topology's spouts.
             task_owner: (component, index) of a task number.
+            patience_ms: as of ``Terms``.
+            outages: the bolts that are out, to be read; by default none is.
             state: what ``state()`` gave; it is taken over, not copied.
         """
         state = state or MessagesState()
@@ -88,6 +93,7 @@ class Messages:
         self.terms = Terms(
             {spout.component: spout.retry for spout in spouts},
             frozenset(spout.component for spout in spouts if spout.dead_letters),
+            patience_ms,
         )
         """What is done with what fails from now on."""
         self.changed: dict[str, dict[str, PartitionManager]] = {}
@@ -99,6 +105,7 @@ class Messages:
         for task, spout in self._spouts.items():  # from which sequence on a task's trees need an entry
             self._planned_from[task] = AGAIN if spout.own else 0
         self._task_owner = task_owner
+        self._outages = outages or Outages()
         self._next_sequence = state.next_sequence
         self._next_letter = state.next_letter
         self.histories = Histories(state.histories)
@@ -175,14 +182,43 @@ class Messages:
             counts[component] = counts.get(component, 0) + manager.waiting
         return counts
 
-    def first_retries(self, limit: int, now_ms: int | None = None) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms``, or ever, by when they are due; they stay in the queue."""
-        queues = [self._waiting[place].due(now_ms) for place in sorted(self._waiting)]
-        return list(islice(heapq.merge(*queues, key=lambda retry: retry.due_ms), limit))
+    def first_retries(
+        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
+    ) -> list[Retry]:
+        """Up to ``limit`` records that are due at ``now_ms``, or ever, by when they are due; they stay in the queue.
 
-    def next_retry_ms(self) -> int | None:
-        """When the first of what waits is due."""
-        return min((due for one in self._waiting.values() if (due := one.next_due_ms()) is not None), default=None)
+        ``rooms`` says of some components how many of theirs may be given; what waits for its letter always is.
+        """
+        left = dict(rooms or {})
+        queues = [
+            manager.due(now_ms)
+            for place, manager in sorted(self._waiting.items())
+            if left.get(place[0]) != 0 or manager.has_letters
+        ]
+        merged = heapq.merge(*queues, key=lambda retry: retry.due_ms)
+        return list(islice((retry for retry in merged if self._has_room(retry, left)), limit))
+
+    def _has_room(self, retry: Retry, left: dict[str, int]) -> bool:
+        """Whether a record may be given where there is room for so many; a range takes all of it."""
+        component = self._spouts[retry.task].component
+        if component not in left or retry.letter is not None:
+            return True
+        if left[component] == 0:
+            return False
+        left[component] = left[component] - 1 if retry.end is None else 0
+        return True
+
+    def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
+        """When the first of what waits is due; of some components not before they may be given anything."""
+        dues: list[int] = []
+        for (component, _), manager in self._waiting.items():
+            least = (not_before or {}).get(component, 0)
+            first = next(manager.due(), None)
+            if first is not None:
+                dues.append(max(first.due_ms, least))
+                if least and manager.has_letters:
+                    dues.append(next(retry.due_ms for retry in manager.due() if retry.letter is not None))
+        return min(dues, default=None)
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
         """Whether a new range of the source may be planned, as of ``PartitionManager.takes_more``."""
@@ -337,14 +373,15 @@ class Messages:
             source, position = own_source(task), sequence
         policy = self.terms.policies.get(component) if spout is not None else None
         lettered = component in self.terms.lettered
+        forgiven_ms = self._outages.wait_ms(fail) if self._outages.costs_nothing(fail) else None
         if source is None or position is None:
             policy = None if spout is None or spout.replayable else policy
             whose = Whose(component, task, None, None)
-            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
         else:
             manager = self._change(component, source)
             whose = Whose(component, task, source, position, manager.away)
-            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
             letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt

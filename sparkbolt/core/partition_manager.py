@@ -141,6 +141,8 @@ class PartitionManager:
         self._waiting: dict[int, Retry] = {}
         self._by_due: list[Retry] | None = None
         """What waits, by when it is due; None where that has to be found out again."""
+        self._letters: bool | None = None
+        """As ``has_letters``; None likewise."""
         self._postponed: set[int] = set()
         """Where the rests begin, of what waits, of ranges that were too large to be read at once. A life that begins
         anew has forgotten them: then it may read something new beside them, once."""
@@ -157,6 +159,13 @@ class PartitionManager:
     def waits(self, position: int) -> bool:
         """Whether the record there waits to be given again, or for its dead letter."""
         return position in self._waiting
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether anything waits for its dead letter."""
+        if self._letters is None:
+            self._letters = any(retry.letter is not None for retry in self._waiting.values())
+        return self._letters
 
     def due(self, now_ms: int | None = None) -> Iterator[Retry]:
         """What is to be given again at ``now_ms``, or ever, by when it is due; it stays until a promotion takes it."""
@@ -195,7 +204,7 @@ class PartitionManager:
             if queued is not None and same_kind and queued.attempt == entry.attempt:
                 del self._waiting[position]
                 self._postponed.discard(position)
-                self._by_due = None
+                self._by_due = self._letters = None
         if live is not None:
             self._entries.append(live)
 
@@ -210,7 +219,7 @@ class PartitionManager:
         self._waiting[retry.position] = retry
         if postponed:
             self._postponed.add(retry.position)
-        self._by_due = None
+        self._by_due = self._letters = None
         self._gone = self._gone or away
 
     def advance(self, trees: RotatingMap) -> int | None:

@@ -18,6 +18,7 @@ from sparkbolt.core.acker import I64, Report, empty_u64
 from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.ids import U64
 from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.outages import OutageChange
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Promotion:
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which all is finished now; only what moved."""
     reports: list[Report] = field(default_factory=list)
+    outages: list[OutageChange] = field(default_factory=list)
+    """Bolts that are taken for broken from now on, or for well again."""
 
     def complete(self, first: U64, last: U64, counts: I64, letters: npt.NDArray[np.bool_]) -> None:
         """These trees are complete; ``letters`` says which of the ranges are of dead letters."""

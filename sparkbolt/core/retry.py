@@ -4,6 +4,7 @@ Which question it answers: after so many failures, is there another attempt, and
 Rule 1: a wait depends on the policy, on how often the message has failed, and on the tree that failed, and on nothing
 else: replaying the ledger's log gives the same waits.
 Rule 2: a wait holds up nobody but the message that failed.
+Rule 3: what nobody has said anything of is tried for minutes (``DEFAULT``): most dependencies that go away come back.
 
 Prior art: ``KafkaSpoutRetryExponentialBackoff`` of Storm's Kafka spout, whose waits double from the first failure on.
 Read before: ``ids``.
@@ -108,6 +109,12 @@ def _is_number(value: object, kind: Any, least: int) -> bool:
 
 Policies = Mapping[str, RetryPolicy | None]
 """By component; None: its spout is told of a failure, and decides."""
+
+
+DEFAULT = RetryPolicy(
+    max_retries=9, min_backoff=timedelta(milliseconds=500), max_backoff=timedelta(minutes=2), jitter=0.1
+)
+"""Where neither ``retry`` nor ``max_attempts`` says anything: 10 attempts, spread over about four minutes."""
 
 
 def at_once(attempts: int) -> RetryPolicy:

@@ -19,6 +19,7 @@ from sparkbolt.core.plan import Entry
 
 LETTERS_PER_ENTRY_MAX = 100
 LETTERS_PER_PLAN_MAX = 1000
+LETTERS_ALONE_PER_PLAN_MAX = 50
 LETTER_CHARACTERS_PER_PLAN_MAX = 1 << 20
 
 
@@ -65,10 +66,11 @@ def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) 
     [(100, (10, 20)), (102, (50,))]
     """
     groups: dict[tuple[int, str, int, int], list[tuple[int, str]]] = {}
-    count = size = 0
+    count = size = lone = 0
     for retry in retries:
-        if retry.letter is None:
+        if retry.letter is None or (retry.attempt > 1 and lone == LETTERS_ALONE_PER_PLAN_MAX):
             continue
+        lone += retry.attempt > 1
         if count == LETTERS_PER_PLAN_MAX or size > LETTER_CHARACTERS_PER_PLAN_MAX:
             break
         count, size = count + 1, size + len(retry.letter)

@@ -19,6 +19,7 @@ from sparkbolt.core.promotion import MicroBatchReport
 from sparkbolt.core.story import Story
 
 if TYPE_CHECKING:
+    from sparkbolt.core.activity import Progress
     from sparkbolt.core.topology import Topology
 
 
@@ -56,6 +57,19 @@ class RunningTopology(ABC):
 
     @property
     @abstractmethod
+    def set_aside_here(self) -> dict[str, int]:
+        """How many messages of each spout were given up since ``start``; only of those that have some."""
+
+    @property
+    @abstractmethod
+    def dead_letters_directory(self) -> str:
+        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+
+        It is there once there is one; ``sparkbolt dlq`` reads it.
+        """
+
+    @property
+    @abstractmethod
     def traced(self) -> Sequence[Story]:
         """The stories of the newest trees that were traced and acked."""
 
@@ -73,6 +87,20 @@ class RunningTopology(ABC):
     @abstractmethod
     def failure(self) -> str | None:
         """Why it failed for good, in a sentence; None if it did not."""
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How far the micro-batch has come that runs and is not committed yet."""
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """Why the topology does not run as it should just now, in a sentence; None if it does."""
+
+    @property
+    @abstractmethod
+    def waits_for(self) -> str | None:
+        """What the topology waits for before it is up, in a sentence; None once it is."""
 
     # What it is to do.
 

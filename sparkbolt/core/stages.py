@@ -21,7 +21,7 @@ from sparkbolt.core.acker import Fail, Partials, Report, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import pass_on, printed
+from sparkbolt.core.failures import failure_of, pass_on, printed
 from sparkbolt.core.forgetting import forget_in
 from sparkbolt.core.frames import (
     FEEDBACK,
@@ -42,9 +42,10 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.hosted import Wake
+from sparkbolt.core.hosted import HostedBolt, Wake
 from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
+from sparkbolt.core.outages import Health, WorkSeen, add_healths
 from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
@@ -55,8 +56,9 @@ from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tracing import Tracer
-from sparkbolt.core.tuples import Origin, tick
+from sparkbolt.core.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.worker import Worker
+from sparkbolt.errors import Unavailable
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
@@ -103,6 +105,10 @@ class StageRun:
         """When hosted tasks are to be told the time next."""
         self._counted_before: list[dict[str, ComponentMetrics]] = []
         """Counters of earlier stages: passed on with this one's own, which alone say what is done here."""
+        self._healths: dict[str, Health] = {}
+        """Of earlier stages."""
+        self._work_seen: dict[int, WorkSeen] = {}
+        """By task, of this one."""
         if worker.activity is not None:
             worker.activity.stage(moment.micro_batch_id, self._metrics)
 
@@ -173,12 +179,18 @@ class StageRun:
         self.worker.enter(number)
         stateful = store is not None and spec.keeps_state
         own = None
-        if stateful and store is not None:
-            with self.worker.doing(Deed.STATE, number):
-                task = self.worker.load(number, store)
-                own = self.worker.own_trees(number)
-        else:
-            task = self.worker.bolt(number)
+        try:
+            if stateful and store is not None:
+                with self.worker.doing(Deed.STATE, number):
+                    task = self.worker.load(number, store)
+                    own = self.worker.own_trees(number)
+            else:
+                task = self.worker.bolt(number)
+        except Unavailable as error:
+            if isinstance(spec.component, HostedBolt) or component in self.lane.starters:
+                raise  # what its clock says must not be lost: the micro-batch is run again
+            self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
+            return
         self._begin(task)
         hosted = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
@@ -201,9 +213,7 @@ class StageRun:
         for frame in inbox.in_order():
             if frame.unreadable:
                 frame = self._readable(frame)
-            origin = self.worker.origin(frame.source, frame.stream)
-            rows = Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
-            seen.append(self._work(task, rows, own))
+            seen.append(self._work(task, self._rows_of(frame), own))
         if hosted is not None:
             self._between(task, hosted.end, own)
             self._wakes[number] = hosted.wake
@@ -225,6 +235,26 @@ class StageRun:
                 self.report(Report(*self.lane.topology.task_owner(number), warning))
             self.worker.leave(number)
         self._ready.clear()
+
+    def _rows_of(self, frame: Frame) -> Rows:
+        origin = self.worker.origin(frame.source, frame.stream)
+        return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
+
+    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable) -> None:
+        """A task cannot be prepared, since something is away that it depends on: all that came for it fails."""
+        component, index = self.lane.topology.task_owner(number)
+        failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
+        self.report(Report(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
+        metrics = self.counts(component)
+        metrics.errors += 1
+        seen = self._work_seen.setdefault(number, WorkSeen())
+        for rows in came:
+            seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
+            metrics.failed += rows.count
+            for row in range(rows.count):
+                for root, _ in rows.anchors_of(row):
+                    self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
+        self.worker.leave(number)
 
     def _begin(self, task: BoltTask) -> None:
         task.context.micro_batch_id = self.moment.micro_batch_id
@@ -270,6 +300,7 @@ class StageRun:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
         self._add(task.context.component, counts)
+        self._judge(task, rows, counts)
         self._trace(task, rows, counts)
         self._send_emitted(task, rows, own)
 
@@ -277,6 +308,8 @@ class StageRun:
         """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
         counts = task.flush(seen, self)
         self._add(task.context.component, counts)
+        if counts.flush_failure is not None and task.context.task in self._work_seen:
+            self._work_seen[task.context.task].fail_all(counts.flush_failure)
         nothing = Rows(_NOWHERE, 0, [], None, None)
         self._trace(task, nothing, counts)
         self._send_emitted(task, nothing, own)
@@ -308,6 +341,15 @@ class StageRun:
         metrics.errors += counts.errors
         if counts.of_windows is not None:
             metrics.add(counts.of_windows)
+
+    def _judge(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
+        """Note whether a bolt does its work on what it gets."""
+        if rows.origin.component == SYSTEM_COMPONENT or not (rows.count or counts.of_trees):
+            return
+        seen = self._work_seen.setdefault(task.context.task, WorkSeen())
+        seen.add(rows.count, counts.failures, rows.attempts)
+        for trees, failure in counts.of_trees:
+            seen.add(trees, dict.fromkeys(range(trees), failure), None)
 
     def send(self, block: Block, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
@@ -357,9 +399,14 @@ class StageRun:
         if self.witness is not None:
             self.witness.sent(sender, stream, parcel)
         if parcel.route.fused:
-            task = self._enter_fused(parcel.target)
             origin = self.worker.origin(sender, stream)
-            self._work(task, Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path))
+            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
+            try:
+                task = self._enter_fused(parcel.target)
+            except Unavailable as error:
+                self._not_prepared(parcel.target, [rows], error)
+                return
+            self._work(task, rows)
             if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
                 done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
                 self._unflushed[parcel.target].append(done)
@@ -477,9 +524,10 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes = decode_control(data, FEEDBACK)
+            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
             self._wakes.update(wakes)
             self._counted_before.append(unpack(metrics))
+            add_healths(self._healths, healths)
             self._reports.extend(reports)
             self._hops.extend(hops)
         else:
@@ -501,8 +549,10 @@ class StageRun:
                     rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
         metrics = self._all_metrics()
-        if metrics or self._reports or hops or self._wakes:
-            told = pack(metrics), self._reports, hops, self._wakes
+        for number, seen in self._work_seen.items():
+            add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        if metrics or self._reports or hops or self._wakes or self._healths:
+            told = pack(metrics), self._reports, hops, self._wakes, self._healths
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 

@@ -90,6 +90,10 @@ class Counts:
     """Tuples from earlier that it had kept and now settled."""
     of_windows: ComponentMetrics | None = None
     """What a hosted bolt counts besides."""
+    of_trees: list[tuple[int, Failure]] = field(default_factory=list)
+    """How many trees a hosted bolt has failed besides those of its rows, and why."""
+    flush_failure: Failure | None = None
+    """Why ``flush``, and with it all that the task got, has failed."""
 
 
 class BoltTask:
@@ -218,6 +222,7 @@ class BoltTask:
             failure = failure_of(error)
             counts.errors += failure.reported
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            counts.of_trees.append((len(set(roots.tolist())), failure))
             for root in dict.fromkeys(roots.tolist()):
                 self._fail(((root, 0),), failure, sink)
         for text in told.reports:
@@ -236,7 +241,7 @@ class BoltTask:
                 if returned is not None:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = failure_of(error)
+            failure = counts.flush_failure = failure_of(error)
             sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
             for rows in seen:

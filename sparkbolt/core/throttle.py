@@ -2,7 +2,8 @@
 
 Which question it answers: is this report one too many?
 Rule: at most so many reports of one component an interval; the next one that passes says how many did not (Storm's
-``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``).
+``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``). Where none comes, the end of
+the interval says it.
 
 Read before: nothing.
 """
@@ -37,3 +38,19 @@ class Throttle:
         window[1] += 1
         withheld, window[2] = int(window[2]), 0
         return withheld
+
+    def ended(self, mono_s: float) -> list[tuple[str, int]]:
+        """(component, how many reports were withheld) where an interval is over and nobody has said it yet.
+
+        >>> throttle = Throttle(reports_max=1, interval_secs=10)
+        >>> [throttle.passes("split", at) for at in (0.0, 1.0, 2.0)]
+        [0, None, None]
+        >>> throttle.ended(9.0), throttle.ended(10.5), throttle.ended(11.0)
+        ([], [('split', 2)], [])
+        """
+        found = []
+        for component, window in self._windows.items():
+            if window[2] and mono_s - window[0] > self.interval_secs:
+                found.append((component, int(window[2])))
+                window[2] = 0
+        return found

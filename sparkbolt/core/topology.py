@@ -38,7 +38,7 @@ from sparkbolt.core.groupings import (
     ShuffleGrouping,
 )
 from sparkbolt.core.keeping import keeps_state
-from sparkbolt.core.letter_ways import Way, given_for, way_of
+from sparkbolt.core.letter_ways import Way, given_for, way_of, where_nothing_is_said
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
@@ -70,7 +70,7 @@ class ComponentSpec:
     config: Config
     """The topology's settings with the component's own in their place."""
     dead_letters: Way | None = None
-    """Of a spout: where its dead letters go, as ``stream:NAME`` or as the sink."""
+    """Of a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
 
     @cached_property
     def is_spout(self) -> bool:
@@ -252,6 +252,7 @@ class Topology:
         self,
         *,
         stop_after_secs: float | None = None,
+        drain_secs: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         master: str | None = None,
         spark: Any = None,
@@ -266,6 +267,8 @@ class Topology:
 
         Args:
             stop_after_secs: stop as with Ctrl-C after that time; None for never.
+            drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
+                None for 3 seconds.
             checkpoint: as of ``start``, as all the following are.
             master: where Spark runs.
             spark: the session to use.
@@ -282,6 +285,8 @@ class Topology:
             KeyboardInterrupt: it was stopped, and trees were left for replay.
         """
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        if drain_secs is not None:
+            given["drain_secs"] = drain_secs
         program = importlib.import_module("sparkbolt.cli.program")
         metrics: TopologyMetrics = program.run(self, stop_after_secs=stop_after_secs, display=display, **given)
         return metrics
@@ -489,16 +494,20 @@ class TopologyBuilder:
         mistakes = mistakes_of(self._name, self._config, self._declarations)
         if mistakes:
             raise InvalidTopology(str(self._name), mistakes)
-        specs = {
-            declaration.id: ComponentSpec(
-                declaration.id,
-                declaration.component,
-                declaration.parallelism,
-                declaration.streams(),
-                tuple(declaration.subscriptions),
-                self._config.with_component(declaration.own_settings()),
-                way_of(declaration.dead_letters, declaration.component),
-            )
-            for declaration in self._declarations
-        }
+        specs = {declaration.id: self._spec(declaration) for declaration in self._declarations}
         return Topology(self._name, self._config, specs)
+
+    def _spec(self, declaration: Declaration) -> ComponentSpec:
+        config = self._config.with_component(declaration.own_settings())
+        given = declaration.dead_letters
+        if given is None and declaration.kind == "spout":
+            given = where_nothing_is_said(declaration.component, config.retry)
+        return ComponentSpec(
+            declaration.id,
+            declaration.component,
+            declaration.parallelism,
+            declaration.streams(),
+            tuple(declaration.subscriptions),
+            config,
+            way_of(given, declaration.component),
+        )

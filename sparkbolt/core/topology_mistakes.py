@@ -22,6 +22,7 @@ import cloudpickle
 
 from sparkbolt.core.components import BoltBase, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
+from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
@@ -287,6 +288,8 @@ def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Decla
         way = way_of(declaration.dead_letters, declaration.component)
     except ConfigError as error:
         return [str(error)]
+    if way == CHECKPOINT:
+        return []
     if isinstance(way, str):
         name = way.partition(":")[2]
         heard = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)

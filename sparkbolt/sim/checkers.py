@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from sparkbolt.core.acker import one_fail_each
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import AWAY, LETTER, NOT_READ
+from sparkbolt.core.dead_letters import CHECKPOINT
+from sparkbolt.core.fates import AWAY, FINAL, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.ledger_settings import policy_of
+from sparkbolt.core.ledger_settings import feeders_of, policy_of
+from sparkbolt.core.outages import Outages
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.topology import ComponentSpec
 from sparkbolt.sim.driver import Driver
@@ -105,6 +108,8 @@ class AcksAreDurable(Checker):
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
+        self._letters: set[int] = set()
+        """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
 
     def life_began(self, driver: Driver) -> None:
         """Message ids are known to one driver only."""
@@ -116,13 +121,18 @@ class AcksAreDurable(Checker):
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
-                    self._keys[entry.task, hashable(message_id)] = entry.first_key + place
+                    self._keys[entry.task, hashable(message_id)] = key = entry.first_key + place
+                    component, _ = self.facts.subject.topology.task_owner(entry.task)
+                    way = self.facts.subject.topology.components[component].dead_letters
+                    if entry.letters is not None and way == CHECKPOINT:
+                        self._letters.add(key)
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn what may be told."""
         if self.facts.queues or self._keys:
-            self._acked.update(verdict.acked.tolist())
-            self._failed.update(verdict.failed)
+            acked = set(verdict.acked.tolist())
+            self._acked |= acked - self._letters
+            self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
         """Look at what spouts are about to hear."""
@@ -168,6 +178,8 @@ class NothingIsLost(Checker):
         self._reached: dict[tuple[str, str], int] = {}
         self._lettered: dict[tuple[str, str, int], range] = {}
         """What waits for its dead letter, by its first position."""
+        self._perhaps: set[tuple[str, str, int]] = set()
+        """What was given up or not: its tree timed out while a bolt was out."""
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn which messages are done."""
@@ -175,7 +187,7 @@ class NothingIsLost(Checker):
         if not self.facts.subject.lane.tracked:
             return
         kept = []
-        causes = {fail.key: fail.cause for seen in outcome.sightings for fail in seen.fails}
+        causes = {key: fail.cause for key, fail in self.facts.fails.items()}
         open_keys = np.array(list(self.facts.trees.open), dtype=np.uint64)
         for entry in self._entries:
             assert entry.source is not None
@@ -199,10 +211,14 @@ class NothingIsLost(Checker):
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
         """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
-        if entry.letters is not None and (cause == LETTER or not isinstance(spec.dead_letters, str)):
+        if entry.letters is not None:
+            return range(0)  # it comes again, until somebody takes it
+        forgiven = self.facts.forgiven(key)
+        positions = _given_up(spec, entry, key, cause) if not forgiven or cause in FINAL else range(0)
+        if forgiven is None and positions:
+            self._perhaps.update((spec.id, str(entry.source), position) for position in positions)
             return range(0)
-        positions = _given_up(spec, entry, key, cause)
-        if positions and spec.dead_letters is not None and entry.letters is None:
+        if positions and spec.dead_letters is not None:
             self._lettered[spec.id, str(entry.source), positions.start] = positions
             return range(0)
         return positions
@@ -219,7 +235,8 @@ class NothingIsLost(Checker):
                 done = self._done.get((component, source), set())
                 before = self._reached.get((component, source), 0)
                 for passed in positions:
-                    if before <= passed < position and passed not in done:
+                    perhaps = (component, source, passed) in self._perhaps
+                    if before <= passed < position and passed not in done and not perhaps:
                         self.broken(f"progress of {component!r} passed {source}@{passed}, which is not finished")
                         return
                 self._reached[component, source] = position
@@ -232,7 +249,11 @@ class NothingIsLost(Checker):
             if component not in self._promised:
                 continue
             for source, (_, _, positions) in found.items():
-                missing = sorted(set(positions) - self._done.get((component, source), set()) - self._open(source))
+                missing = sorted(
+                    position
+                    for position in set(positions) - self._done.get((component, source), set()) - self._open(source)
+                    if (component, source, position) not in self._perhaps
+                )
                 if missing:
                     self.broken(
                         f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
@@ -261,7 +282,7 @@ def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
     new = entry.positions is None and (not unread or position != entry.start)
     policy = policy_of(spec)
     assert policy is not None
-    if cause in AWAY or (cause != "unreadable" and policy.allows(1 if new else entry.attempt)):
+    if cause in AWAY or (cause not in FINAL and policy.allows(1 if new else entry.attempt)):
         return range(0)
     return range(position, entry.end if unread else position + 1)
 
@@ -395,6 +416,7 @@ class Checkers:
     def __init__(self, facts: Facts, *, state: bool = True) -> None:
         """One of each; ``state`` says whether state is compared, too, which costs as much as the run."""
         self.facts = facts
+        facts.outages = Outages(feeders_of(facts.subject.lane))
         promises = (*PROMISES, StateIsWhatWasCommitted) if state else PROMISES
         self.each: list[Checker] = [promise(facts) for promise in promises]
         topology = facts.subject.topology
@@ -440,9 +462,24 @@ class Checkers:
         facts.committed = plan.micro_batch_id
         facts.plans[plan.micro_batch_id] = plan
         facts.alive[plan.micro_batch_id] = facts.running
+        self._look_for_outages(plan, outcome)
         verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
         for checker in self.each:
             checker.committed(plan, outcome, verdict)
+
+    def _look_for_outages(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """What the ledger has to know of bolts with this commit, from what was seen of them."""
+        facts, topology = self.facts, self.facts.subject.topology
+        fails = [fail for seen in outcome.sightings for fail in seen.fails]
+        facts.fails = {fail.key: fail for fail in one_fail_each(fails)}
+        given = {topology.task_owner(entry.task)[0] for entry in plan.reserving if entry.letters is None}
+        facts.outages.observe(
+            outcome.healths,
+            (),
+            now_ms=plan.now_ms,
+            patience_ms=int(topology.config.outage_patience_secs * 1000),
+            given=given,
+        )
 
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
         """As of ``Checker``."""

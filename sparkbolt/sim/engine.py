@@ -36,8 +36,8 @@ from sparkbolt.sim.spouts import open_ranged, open_tasks
 class LocalEngine:
     """Runs a topology micro-batch by micro-batch; the caller moves the time.
 
-    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest) and ``log`` (the
-    ledger's entries). Everything else dies with ``restart``.
+    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest), ``log`` (the
+    ledger's entries) and ``letters``. Everything else dies with ``restart``.
     """
 
     def __init__(
@@ -69,6 +69,8 @@ class LocalEngine:
         self._materials = self._make_materials()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
+        self.letters: dict[int, bytes] = {}
+        """The dead letters of the checkpoint, as lines of JSON, by micro-batch."""
         self._begin_life()
 
     def _make_materials(self) -> Materials:
@@ -103,6 +105,8 @@ class LocalEngine:
             return None
         self.host.confirm(plan, self._mono_s)
         feedback = gather(data for _, data in self.run(plan))
+        if feedback.letters:
+            self.letters[plan.micro_batch_id] = b"".join(feedback.letters)
         self.log.append(self.host.stage(plan.micro_batch_id, feedback))
         promotion = self.host.promote(plan.micro_batch_id, self._mono_s)
         self.failure = self.failure or self.host.reason_to_stop(promotion)

@@ -18,6 +18,7 @@ from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.lane import Lane, spark_hash
 from sparkbolt.core.levels import by_dest, run_level
+from sparkbolt.core.outages import Health
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.records import Record
@@ -63,6 +64,10 @@ class Outcome:
     """The segments of each task that ran, by its dest."""
     made: list[tuple[str, Row]] = field(default_factory=list)
     """(which spark_task, row) of every row that was made on the way."""
+    healths: dict[str, Health] = field(default_factory=dict)
+    """What each bolt did with what it got, once that is gathered."""
+    letters: list[bytes] = field(default_factory=list)
+    """The dead letters that go to the checkpoint, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """Which spark_task ran twice, and what it made each time."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparkbolt.core.fates import FINAL
 from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
 from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.own_trees import OwnTrees
@@ -40,6 +41,8 @@ class NothingStartedIsLost(Checker):
         self._begun: set[int] = set()
         self._owed: set[int] = set()
         """The keys of first attempts at values that are neither acked nor put aside."""
+        self._perhaps: set[int] = set()
+        """Those of which nobody here knows: they timed out while a bolt was out."""
         self._again: dict[int, tuple[int, int]] = {}
         """Key of a further attempt -> (key of the first one, attempt)."""
 
@@ -56,14 +59,20 @@ class NothingStartedIsLost(Checker):
             self._start(key)
         for key in self._mine(verdict.acked):
             first, _ = self._again.get(key, (key, 1))
-            if first not in self._owed:
+            if first not in self._owed and first not in self._perhaps:
                 self.broken(f"{self.facts.where(key)} is acked, though its value was finished before", key)
             self._owed.discard(first)
         for key in verdict.failed:
             first, attempt = self._again.get(key, (key, 1))
             number, _ = split_key(key)
-            if number in self._policies and not self._policies[number].allows(attempt):
+            if number not in self._policies:
+                continue
+            fail, forgiven = self.facts.fails.get(key), self.facts.forgiven(key)
+            final = fail is not None and fail.cause in FINAL
+            if final or not (forgiven or self._policies[number].allows(attempt)):
                 self._owed.discard(first)
+                if forgiven is None:
+                    self._perhaps.add(first)
 
     def _mine(self, keys: np.ndarray) -> list[int]:
         mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._policies), dtype=np.uint64))
@@ -78,7 +87,7 @@ class NothingStartedIsLost(Checker):
             self._owed.add(key)
         elif key not in self._again:
             self.broken(f"{self.facts.where(key)} was given again, which no plan asked for", key)
-        elif self._again[key][0] not in self._owed:
+        elif self._again[key][0] not in self._owed and self._again[key][0] not in self._perhaps:
             self.broken(f"{self.facts.where(key)} was given again, though its value was finished before", key)
 
     def ended(self, driver: Driver) -> None:

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkbolt.core.acker import Fail
 from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.outages import Outages
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state import DictStore
 from sparkbolt.sim.driver import Driver
@@ -62,6 +64,10 @@ class Facts:
     """The monotonic clock."""
     letters: Mapping[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
+    fails: Mapping[int, Fail] = field(default_factory=dict)
+    """Who failed each tree of the micro-batch that was committed last; of several, whom the acker believes."""
+    outages: Outages = field(default_factory=Outages)
+    """The bolts that are out as of the last commit, whatever drivers have died since."""
     committed: int = -1
     stopped: str | None = None
 
@@ -75,6 +81,16 @@ class Facts:
                     place = f" {entry.source}@{entry.position_of(sequence)}" if entry.source is not None else ""
                     return f"tree {key:x} of {component}[{index}]{place}, attempt {entry.attempt}, micro-batch {number}"
         return f"tree {key:x} of {component}[{index}]"
+
+    def forgiven(self, key: int) -> bool | None:
+        """Whether the failure of a tree of the last micro-batch costs no attempt.
+
+        None where that depends on who had a tree that timed out, which nobody here knows.
+        """
+        fail = self.fails.get(key)
+        if fail is not None:
+            return self.outages.costs_nothing(fail)
+        return None if self.outages.out() else False
 
 
 class Checker:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import AWAY, LETTER, LETTER_WAITS
+from sparkbolt.core.fates import AWAY, FINAL, LETTER, LETTER_WAITS
 from sparkbolt.core.host import CATCH_UP_SPEED
 from sparkbolt.core.ids import AGAIN, split_key
 from sparkbolt.core.ledger import Promotion
@@ -49,7 +49,9 @@ class RetriesAreInTime(Checker):
         """What waits: (when it is due, the attempt to come)."""
         self._records: dict[int, tuple[Place, int]] = {}
         """Key of a tree of a ``Spout`` -> (message, attempt)."""
-        self._causes: dict[int, str] = {}
+        self._failures: dict[int, tuple[str, bool | None]] = {}
+        """Of the trees that failed last: (cause, whether that costs no attempt)."""
+        self._forgiven_ms: dict[int, int] = {}
         self._base = (0, 0.0)
         """(time of the newest promoted plan, monotonic clock when it was run, or at the beginning of the life)."""
         self._ran_s = 0.0
@@ -64,6 +66,7 @@ class RetriesAreInTime(Checker):
         """Nothing is given before its time, nor under another number."""
         self._ran_s = self.facts.mono_s
         ready_ms = self._ready_ms(plan.now_ms)
+        self._check_probe(plan, ready_ms)
         for entry, pairs in records.items():
             for number, (record, message_id) in enumerate(pairs):
                 if record.tracked:
@@ -77,11 +80,27 @@ class RetriesAreInTime(Checker):
             if attempt != expected:
                 self.broken(f"{place} is given again as attempt {attempt}, expected {expected}")
 
+    def _check_probe(self, plan: MicroBatchPlan, ready_ms: int) -> None:
+        """Nothing is given to a bolt that is out before its next probe."""
+        allowances = self.facts.outages.allowances(ready_ms)
+        for entry in plan.reserving:
+            component, _ = self.facts.subject.topology.task_owner(entry.task)
+            allowance = allowances.get(component)
+            if entry.letters is None and allowance is not None and allowance.tuples == 0:
+                self.broken(
+                    f"{component!r} gives {entry}, though a bolt that it feeds is out until a probe "
+                    f"{allowance.next_probe_ms - ready_ms} ms later"
+                )
+
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """What was given does not wait any more."""
         for place, _ in self._given(plan, self.facts.running):
             self._due.pop(place, None)
-        self._causes = {fail.key: fail.cause for seen in outcome.sightings for fail in seen.fails}
+        fails = self.facts.fails
+        self._failures = {
+            key: (fails[key].cause if key in fails else "timeout", self.facts.forgiven(key)) for key in verdict.failed
+        }
+        self._forgiven_ms = {key: self.facts.outages.wait_ms(fail) for key, fail in fails.items()}
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """What has failed waits, unless it is given up."""
@@ -96,10 +115,12 @@ class RetriesAreInTime(Checker):
                 wait(key, component, policy, *found, now_ms)
 
     def _wait(self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int) -> None:
-        cause = self._causes.get(key, "timeout")
-        if cause in AWAY:
-            return  # how long depends on how often its source was away in a row
-        if component not in self._once and cause != "unreadable" and policy.allows(attempt):
+        cause, forgiven = self._failures.get(key, ("timeout", False))
+        if cause in AWAY or (forgiven is None and cause == "timeout"):
+            return  # how long depends on how often its source was away in a row, or on who had the tree
+        if component not in self._once and cause not in FINAL and forgiven:
+            self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
+        elif component not in self._once and cause not in FINAL and policy.allows(attempt):
             self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
         elif component in self._lettered:
             self._due[(*place, LETTER)] = now_ms, 1
@@ -107,9 +128,12 @@ class RetriesAreInTime(Checker):
     def _wait_for_letter(
         self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int
     ) -> None:
-        waits = LETTER_WAITS if self._causes.get(key) == LETTER else policy
-        if waits.allows(attempt):
-            self._due[place] = now_ms + waits.delay_ms(attempt, key), attempt + 1
+        cause, forgiven = self._failures.get(key, ("timeout", False))
+        waits = LETTER_WAITS if cause == LETTER else policy
+        if forgiven is None:
+            return
+        wait_ms = max(self._forgiven_ms.get(key, 0) if forgiven else 0, waits.delay_ms(attempt, key))
+        self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
         """Somebody wakes when something is due, and nobody wakes for what cannot be done."""
@@ -117,11 +141,21 @@ class RetriesAreInTime(Checker):
             self.broken(f"there was nothing to do, but something is said to be due {now_ms - due_ms} ms ago")
         if not self._due:
             return
-        place, (first_ms, _) = min(self._due.items(), key=lambda item: item[1])
+        place, (first_ms, _) = min(self._due.items(), key=lambda item: self._due_ms(*item))
+        first_ms = self._due_ms(place, (first_ms, 0))
         ready_ms = self._ready_ms(now_ms)
         left = max(0, first_ms - ready_ms) / (CATCH_UP_SPEED if ready_ms > now_ms else 1.0)
         if due_ms is None or due_ms - now_ms > left + ROUNDED_MS:
             self.broken(f"{place} is due in {left:.0f} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
+
+    def _due_ms(self, place: Place, due: tuple[int, int]) -> int:
+        """When something is given again that is due: not before a probe may have it."""
+        if LETTER in place:
+            return due[0]
+        owner = self.facts.subject.topology.task_owner
+        component = place[0] if isinstance(place[0], str) else owner(int(str(place[0])))[0]
+        allowance = self.facts.outages.allowances(1 << 62).get(str(component))
+        return max(due[0], allowance.next_probe_ms if allowance is not None else 0)
 
     def ended(self, driver: Driver) -> None:
         """Everything was given again."""

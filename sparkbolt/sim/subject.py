@@ -1,8 +1,8 @@
 """The subject: a topology made ready to be simulated many times.
 
 Which question it answers: what of a simulation is the same for all seeds, and so made once?
-Rule 1: a topology is simulated as it is, but for its sources (``sources``) and for the length of the ledger's log,
-which is compacted every few micro-batches, since a simulation has only a few.
+Rule 1: a topology is simulated as it is, but for its sources (``sources``), for the length of the ledger's log, which
+is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
 Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
 
 Read before: ``core.shipping``, ``sources``.
@@ -20,7 +20,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.core.components import Component, PartitionedSpout, Spout
-from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
@@ -34,6 +34,8 @@ MESSAGES_MAX = 200
 """How many messages of each spout a simulation reads, where nothing else is said."""
 CORES = 2
 COMPACT_EVERY = 2
+PATIENCE_SECS_MAX = 60.0
+"""For so long at most a bolt that fails everything is only probed: a simulation of an hour would be long."""
 
 Feed = Mapping[str, Sequence[Mapping[str, Any] | Sequence[Any]]]
 """By spout, or ``spout/stream``: the values of each message, in order or by field."""
@@ -84,9 +86,9 @@ def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int =
     specs: dict[str, ComponentSpec] = {}
     for spec in topology.components.values():
         component = _source_of(spec, fed.get(spec.id)) if spec.is_spout else spec.component
-        config = dataclasses.replace(spec.config, compact_every=COMPACT_EVERY)
+        config = _shortened(spec.config)
         specs[spec.id] = dataclasses.replace(spec, component=component, config=config)
-    config = dataclasses.replace(topology.config, compact_every=COMPACT_EVERY)
+    config = _shortened(topology.config)
     draft = Topology(topology.name, config, specs)
     lane = lay_out(draft, CORES)
     for spec in draft.spouts:
@@ -104,6 +106,12 @@ def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int =
         for index, number in enumerate(simulated.tasks(spec.id))
     }
     return Subject(simulated, lane, _materials(lane), surveys, queued, messages_max)
+
+
+def _shortened(config: Config) -> Config:
+    """The settings with what would take too long in a simulation."""
+    patience_secs = min(config.outage_patience_secs, PATIENCE_SECS_MAX)
+    return dataclasses.replace(config, compact_every=COMPACT_EVERY, outage_patience_secs=patience_secs)
 
 
 def _materials(lane: Lane) -> Materials:

@@ -5,6 +5,7 @@ Which question it answers: where is the ledger's log, which micro-batches are co
     DIR/spark        Spark's checkpoint: offsets, commits, state
     DIR/ledger       n.entry for each micro-batch that was staged, n.snapshot for what compaction made of them
     DIR/plans        plans that are too large for an offset
+    DIR/dead-letters n.jsonl: the dead letters of micro-batch n, where they go nowhere else
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        which task number is whose, for those who read the ledger without the topology
     DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
@@ -30,7 +31,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.agreement import is_whole
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
+from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
@@ -64,10 +67,10 @@ def module_of(jvm: Any, name: str) -> Any:
 class LocalFiles:
     """A checkpoint in a local directory."""
 
-    def __init__(self, directory: str) -> None:
-        """Make the directory if it is missing."""
+    def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "lives", "plans")) -> None:
+        """Make the directory, with these folders, if it is missing; without any when something is written."""
         self._root = Path(directory)
-        for folder in ("ledger", "lives", "plans"):
+        for folder in folders:
             (self._root / folder).mkdir(parents=True, exist_ok=True)
 
     def read(self, name: str) -> bytes | None:
@@ -80,6 +83,7 @@ class LocalFiles:
     def write(self, name: str, data: bytes) -> None:
         """Write, flush to the disk, rename."""
         path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with temporary.open("wb") as file:
@@ -90,6 +94,13 @@ class LocalFiles:
         except OSError:  # a full disk: what was written of it only takes room
             temporary.unlink(missing_ok=True)
             raise
+
+    def size(self, name: str) -> int | None:
+        """The size of a file in bytes, or None if there is none."""
+        try:
+            return (self._root / name).stat().st_size
+        except FileNotFoundError:
+            return None
 
     def flush(self, name: str) -> None:
         """Have a file that somebody else has written, and its name, on the disk; nothing if it is not there."""
@@ -159,6 +170,8 @@ class HadoopFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole, replacing it atomically."""
+        if name.startswith(f"{ledger_files.LETTERS_FOLDER}/"):
+            self._manager.mkdirs(self._at(ledger_files.LETTERS_FOLDER))
         stream = self._manager.createAtomic(self._at(name), True)
         try:
             stream.write(bytearray(data))
@@ -210,7 +223,7 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
     services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
     check_hdfs(directory, services.split(","))
     try:
-        return HadoopFiles(spark, directory, make=make)
+        return answer_within(FILES_SECS, lambda: HadoopFiles(spark, directory, make=make), directory)
     except Py4JJavaError as error:
         raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
 
@@ -238,13 +251,14 @@ def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
 
-    _life: int | None = None
-    """The number of the life that this driver has begun last."""
-    _owner = ""
-    """What names that life, here and elsewhere."""
-
-    def __init__(self, spark: SparkSession, directory: str) -> None:
+    def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
+
+        Args:
+            spark: whose file systems are used.
+            directory: where it is.
+            letters: a local directory whose ``dead-letters`` takes those of the checkpoint; by default its own. It is
+                made when there is one to write.
 
         Raises:
             CheckpointError: another driver has it, or it cannot be reached.
@@ -255,6 +269,8 @@ class Checkpoint:
         self.url = self.directory if local is None else f"file://{local}"
         """Where Spark finds it, whatever its default file system is."""
         self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
+        self.letters: Files = self.files if letters is None else LocalFiles(letters, folders=())
+        self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
         if local is not None:
             owner = self.files.read("owner")
@@ -278,11 +294,14 @@ class Checkpoint:
             with contextlib.suppress(Py4JError, OSError):  # the JVM is gone, and the lock with it
                 channel.close()
 
+    @cached_property
+    def tenure(self) -> ledger_files.Tenure:
+        """The lives that this driver has begun."""
+        return ledger_files.Tenure(self.files, where=f"checkpoint {self.directory}")
+
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before, and nobody else's."""
-        self._owner = uuid.uuid4().hex
-        self._life = ledger_files.begin_life(self.files, self._owner)
-        return self._life
+        return self.tenure.begin(uuid.uuid4().hex)
 
     def check_life(self, life: int | None = None) -> None:
         """Before a life writes anything that counts: nobody has begun another one meanwhile.
@@ -295,9 +314,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over.
         """
-        life = self._life if life is None else life
-        assert life is not None, "a life begins before it is checked"
-        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
+        self.tenure.check(life)
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -349,8 +366,8 @@ class Checkpoint:
     def cut_back(self) -> None:
         """At the start, before anything is asked of it: agree with what is left of Spark's logs after a power cut.
 
-        Spark does not flush its logs to the disk, so the newest of its small files may be empty or gone. Its commits
-        count up to the last one that is whole and whose offset is. Offsets behind the one that comes next are removed:
+        Spark does not flush its files to the disk, so the newest of them may be empty or gone. Its commits count up to
+        the last one that is whole, and whose offset and state are. Offsets behind the one that comes next are removed:
         Spark would go on with the newest of them, whatever is missing before it.
 
         Raises:
@@ -365,7 +382,7 @@ class Checkpoint:
         for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
             log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
         for number in reversed(commits[len(kept) :]):
-            self._remove_of_spark("commits", number, "is not whole, or the offset of its micro-batch is not")
+            self._remove_of_spark("commits", number, "is not whole, or its offset or state is not")
         for number in reversed(offsets):
             if number > last + 1:
                 self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
@@ -373,12 +390,32 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
 
     def _is_whole(self, log_: str, number: int) -> bool:
-        """Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
+        """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""
+        whole = is_whole(log_, self.files.read(f"spark/{log_}/{number}"))
+        return whole and (log_ == "offsets" or not self._has_empty_state(number))
 
-        A commit has one such line; an offset has two, the settings of the query and the plan.
+    def _has_empty_state(self, micro_batch_id: int) -> bool:
+        """Whether a file with the state of a commit is empty; one that is missing is left for Spark to tell.
+
+        On a file system of a cluster nobody looks: a file is there as it was closed.
         """
-        head, *lines = (self.files.read(f"spark/{log_}/{number}") or b"").rstrip().split(b"\n")
-        return head[:1] == b"v" and len(lines) >= (2 if log_ == "offsets" else 1) and lines[-1][-1:] == b"}"
+        if not isinstance(self.files, LocalFiles):
+            return False
+        for folder, unique_id in self.state_stores(micro_batch_id):
+            name = f"{folder}/{micro_batch_id + 1}_{unique_id}"
+            sizes = [self.files.size(f"{name}.{form}") for form in ("changelog", "zip")]
+            if 0 in sizes and not any(sizes):
+                return True
+        return False
+
+    def state_stores(self, micro_batch_id: int) -> Iterator[tuple[str, str]]:
+        """(folder, id of the version) of each of Spark's state stores, as of a micro-batch that is committed."""
+        commit = self.files.read(f"spark/commits/{micro_batch_id}") or b""
+        _, _, body = commit.partition(b"\n")
+        known = json.loads(body or b"{}").get("stateUniqueIds") or {}
+        for operator, stores in known.items():
+            for number, ids in enumerate(stores):
+                yield f"spark/state/{operator}/{number}", ids[0]
 
     def _numbers(self, folder: str) -> list[int]:
         return sorted(int(name) for name in self.files.names(folder) if name.isdigit())
@@ -404,6 +441,14 @@ class Checkpoint:
         where = f"checkpoint {self.directory}"
         return ledger_files.load_ledger(self.files, self.last_commit(), make, restore, where=where)
 
+    def drop_uncommitted_letters(self) -> None:
+        """A life begins: what no committed micro-batch has written is no letter."""
+        ledger_files.drop_uncommitted_letters(self.letters, self.last_commit())
+
+    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+        """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+        ledger_files.write_letters(self.letters, micro_batch_id, letters)
+
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make an entry durable, replacing an earlier one of the same micro-batch."""
         ledger_files.write_entry(self.files, micro_batch_id, entry)
@@ -414,7 +459,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
-        if self._life is not None:
+        if self.tenure.life is not None:
             self.check_life()
         if isinstance(self.files, LocalFiles):
             self.files.flush(f"spark/offsets/{micro_batch_id}")

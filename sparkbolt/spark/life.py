@@ -40,6 +40,7 @@ from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
+from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import query_failure
@@ -106,6 +107,7 @@ class Life:
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
         ledger.begin_life(number)
+        checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
         spouts: dict[str, PartitionedSpout] = {}
         try:
@@ -127,7 +129,12 @@ class Life:
             if isinstance(spec.component, PartitionedSpout):
                 spout = cloudpickle.loads(self.shipment.components[spec.id])
                 spouts[spec.id] = spout
-                spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                try:
+                    spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                except Exception as error:
+                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
+                        raise  # it says itself what is wrong, and would be raised again
+                    raise SpoutOpenError(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:
         """Begin to process; returns at once."""
@@ -205,6 +212,7 @@ class Life:
         with self._changed:
             self._checkpoint.check_life(self.host.life)
             entry = self.host.stage(micro_batch_id, feedback)
+            self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
 
     def _promote(self, micro_batch_id: int) -> None:
@@ -229,8 +237,8 @@ class Life:
     # What is going on; asked from any thread, and never waits for the host.
 
     def sights(self) -> dict[str, Sight]:
-        """What each worker process on this machine is at, by process id."""
-        return {} if self._pages is None else self._pages.sights()
+        """What each worker process on this machine is at, by process id, while a micro-batch runs."""
+        return {} if self._pages is None or self._runs is None else self._pages.sights()
 
     def progress(self) -> Progress:
         """How far the micro-batch that runs has come."""

@@ -155,10 +155,8 @@ class Pages:
         now_s = time.monotonic()
         found = {}
         for name in self._names():
-            with suppress(OSError, ValueError):
-                data = self._read(name)
-                length = _LENGTH.unpack_from(data, NOTE_BYTES)[0]
-                sight = sight_of(data[:NOTE_BYTES], data[_LOOK_AT : _LOOK_AT + length], now_s)
+            with suppress(OSError, ValueError, struct.error):
+                sight = sight_of(*self._read(name), now_s)
                 if sight is not None:
                     found[name] = sight
         return found
@@ -179,8 +177,8 @@ class Pages:
         except OSError:
             return []
 
-    def _read(self, name: str) -> bytes:
-        """The bytes of a page.
+    def _read(self, name: str) -> tuple[bytes, bytes]:
+        """The note and the look of a page.
 
         Raises:
             OSError: it is gone, or its process is.
@@ -188,11 +186,12 @@ class Pages:
         path = os.path.join(self.directory, name)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            data = os.read(fd, PAGE_BYTES)
+            head = os.pread(fd, _LOOK_AT, 0)
+            look = os.pread(fd, _LENGTH.unpack_from(head, NOTE_BYTES)[0], _LOOK_AT)
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return data  # somebody holds it: the process lives
+                return head[:NOTE_BYTES], look  # somebody holds it: the process lives
             os.unlink(path)
             raise ProcessLookupError(f"process {name} is dead")
         finally:

@@ -13,8 +13,11 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import re
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 
 import cloudpickle
@@ -35,7 +38,7 @@ from sparkbolt.core.restarts import QueryFailure, Restarts
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import CheckpointError, EngineError
+from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -52,7 +55,7 @@ from sparkbolt.spark.session import (
     jvm_lives,
     make_session,
 )
-from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
+from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 
 JVM_IS_GONE = (
     "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
@@ -85,12 +88,30 @@ class RunningTopology(core_running.RunningTopology):
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The life that failed last, and why."""
-        self._life = self._new_life()
+        self._life = self._first_life()
+        self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed)
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
         self._hangs = Hangs()
+
+    def _first_life(self) -> Life:
+        """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
+
+        Raises:
+            EngineError: it cannot be opened.
+        """
+        while True:
+            try:
+                return self._new_life()
+            except SpoutOpenError as error:
+                restart = self._restarts.next(time.monotonic())
+                if restart is None:
+                    raise EngineError(f"{error} (tried {self.topology.config.restarts_max + 1} times)") from error
+                words = (error, restart.wait_secs, restart.number, self.topology.config.restarts_max)
+                log.error("%s; it is tried again in %g s (%d of %d)", *words)
+                self._stopping.wait(restart.wait_secs)
 
     def _new_life(self) -> Life:
         return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
@@ -247,7 +268,7 @@ class RunningTopology(core_running.RunningTopology):
             self._host.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
-        log.error("%s", failure)
+        self._announcer.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
         with self._changed:
             self._host.ledger.metrics.of(failure.component).errors += 1
 
@@ -269,6 +290,22 @@ class RunningTopology(core_running.RunningTopology):
         """The newest trees that were given up, with their stories."""
         with self._changed:
             return self._host.ledger.set_aside
+
+    @property
+    def dead_letters_directory(self) -> str:
+        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+
+        It is there once there is one; ``sparkbolt dlq`` reads it. With a checkpoint it is in it.
+        """
+        return self._checkpoint.letters_directory
+
+    @property
+    def set_aside_here(self) -> dict[str, int]:
+        """How many messages of each spout were given up since ``start``; only of those that have some."""
+        with self._changed:
+            counts = self._host.ledger.metrics.components
+            found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
+        return {name: count for name, count in found.items() if count}
 
     @property
     def failed(self) -> list[FailedTree]:
@@ -424,12 +461,21 @@ class RunningTopology(core_running.RunningTopology):
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
             self._supervisor.join(1.0)
             self._life.stop_query()
-        for thread in self._threads:
-            thread.close()
+        close_all(self._threads)
         self._life.end()
+        self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)
+
+
+def _letters_beside(topology: Topology) -> str:
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
+
+    The directory is made when there is a letter.
+    """
+    name = re.sub(r"[^\w.-]", "_", topology.name)
+    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def start(
@@ -446,7 +492,8 @@ def start(
     Args:
         topology: what to run.
         checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
-            file system is. Without one a temporary directory that is removed at the end.
+            file system is. Without one a temporary directory that is removed at the end; dead letters of the
+            checkpoint are kept even then, in a directory of their own (``dead_letters_directory``).
         master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
             given, it must be the master of that.
         spark: the session to use; default the active one, or a new one.
@@ -485,7 +532,7 @@ def start(
 def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
     """The topology with its checkpoint, locked and agreed with, its first life begun."""
     try:
-        held = Checkpoint(session, place)
+        held = Checkpoint(session, place, letters=None if temporary is None else _letters_beside(topology))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:

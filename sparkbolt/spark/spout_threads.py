@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from sparkbolt.core.failures import line_of, said
 from sparkbolt.core.records import Record
 from sparkbolt.core.returned import refuse_of_spout
 
+CLOSE_SECS = 5.0
+"""How long a spout may take to leave its last call, and to close."""
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
 PAUSE_SECS_MAX = 10.0
@@ -49,6 +52,22 @@ class SpoutFailure:
         """Who raised what, and what happens next."""
         then = _THEN.get(self.method, "it is called again after a pause")
         return f"{self.method} of spout {self.component}[{self.task}] raised {line_of(self.error)}; {then}"
+
+
+def close_all(threads: Sequence[SpoutThread], wait_secs: float = CLOSE_SECS) -> None:
+    """Stop threads and close their spouts, those that were opened; they are waited for together."""
+    for thread in threads:
+        thread._stop.set()
+    until = time.monotonic() + wait_secs
+    for thread in threads:
+        thread._thread.join(max(0.0, until - time.monotonic()))
+    for thread in threads:
+        if thread._thread.is_alive():
+            log.warning(
+                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
+                thread.name,
+                wait_secs,
+            )
 
 
 class SpoutThread:
@@ -117,16 +136,9 @@ class SpoutThread:
         """Let the thread activate or deactivate its spout before its next call."""
         self._active = active
 
-    def close(self, wait_secs: float = 5.0) -> None:
+    def close(self, wait_secs: float = CLOSE_SECS) -> None:
         """Stop the thread and close the spout, if it was opened."""
-        self._stop.set()
-        self._thread.join(wait_secs)
-        if self._thread.is_alive():
-            log.warning(
-                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
-                self.name,
-                wait_secs,
-            )
+        close_all([self], wait_secs)
 
     def _run(self) -> None:
         try:

@@ -21,7 +21,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.retry import DEFAULT
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
 """How many messages one call of ``receive`` is asked for, at most: acks wait for the same thread."""
-RETRY = RetryPolicy(max_retries=5)
+RETRY = DEFAULT
 """How the spouts of this package give again what failed, unless they are told otherwise. For ever would be a message
 that fails each time and comes again at once each time."""
 OPEN_MAX = 10_000

@@ -159,8 +159,8 @@ def _equals_again(value: Any) -> bool:
     if isinstance(value, type | FunctionType):
         return True  # it is read by its name
     try:
-        own_hash: object = type(value).__hash__
-        return own_hash is not object.__hash__ and bool(value == value)
+        hashes: Any = type(value).__hash__
+        return hashes is not object.__hash__ and bool(value == value)
     except BaseException as error:  # noqa: BLE001  as above
         pass_on(error)
         return False

@@ -16,8 +16,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULE = """
+import threading
 from collections import Counter
+from pathlib import Path
 
+from sparkbolt.core.activity import Hangs
+from sparkbolt.spark import running
 from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range, TopologyBuilder
 from sparkbolt.bolts import PrintBolt
 
@@ -89,6 +93,18 @@ def holding():
     return build(10, Holding())
 
 
+class Hanging(Remainders):
+    def execute(self, tup, collector):
+        if tup["number"] == 7 and not Path("go").exists():
+            threading.Event().wait()
+        super().execute(tup, collector)
+
+
+def hanging():
+    running.Hangs = lambda: Hangs(hung_secs=3.0)
+    return build(30, Hanging())
+
+
 def raising():
     return build(10, Raising(), on_error="stop")
 """
@@ -158,7 +174,8 @@ def test_json_has_a_line_for_each_micro_batch_and_a_summary_and_nothing_else(fol
 
 
 def test_ctrl_c_drains_and_is_exit_code_0(folder: Path) -> None:
-    with sparkbolt(folder, "remainders:endless", "--json") as process:
+    # A micro-batch may take as long as it takes on this machine.
+    with sparkbolt(folder, "remainders:endless", "--json", "--drain", "1h") as process:
         read_until(process.stdout, '"micro_batch_id": 1,')
         ctrl_c(process)
         out, err = process.communicate()
@@ -179,6 +196,25 @@ def test_the_second_ctrl_c_leaves_trees_for_replay_and_is_exit_code_130(folder: 
     assert process.returncode == 130, err
     assert "10 trees left for replay" in err.splitlines()[-1]
     assert out == ""
+
+
+def test_ctrl_c_breaks_off_a_call_that_hangs_and_the_next_run_does_its_micro_batch_again(folder: Path) -> None:
+    with sparkbolt(folder, "remainders:hanging", "--checkpoint", "state", "--drain", "1s") as process:
+        hung = read_until(process.stderr, "WARNING bolt[0] is in execute for")
+        ctrl_c(process)
+        out, err = process.communicate()
+    assert "with [7] (tuple 8 of 30 of its frame), at remainders.py:" in hung
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1].endswith(
+        "micro-batch 0, which was broken off, left for replay (the next run with this checkpoint)"
+    )
+    (folder / "go").touch()
+    with sparkbolt(folder, "remainders:hanging", "--checkpoint", "state", "--json") as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    components = events(out)[-1]["components"]
+    assert {"emitted": 30, "acked": 30, "failed": 0}.items() <= components["numbers"].items()
+    assert components["bolt"]["executed"] == 30
 
 
 def test_a_failure_is_one_sentence_and_exit_code_1(folder: Path) -> None:

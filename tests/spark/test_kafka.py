@@ -123,7 +123,7 @@ def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_en
         kafka.create("counts")
         kafka.produce("lines", ["to be or not to be"] * 3000, kafka_partition=0)
         program = subprocess.Popen(
-            [sys.executable, "examples/kafka_words.py", "--brokers", kafka.brokers],
+            [sys.executable, "examples/kafka_words.py", "--brokers", kafka.brokers, "--drain", "3600"],
             cwd=root,
             env={**os.environ, "PYTHONPATH": str(root)},
             start_new_session=True,

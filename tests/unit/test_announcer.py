@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")
@@ -27,7 +28,7 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     from sparkbolt.spark.running import RunningTopology
 
     builder = TopologyBuilder("t")
-    builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1)
+    builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
     builder.set_bolt("grim", Grim()).shuffle_grouping("numbers")
     topology = builder.build()
     engine = LocalEngine(topology)
@@ -42,3 +43,50 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line
+
+
+def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_error_lines_that_repeat_are_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [100.0]
+    announcer = Announcer(Config(max_error_report_per_interval=2, error_throttle_interval_secs=10), lambda: now_s[0])
+    for number in range(415):
+        announcer.error("queue[0]", f"queue[0] raised ConnectionError: {number}")
+        now_s[0] += 0.01
+    assert announced(caplog) == ["queue[0] raised ConnectionError: 0", "queue[0] raised ConnectionError: 1"]
+    announcer.tell_withheld()
+    assert len(announced(caplog)) == 2, "the interval is not over"
+    now_s[0] += 10
+    announcer.tell_withheld()
+    announcer.tell_withheld()
+    told = "queue[0] raised ConnectionError: 414 (and 412 more like it in the last 10 s)"
+    assert announced(caplog)[2:] == [told]
+
+
+def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happens_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Fickle(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            raise ConnectionError(f"db-{tup['n'] % 2}:5432 refused") if tup["n"] % 50 else KeyError("rare")
+
+    builder = TopologyBuilder("t", Config(outage_patience_secs=20, max_attempts=4))
+    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(3000)), outputs=["n"]))
+    builder.set_bolt("fickle", Fickle()).shuffle_grouping("numbers")
+    topology = builder.build()
+    engine, announcer = LocalEngine(topology), Announcer(topology.config)
+    while not engine.host.finished:
+        engine.now_ms += 50
+        promotion = engine.step()
+        if promotion is not None:
+            announcer.promotion(promotion)
+        else:
+            engine.now_ms = max(engine.now_ms, engine.next_due_ms() or 0)
+    out, spent = [line for line in announced(caplog) if line.startswith("bolt ")]
+    assert "bolt 'fickle' fails nearly everything it gets, " in out
+    assert "most often because of 'ConnectionError: db-1:5432 refused' (" in out
+    assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
+    assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
+    assert "what has used its attempts is given up" in spent

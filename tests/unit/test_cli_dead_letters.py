@@ -89,6 +89,28 @@ def test_replay_appends_tuples_once_and_tells_what_it_cannot(
     assert len(into.read_text().splitlines()) == 4
 
 
+def test_the_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = tmp_path / "state"
+    (checkpoint / "dead-letters").mkdir(parents=True)
+    for number, name in ((9, "aaaa"), (10, "bbbb")):
+        body = letter(name, position=number).to_line() + "\n"
+        (checkpoint / "dead-letters" / f"{number:09d}.jsonl").write_text(body)
+    by_checkpoint = printed(capsys, "list", str(checkpoint))
+    assert [line.split()[2] for line in by_checkpoint.splitlines()[:-1:2]] == ["aaaa", "bbbb"]
+    assert printed(capsys, "list", f"{checkpoint}/dead-letters") == by_checkpoint
+    assert "lines[0] a.txt@10" in printed(capsys, "show", str(checkpoint), "bb")
+    into = tmp_path / "again.jsonl"
+    assert "--into kafka:HOST:PORT" in printed(capsys, "replay", str(checkpoint), code=2)
+    said = printed(capsys, "replay", str(checkpoint), "bb", "--into", str(into))
+    assert said == "1 letter(s) replayed, 1 tuple(s)\n"
+    assert "2 shown, 1 replayed" in printed(capsys, "list", f"file:{checkpoint}")
+    assert "1 letter(s) replayed, 1 tuple(s); 1 were" in printed(capsys, "replay", str(checkpoint), "--into", str(into))
+    assert len(into.read_text().splitlines()) == 2
+    assert "there is no file of dead letters" in printed(capsys, "list", f"{checkpoint}/gone", code=2)
+
+
 def test_replay_wants_to_know_where_and_of_which_spout(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,8 +8,8 @@ import json
 import signal
 import sys
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Topology, TopologyBuilder
 from sparkbolt.cli import main, seconds
+from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
@@ -285,7 +286,7 @@ def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[
     clock, console = Clock(), Console(file=io.StringIO(), width=width)
     display = LiveTable(console, clock)
     display.starting(wide())
-    running: Any = SimpleNamespace(progress=lambda: progress)
+    running: Any = SimpleNamespace(progress=lambda: progress, waits_for=None)
     display.started(running)
     if committed:
         display.micro_batch(big(0), 0)
@@ -336,12 +337,17 @@ def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
     assert "63,222,243" in count
 
 
+def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
+    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
+    assert "63,201,243" in count
+
+
 def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
     out, clock = io.StringIO(), Clock()
     display = PlainLines(out, clock)
     display.starting(build())
     for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
-        running: Any = SimpleNamespace(progress=lambda progress=progress: progress)
+        running: Any = SimpleNamespace(progress=lambda progress=progress: progress, waits_for=None)
         while clock.now < until:
             clock.now += 0.25
             display.look(running)
@@ -397,6 +403,8 @@ class FakeRunning:
     """The micro-batch that never ends."""
     trouble: str | None = None
     waits_for: str | None = None
+    set_aside_here: Mapping[str, int] = field(default_factory=dict)
+    dead_letters_directory: str = "state/words/dead-letters"
 
     def progress(self) -> Progress:
         return Progress(self.runs)
@@ -462,6 +470,14 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
 
 
+def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = build()
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
+    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay"):
+        topology.run(drain_secs=0.0, display=PlainLines(io.StringIO()))
+
+
 def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 1, "finishes": False}
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
@@ -497,6 +513,39 @@ def test_a_run_that_ends_by_itself_is_finished(monkeypatch: pytest.MonkeyPatch) 
     outcome, text = outcome_of(monkeypatch, signals=[])
     assert (outcome.kind, outcome.exit_code) == ("finished", 0)
     assert "finished after" in text
+
+
+def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
+    assert (outcome.kind, outcome.exit_code) == ("finished", 3)
+    assert text.splitlines()[-1] == (
+        "12 messages of lines were set aside: look at them with `sparkbolt dlq list state/words/dead-letters`, give "
+        "them to the topology again with `sparkbolt dlq replay state/words/dead-letters --spout lines --into FILE`"
+    )
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], set_aside_here={"lines": 12})
+    assert outcome.exit_code == 3
+    outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT] * 2, drains=False, set_aside_here={"lines": 1})
+    assert outcome.exit_code == 130, "what is left is the first thing to know"
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (
+            "file:/tmp/x/dead letters.jsonl",
+            "sparkbolt dlq replay '/tmp/x/dead letters.jsonl' --spout lines --into FILE",
+        ),
+        ("log:", "the log and `sparkbolt errors` tell which they were, and nothing keeps them"),
+        (print, "their dead letters went to FunctionSink"),
+    ],
+)
+def test_where_set_aside_messages_are_depends_on_the_spout(way: Any, said: str) -> None:
+    builder = TopologyBuilder("words")
+    builder.set_spout("lines", Lines(), dead_letters=way)
+    builder.set_bolt("split", Split()).shuffle_grouping("lines")
+    [line] = aside_lines({"lines": 1}, builder.build(), "state/dead-letters")
+    assert line.startswith("1 message of lines was set aside: ")
+    assert said in line
 
 
 def test_two_signals_during_a_start_interrupt_it() -> None:

@@ -189,7 +189,8 @@ def test_the_keyword_wins_over_the_spout_and_that_over_the_topology(tmp_path: Pa
     assert isinstance(sink, FileDeadLetters)
     assert sink.path.endswith("own.jsonl")
     assert built(TextSpout("x"), config=whole).dead_letters.path.endswith("all.jsonl")
-    assert built(TextSpout("x")).dead_letters is None
+    assert built(TextSpout("x")).dead_letters == "checkpoint:", "where nobody says anything"
+    assert built(TextSpout("x"), dead_letters="log:", config=whole).dead_letters is None
 
 
 def test_an_object_and_a_name_that_the_spout_knows_are_sinks() -> None:

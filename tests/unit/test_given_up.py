@@ -108,7 +108,7 @@ class Run:
 
     def __init__(self, spout: Any, bolt: Any = None, *, config: Config | None = None, **settings: Any) -> None:
         self.grave = Grave()
-        builder = TopologyBuilder("t", config)
+        builder = TopologyBuilder("t", config or Config(max_attempts=3))
         builder.set_spout("numbers", spout, **{"dead_letters": Grave(), **settings})
         builder.set_bolt("bolt", bolt or Picky()).shuffle_grouping("numbers")
         self.topology = builder.build()
@@ -343,7 +343,7 @@ def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits
     run.steps()
     log = run.engine.log
     builder = TopologyBuilder("t")
-    builder.set_spout("numbers", Numbers())
+    builder.set_spout("numbers", Numbers(), dead_letters="log:")
     builder.set_bolt("bolt", Picky()).shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())
     engine.log = log

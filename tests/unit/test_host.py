@@ -168,7 +168,7 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
     engine = LocalEngine(builder.build())
-    host, sizes = engine.host, []
+    host, sizes, allowed = engine.host, [], [0.0]
     for _ in range(12):
         for spout in engine.spouts.values():
             spout.turn(active=True)
@@ -176,15 +176,18 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
         plan = host.next_plan(engine.now_ms, engine.now_ms / 1000)
         assert plan is not None
         size = sum(entry.reserved for entry in plan.entries)
-        assert max(waiting) <= 2 * host.pacers["endless"].budget / 3 + 1
+        pacer = host.pacers["endless"]
+        allowed.append((pacer.budget + pacer.outlook) / 3 + 1)
+        assert max(waiting) <= max(allowed), "what waited before the pace fell is not sent away"
         assert max(entry.reserved for entry in plan.entries) - min(entry.reserved for entry in plan.entries) <= 1
         sizes.append(size)
         feedback = gather(data for _, data in engine.run(plan))
         host.stage(plan.micro_batch_id, feedback)
         engine.now_ms += 400 + 2 * size + (3000 if len(sizes) == 1 else 0)
         host.promote(plan.micro_batch_id, engine.now_ms / 1000)
-    assert sizes[0] == FIRST_RECORDS
+    assert (sizes[0], pacer.growth) == (FIRST_RECORDS, 2.0)
     assert max(sizes) < 600
+    assert max(allowed) < 300
     assert all(200 < size < 400 for size in sizes[-4:]), sizes
 
 
@@ -195,6 +198,7 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     host = LocalEngine(builder.build()).host
     few, many, none = host.desks.values()
     few.waiting.append(record(0))
+    few.again.extend((60_000, number, *record(number)) for number in range(20))
     many.waiting.extend(map(record, range(100)))
     plan = host.next_plan(0, 0.0)
     assert plan is not None

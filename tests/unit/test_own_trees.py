@@ -283,7 +283,7 @@ class Behind(Bolt):
 def starting(
     count: int, seed: int = 0, tasks: int = 1, own: Mapping[str, Any] | None = None, **config: Any
 ) -> Topology:
-    builder = TopologyBuilder("starting", Config(message_timeout_secs=3, **config))
+    builder = TopologyBuilder("starting", Config(**{"message_timeout_secs": 3, "max_attempts": 3, **config}))
     builder.set_spout("numbers", Numbers(count))
     gathers = builder.set_bolt("gathers", Gathers(), tasks, tick_tuple_freq_secs=5, **(own or {}))
     gathers.fields_grouping("numbers", ["n"])

@@ -424,7 +424,12 @@ def _bytes_of(seed: int) -> bytes:
 
 
 def build(plan: Plan) -> Topology:
-    config = Config(acker_tasks=plan.acker_tasks, max_attempts=plan.max_attempts, enable_message_timeouts=False)
+    config = Config(
+        acker_tasks=plan.acker_tasks,
+        max_attempts=plan.max_attempts,
+        enable_message_timeouts=False,
+        dead_letters="log:",
+    )
     builder = TopologyBuilder("random", config)
     builder.set_spout("m", Messages(plan.per_micro_batch, plan.micro_batches), parallelism=plan.spout_tasks)
     for place, (kind, parallelism, subscriptions) in enumerate(plan.bolts, start=1):

@@ -99,7 +99,7 @@ class See(BasicBolt):
 
 
 def topology(spout: Numbers, **settings: Any) -> Topology:
-    builder = TopologyBuilder("reading", Config(**settings))
+    builder = TopologyBuilder("reading", Config(**{"max_attempts": 3, "dead_letters": "log:", **settings}))
     builder.set_spout("numbers", spout)
     builder.set_bolt("see", See(), fuse=False).shuffle_grouping("numbers")
     return builder.build()

@@ -115,7 +115,7 @@ class See(BasicBolt):
 
 
 def topology(spout: Any, bolt: Any = None, **settings: Any) -> Topology:
-    builder = TopologyBuilder("retries", Config(**settings))
+    builder = TopologyBuilder("retries", Config(**{"dead_letters": "log:", **settings}))
     builder.set_spout("log", spout)
     builder.set_bolt("see", bolt or See()).global_grouping("log")
     return builder.build()
@@ -390,7 +390,8 @@ def test_each_message_that_is_given_up_without_dead_letters_is_an_error_line_wit
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     WORLD.fails = lambda number, attempt: number % 3 == 0
-    built = topology(Log(60), retry=RetryPolicy(max_retries=1, min_backoff=timedelta(0)))
+    policy = RetryPolicy(max_retries=1, min_backoff=timedelta(0))
+    built = topology(Log(60), retry=policy, max_error_report_per_interval=100)
     engine = announced(built)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(lines) == 20 == engine.ledger.metrics.of("log").set_aside

@@ -64,6 +64,52 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     assert not output.errors
 
 
+class Blocking(Spout):
+    """Its ``next_tuple`` returns when it is let."""
+
+    outputs = ["n"]
+
+    def __init__(self, called: threading.Event, let: threading.Event, closed: list[str]) -> None:
+        self.called, self.let, self.closed = called, let, closed
+
+    def next_tuple(self, collector: Any) -> None:
+        self.called.set()
+        self.let.wait(60)
+
+    def close(self) -> None:
+        self.closed.append("closed")
+
+
+def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from sparkbolt.spark.spout_threads import SpoutThread, close_all
+
+    hangs, lets = threading.Event(), threading.Event()
+    lets.set()
+    closed: list[str] = []
+    threads, called = [], []
+    for number, let in ((0, hangs), (1, lets)):
+        called.append(threading.Event())
+        context = TopologyContext("t", "spout", number, 2, number + 1, Config())
+        spout = Blocking(called[-1], let, closed)
+        desk, lock = Desk(number + 1, 10), threading.Condition(threading.RLock())
+        thread = SpoutThread(
+            spout, context, Output("spout", []), desk, lock, tracked=True, report=lambda _: None, tell=lambda _: None
+        )
+        threads.append(thread)
+        thread.start()
+    assert all(event.wait(60) for event in called)
+    close_all(threads, wait_secs=0)
+    said = "spout spout[0] is still in a call 0 s after it was to stop: it is left behind and not closed"
+    assert said in [record.getMessage() for record in caplog.records]
+    close_all(threads[1:], wait_secs=60)
+    assert closed == ["closed"], "the first hangs still"
+    hangs.set()
+    close_all(threads, wait_secs=60)
+    assert closed == ["closed", "closed"]
+
+
 class Acked(Spout):
     """Is told of one ack, during which a new life begins."""
 

@@ -228,9 +228,10 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
     again.promoted = True
     assert (running.waits_for, running.trouble) == (None, None)
-    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised", close=lambda: None)
+    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised")
     running._threads = [closed]
     assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
+    running._threads = []
 
 
 # User code in the driver.

@@ -262,10 +262,24 @@ def _sort(found: TopicRead, known: set[str], message: RawMessage) -> None:
 
 
 def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> None:
-    """Write the messages of letters again, as they came, to where they came from or to another topic; and note it.
+    """Write the messages of letters again, and note it in the topic of the letters.
 
     Raises:
         LettersNotTakenError: not all were taken; those that were not noted may be there twice after the next try.
+    """
+    producer = give_again(settings, letters, into)
+    notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
+    send(settings, producer, [(topic, note, None) for note in notes])
+
+
+def give_again(settings: ClientSettings, letters: Sequence[DeadLetter], into: str | None) -> Any:
+    """Write the messages of letters again, as they came, to where they came from or to another topic.
+
+    Returns:
+        The producer that has done it.
+
+    Raises:
+        LettersNotTakenError: not all were taken.
     """
     kafka = client_library()
     producer = made(settings, kafka.Producer, settings.producer(**LONG))
@@ -278,8 +292,7 @@ def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], 
     if too_long:
         sizes = ", ".join(str(len(again[number][1].value or b"")) for number in too_long[:5])
         raise LettersNotTakenError(f"{len(too_long)} message(s) are longer than their topic takes: {sizes} bytes ...")
-    notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
-    send(settings, producer, [(topic, note, None) for note in notes])
+    return producer
 
 
 def raw_of(message: Any) -> RawMessage:

@@ -1,0 +1,100 @@
+"""The files of a checkpoint, for commands that look at one from outside.
+
+Which question it answers: how does a command read a checkpoint, or leave something in it, without its topology?
+Rule: for a local directory neither Spark nor Java starts.
+
+Read before: ``core.ledger_files``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.ledger_files import Files
+from sparkbolt.errors import InvariantError
+from sparkbolt.spark.places import local_directory
+
+
+class LocalDirectory:
+    """A local checkpoint, to be read only; obeys the ``Files`` protocol."""
+
+    def __init__(self, directory: str) -> None:
+        """The files below ``directory``."""
+        self._root = Path(directory)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it does not exist."""
+        try:
+            return os.listdir(self._root / folder)
+        except FileNotFoundError:
+            return []
+
+    def write(self, name: str, data: bytes) -> None:
+        """Not here."""
+        raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Not here."""
+        raise InvariantError(f"{name} ({len(data)} bytes) is made in a checkpoint that is only read")
+
+    def remove(self, name: str) -> None:
+        """Not here."""
+        raise InvariantError(f"{name} is removed from a checkpoint that is only read")
+
+
+class WritableDirectory(LocalDirectory):
+    """A local checkpoint that is repaired, or in which notes are left beside dead letters."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole, flushed to the disk."""
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that must not be there yet; False if it is there."""
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may or may not be there, with Hadoop's checksum of it."""
+        path = self._root / name
+        path.unlink(missing_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def open_files(directory: str, *, write: bool = False) -> Files:
+    """The files of a checkpoint, to be read; with ``write`` they may be changed.
+
+    Raises:
+        WrongUseError: there is no such directory.
+    """
+    path = local_directory(directory)
+    if path is not None:
+        if not os.path.isdir(path):
+            raise WrongUseError(f"there is no directory {path}: give the one that run was given as --checkpoint")
+        return WritableDirectory(path) if write else LocalDirectory(path)
+    from sparkbolt.spark.checkpoint import hadoop_files
+    from sparkbolt.spark.session import make_session
+
+    return hadoop_files(make_session("sparkbolt", "local[1]", None), directory, make=False)

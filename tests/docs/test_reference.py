@@ -1,0 +1,67 @@
+"""The pages of the API reference are what the docstrings say now, and name everything that is public."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.reference import PAGES, exported, markdown_of, pages
+from tests.docs.pages import ROOT, text_of
+from tests.docs.pages import pages as all_pages
+
+TEXTS = pages()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_page_of_the_reference_is_up_to_date(name: str) -> None:
+    kept = PAGES / name
+    assert kept.exists(), f"{kept} is missing: run python -m docs.reference"
+    assert kept.read_text(encoding="utf-8") == TEXTS[name], f"{kept} is out of date: run python -m docs.reference"
+
+
+def test_no_page_of_the_reference_is_kept_that_nobody_makes() -> None:
+    assert {path.name for path in PAGES.iterdir()} == set(TEXTS)
+
+
+def test_every_public_name_has_its_entry_and_every_entry_says_something() -> None:
+    for page, names in exported().items():
+        text = TEXTS[f"{page}.md"]
+        for name in names:
+            entry = text.split(f"\n### {name}\n", 1)[1].split("\n### ", 1)[0]
+            said = re.sub(r"```.*?```|^#### .*$", "", entry, flags=re.MULTILINE | re.DOTALL)
+            assert said.strip(), f"{page}: {name} has no docstring"
+
+
+def test_a_docstring_becomes_lists_and_blocks() -> None:
+    text = markdown_of(
+        """What it does with ``x``.
+
+        Args:
+            x: a number
+                on two lines.
+
+        Returns:
+            Another
+            number.
+
+        >>> 1 + 1
+        2
+        """
+    )
+    assert text == (
+        "What it does with `x`.\n\nArgs:\n\n- `x`: a number on two lines.\n\nReturns: Another number.\n\n"
+        "```python\n>>> 1 + 1\n2\n```"
+    )
+
+
+def test_read_on_in_the_readme_links_each_page_once() -> None:
+    links = re.findall(r"\]\(([^)#]+\.md)[^)]*\)", text_of("README.md").split("## Read on", 1)[1])
+    wanted = [page for page in all_pages() if page != "README.md"] + ["docs/api/sparkbolt.md"]
+    assert {page: links.count(page) for page in wanted} == dict.fromkeys(wanted, 1)
+
+
+def test_the_pages_of_the_reference_lead_somewhere() -> None:
+    for name, text in TEXTS.items():
+        for target in re.findall(r"\]\(([^)#]+\.md)\)", text):
+            assert (PAGES / target).exists(), f"{name} links {target} below {ROOT}"
