@@ -222,11 +222,10 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
                 break
             position, values = record
             kind = values.__class__
-            if not ((kind is list or kind is tuple) and len(values) == width):
-                values = _row_of(values, width) or values
-            if values.__class__ in (list, tuple) and len(values) == width:
+            row = values if kind is list or kind is tuple else _row_of(values)
+            if row is not None and len(row) == width:
                 positions.append(position)
-                rows.append(values)
+                rows.append(row)
             else:
                 reason = f"the spout read {printed(values):.60} as values, expected a list of {width}, for {fields}"
                 chunk.bad = BadRecord(_position(position), reason)
@@ -248,12 +247,12 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
     return chunk
 
 
-def _row_of(values: Any, width: int) -> list[Any] | None:
+def _row_of(values: Any) -> list[Any] | None:
     """What was read as a record's values, as a list; None if it is no sequence of them."""
-    if isinstance(values, str | bytes | bytearray | Mapping | Set):
+    if isinstance(values, str | bytes | bytearray | Mapping | Set) or not hasattr(values, "__len__"):
         return None
     try:
-        return list(values) if len(values) == width else None
+        return list(values)
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
         return None

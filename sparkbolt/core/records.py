@@ -22,7 +22,7 @@ from sparkbolt.core.failures import line_of, pass_on, printed
 from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.errors import EmitError
 
-_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+_PLAIN = frozenset({int, float, bool, type(None)})
 _SHOWN_CHARACTERS_MAX = 1000
 
 
@@ -99,9 +99,14 @@ class Record:
 
 
 def _packed(values: list[Any], bytes_max: int) -> Sequence[Any] | Packed | Refused:
-    kinds = set(map(type, values))
-    if kinds <= _PLAIN:
-        size = sum([len(value) for value in values if value.__class__ in (str, bytes)]) if kinds & {str, bytes} else 0
+    size = 0
+    for value in values:
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            size += len(value)
+        elif kind not in _PLAIN:
+            break
+    else:
         return values if size <= bytes_max else _refused(values, _too_large(size, bytes_max))
     try:
         data = _pickled(values)

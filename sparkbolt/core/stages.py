@@ -578,4 +578,5 @@ class StageRun:
 def _size(column: Column, count: int, *, whole: bool = False) -> int:
     if isinstance(column, pa.Array):
         return int(column.get_total_buffer_size() if whole else column.nbytes)
-    return COLUMN_BYTES_GUESS * count
+    texts = [len(value) for value in column if value.__class__ is str or value.__class__ is bytes]
+    return COLUMN_BYTES_GUESS * count + sum(texts)  # of 2 GiB of text and more Arrow makes no column
