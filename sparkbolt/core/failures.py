@@ -100,6 +100,11 @@ def said(thing: Any) -> tuple[str, str | None]:
     return ("", None) if thing is None else (printed(thing), None)
 
 
+def not_tried(failure: Failure) -> Failure:
+    """Why a tuple fails that is not even tried, since others before it have failed so."""
+    return Failure(failure.cause, f"not tried, as others before it had failed: {failure.reason}", reported=False)
+
+
 def line_of(error: BaseException) -> str:
     """The exception in a line: its type, unless it is one of ours, and the first line of its text."""
     try:

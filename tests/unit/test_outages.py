@@ -11,6 +11,7 @@ import pytest
 
 from sparkbolt import (
     BasicBolt,
+    Bolt,
     Config,
     PartitionedSpout,
     Range,
@@ -449,6 +450,38 @@ def test_a_bolt_may_be_unavailable_wherever_it_is_called(bolt: type[BasicBolt], 
     assert WORLD.stored == dict.fromkeys(range(200), 1)
     assert (run.counts.acked, run.counts.set_aside) == (200, 0)
     assert calls_between(5_000, 30_000) <= PROBE_TUPLES * 5
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_dependency_that_is_away_is_not_waited_for_as_often_as_there_are_tuples(by_hand: bool) -> None:
+    class Slow(Bolt):
+        outputs = ["n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            Store().execute(tup, collector)
+            collector.emit([tup["n"]], anchors=tup)
+            collector.ack(tup)
+
+    class Passes(Store):
+        outputs = ["n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            super().execute(tup, collector)
+            collector.emit([tup["n"]])
+
+    WORLD.away = (0, 200)
+    WORLD.error = lambda n: Unavailable("no connection") if n % 100 >= 50 else None
+    builder = TopologyBuilder("outage")
+    builder.set_spout("orders", Log(1000))
+    builder.set_bolt("store", Slow() if by_hand else Passes()).shuffle_grouping("orders")
+    run = Run(builder.build())
+    run.step()
+    asked = [n for _, n in WORLD.asked]
+    assert asked == list(range(60)), "ten in a row were enough"
+    assert run.counts.acked == 50
+    run.to_the_end()
+    assert WORLD.stored == dict.fromkeys(range(1000), 1)
+    assert run.engine.ledger.metrics.of("store").emitted == 1000
 
 
 # Reject, and the letters of the checkpoint.
