@@ -12,7 +12,7 @@ Read before: nothing.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.errors import (
@@ -84,6 +84,8 @@ def failure_said(reason: Any) -> Failure:
     >>> failure_said(KeyError("user")).reason
     "KeyError: 'user'"
     """
+    if isinstance(reason, Unavailable | Reject):  # as if it had been raised
+        return replace(failure_of(reason), reported=False)
     text, traceback_ = said(reason)
     return Failure("fail", text or "failed by the bolt", traceback_, reported=False)
 

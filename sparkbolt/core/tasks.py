@@ -94,7 +94,7 @@ class Counts:
     of_windows: ComponentMetrics | None = None
     """What a hosted bolt counts besides."""
     of_trees: list[tuple[int, Failure]] = field(default_factory=list)
-    """How many trees a hosted bolt has failed besides those of its rows, and why."""
+    """How many trees, or tuples kept from earlier, were failed besides those of its rows, and why."""
     flush_failure: Failure | None = None
     """Why ``flush``, and with it all that the task got, has failed."""
 
@@ -318,7 +318,9 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, failure_said(reason), sink)
+            failure = failure_said(reason)
+            counts.of_trees.append((1, failure))
+            self._fail(tup.anchors, failure, sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
