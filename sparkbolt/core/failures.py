@@ -12,7 +12,7 @@ Read before: nothing.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.errors import (
@@ -84,6 +84,8 @@ def failure_said(reason: Any) -> Failure:
     >>> failure_said(KeyError("user")).reason
     "KeyError: 'user'"
     """
+    if isinstance(reason, Unavailable | Reject):  # as if it had been raised
+        return replace(failure_of(reason), reported=False)
     text, traceback_ = said(reason)
     return Failure("fail", text or "failed by the bolt", traceback_, reported=False)
 
@@ -98,6 +100,11 @@ def said(thing: Any) -> tuple[str, str | None]:
     if isinstance(thing, BaseException):
         return line_of(thing), text_of(thing) if thing.__traceback__ is not None else None
     return ("", None) if thing is None else (printed(thing), None)
+
+
+def not_tried(failure: Failure) -> Failure:
+    """Why a tuple fails that is not even tried, since others before it have failed so."""
+    return Failure(failure.cause, f"not tried, as others before it had failed: {failure.reason}", reported=False)
 
 
 def line_of(error: BaseException) -> str:

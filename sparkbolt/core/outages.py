@@ -18,6 +18,7 @@ well    broken                                     well    it is counted
 well    any other                                  well    counting begins anew, with what it raised for since the
                                                            last tuple that it took
 out     that was a probe and did not reach it      out     the next probe at once, and twice as large
+out     that was a probe, of which it has kept all out     the next probe after the same wait
 out     away                                       out     the next probe after twice the wait
 out     broken                                     out     the same, and it uses up patience
 out     broken, and patience is used up            spent   everything at full speed again, and failures count
@@ -90,6 +91,8 @@ class Health(NamedTuple):
     """For how many of them it raised ``Unavailable``."""
     trailing: int = 0
     """For how many first attempts it raised, in each of its tasks, after the last tuple that the task took."""
+    held: int = 0
+    """How many tuples it has besides, neither acked nor failed: they tell nothing yet."""
 
     @property
     def away(self) -> bool:
@@ -114,27 +117,45 @@ class WorkSeen:
     >>> seen.add(3, {0: Failure("exception", "no"), 2: Failure("unavailable", "away")}, None)
     >>> seen.add(1, {0: Failure("fail", "said by the bolt")}, None)
     >>> seen.health()
-    Health(got=4, raised=2, unavailable=1, trailing=0)
+    Health(got=4, raised=2, unavailable=1, trailing=0, held=0)
     """
 
     got: int = 0
     raised: int = 0
     unavailable: int = 0
     trailing: int = 0
+    held: int = 0
     first_attempts: int = 0
 
-    def add(self, count: int, failures: Mapping[int, Failure], attempts: npt.NDArray[np.uint8] | None) -> None:
-        """It got ``count`` rows and failed some of them; ``attempts`` are the rows', None where all are first ones."""
-        self.got += count
+    def add(
+        self,
+        count: int,
+        failures: Mapping[int, Failure],
+        attempts: npt.NDArray[np.uint8] | None,
+        held: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """It got some rows.
+
+        Args:
+            count: how many.
+            failures: those that failed.
+            attempts: the rows' (as in frames); None where all are first ones.
+            held: bool[count], the rows that it has neither acked nor failed; None where there are none.
+        """
+        took = np.ones(count, dtype=bool) if held is None else ~held
+        took[list(failures)] = False
+        kept = count - int(np.count_nonzero(took)) - len(failures)
+        self.held += kept
+        self.got += count - kept
         self.first_attempts += count if attempts is None else int(np.count_nonzero(attempts & ATTEMPT_MAX <= 1))
         raised = [row for row, failure in failures.items() if failure.cause in RAISED]
+        for row in failures.keys() - set(raised):
+            took[row] = True  # to fail or to reject a tuple is part of its work
         if not raised:
-            self.trailing = 0 if count else self.trailing
+            self.trailing = 0 if bool(took.any()) else self.trailing
             return
         self.raised += len(raised)
         self.unavailable += sum(failures[row].cause == UNAVAILABLE for row in raised)
-        took = np.ones(count, dtype=bool)
-        took[raised] = False
         last = int(np.flatnonzero(took)[-1]) if bool(took.any()) else -1
         self.trailing = self.trailing if last < 0 else 0
         behind = [row for row in raised if row > last]
@@ -149,7 +170,7 @@ class WorkSeen:
 
     def health(self) -> Health:
         """All of it."""
-        return Health(self.got, self.raised, self.unavailable, self.trailing)
+        return Health(self.got, self.raised, self.unavailable, self.trailing, self.held)
 
 
 def add_healths(to: dict[str, Health], more: Mapping[str, Health]) -> None:
@@ -203,7 +224,8 @@ class Outage:
         strained = self.strained + 1 if health.unavailable else 0 if health.got else self.strained
         known = replace(self, strained=strained)
         if health.got == 0:
-            return known._unreached(now_ms) if probed and self.phase is Phase.OUT else known
+            unreached = probed and self.phase is Phase.OUT
+            return known._unreached(now_ms, held=health.held > 0) if unreached else known
         if self.phase is Phase.OUT:
             return known._after_probe(health, now_ms, patience_ms)
         if health.away:
@@ -225,7 +247,9 @@ class Outage:
         wait_ms = PROBE_WAITS.delay_ms(1, 0)
         return replace(self, phase=Phase.OUT, since_ms=now_ms, seen_ms=now_ms, next_probe_ms=now_ms + wait_ms, probes=0)
 
-    def _unreached(self, now_ms: int) -> Outage:
+    def _unreached(self, now_ms: int, *, held: bool) -> Outage:
+        if held:
+            return replace(self, next_probe_ms=now_ms + PROBE_WAITS.delay_ms(self.probes + 1, 0))
         return replace(self, probe_tuples=min(2 * self.probe_tuples, PROBE_TUPLES_MAX), next_probe_ms=now_ms)
 
     def _after_probe(self, health: Health, now_ms: int, patience_ms: int) -> Outage:

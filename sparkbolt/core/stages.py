@@ -311,6 +311,7 @@ class StageRun:
         if counts.flush_failure is not None and task.context.task in self._work_seen:
             self._work_seen[task.context.task].fail_all(counts.flush_failure)
         nothing = Rows(_NOWHERE, 0, [], None, None)
+        self._judge(task, nothing, counts)
         self._trace(task, nothing, counts)
         self._send_emitted(task, nothing, own)
 
@@ -344,10 +345,13 @@ class StageRun:
 
     def _judge(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
         """Note whether a bolt does its work on what it gets."""
-        if rows.origin.component == SYSTEM_COMPONENT or not (rows.count or counts.of_trees):
+        given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
+        if not (given or counts.of_trees or counts.late_acks):
             return
         seen = self._work_seen.setdefault(task.context.task, WorkSeen())
-        seen.add(rows.count, counts.failures, rows.attempts)
+        if given:
+            seen.add(given, counts.failures, rows.attempts, counts.held)
+        seen.add(len(counts.late_acks), {}, None)
         for trees, failure in counts.of_trees:
             seen.add(trees, dict.fromkeys(range(trees), failure), None)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +41,7 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import Failure, failure_of, failure_said, said
+from sparkbolt.core.failures import UNAVAILABLE, Failure, failure_of, failure_said, not_tried, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -50,6 +50,9 @@ from sparkbolt.core.returned import emit_all, refuse
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import KilledWorkerError
+
+UNAVAILABLE_MAX = 10
+"""After so many tuples in a row for which a bolt was unavailable, the rest of a frame is not tried."""
 
 
 class Sink(Protocol):
@@ -91,7 +94,7 @@ class Counts:
     of_windows: ComponentMetrics | None = None
     """What a hosted bolt counts besides."""
     of_trees: list[tuple[int, Failure]] = field(default_factory=list)
-    """How many trees a hosted bolt has failed besides those of its rows, and why."""
+    """How many trees, or tuples kept from earlier, were failed besides those of its rows, and why."""
     flush_failure: Failure | None = None
     """Why ``flush``, and with it all that the task got, has failed."""
 
@@ -315,7 +318,9 @@ class BoltTask:
         counts.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
             counts.failed += 1
-            self._fail(tup.anchors, failure_said(reason), sink)
+            failure = failure_said(reason)
+            counts.of_trees.append((1, failure))
+            self._fail(tup.anchors, failure, sink)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
             sink.touch(np.array(roots, dtype=np.uint64))
@@ -423,6 +428,11 @@ class BoltTask:
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
                 returned = None  # a generator that broke off would hold the tuple
+                if failures[row].cause == UNAVAILABLE and _is_away(failures, row):
+                    failures.update(dict.fromkeys(range(row + 1, rows.count), not_tried(failures[row])))
+                    if ends is not None:
+                        ends.extend([len(emitted)] * (rows.count - row))
+                    break
             if note_end is not None:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
@@ -555,3 +565,12 @@ async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
             return
         except asyncio.CancelledError:
             continue
+
+
+def _is_away(failures: Mapping[int, Failure], row: int) -> bool:
+    """Whether so many rows up to this one were all unavailable that the rest need not be tried.
+
+    Each try may take a connection's timeout, and a micro-batch has thousands of rows.
+    """
+    last = range(row, row - UNAVAILABLE_MAX, -1)
+    return all(failures[at].cause == UNAVAILABLE if at in failures else False for at in last)

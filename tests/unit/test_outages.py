@@ -11,6 +11,7 @@ import pytest
 
 from sparkbolt import (
     BasicBolt,
+    Bolt,
     Config,
     PartitionedSpout,
     Range,
@@ -449,6 +450,72 @@ def test_a_bolt_may_be_unavailable_wherever_it_is_called(bolt: type[BasicBolt], 
     assert WORLD.stored == dict.fromkeys(range(200), 1)
     assert (run.counts.acked, run.counts.set_aside) == (200, 0)
     assert calls_between(5_000, 30_000) <= PROBE_TUPLES * 5
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_dependency_that_is_away_is_not_waited_for_as_often_as_there_are_tuples(by_hand: bool) -> None:
+    class Slow(Bolt):
+        outputs = ["n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            Store().execute(tup, collector)
+            collector.emit([tup["n"]], anchors=tup)
+            collector.ack(tup)
+
+    class Passes(Store):
+        outputs = ["n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            super().execute(tup, collector)
+            collector.emit([tup["n"]])
+
+    WORLD.away = (0, 200)
+    WORLD.error = lambda n: Unavailable("no connection") if n % 100 >= 50 else None
+    builder = TopologyBuilder("outage")
+    builder.set_spout("orders", Log(1000))
+    builder.set_bolt("store", Slow() if by_hand else Passes()).shuffle_grouping("orders")
+    run = Run(builder.build())
+    run.step()
+    asked = [n for _, n in WORLD.asked]
+    assert asked == list(range(60)), "ten in a row were enough"
+    assert run.counts.acked == 50
+    run.to_the_end()
+    assert WORLD.stored == dict.fromkeys(range(1000), 1)
+    assert run.engine.ledger.metrics.of("store").emitted == 1000
+
+
+class Batches(Bolt):
+    """Keeps what it gets, and writes it when a tick comes; what could not be written it fails with what it was told."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.held.append(tup)
+            return
+        held, self.held = self.held, []
+        WORLD.asked += [(WORLD.now_ms, one["n"]) for one in held]
+        begin_ms, end_ms = WORLD.away
+        for one in held:
+            if begin_ms <= WORLD.now_ms < end_ms:
+                collector.fail(one, Unavailable("no connection"))
+            else:
+                WORLD.stored[one["n"]] += 1
+                collector.ack(one)
+
+
+def test_a_bolt_that_keeps_tuples_and_fails_them_later_is_probed_until_it_acks_some() -> None:
+    WORLD.away = (0, 60_000)
+    builder = TopologyBuilder("outage", Config(max_attempts=1))
+    builder.set_spout("orders", Log(200))
+    builder.set_bolt("store", Batches(), tick_tuple_freq_secs=1).shuffle_grouping("orders")
+    run = Run(builder.build())
+    run.to_the_end()
+    assert run.phases == ["out", "well"]
+    assert (run.counts.acked, run.counts.set_aside) == (200, 0)
+    assert WORLD.stored == dict.fromkeys(range(200), 1)
+    assert calls_between(5_000, 60_000) <= PROBE_TUPLES * 30
 
 
 # Reject, and the letters of the checkpoint.
