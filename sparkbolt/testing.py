@@ -219,7 +219,8 @@ class TopologyTestDriver:
         """Give a spout a tuple to emit; it is emitted when the topology runs next, not before.
 
         Messages are emitted in the order in which they were fed to a task, and not before ``max_spout_pending``
-        allows it. A message is tried once, whatever the policy: feed it again to see what a replay does.
+        allows it. A message is tried once, whatever the policy: feed it again to see what a replay does. While a bolt
+        is ``Unavailable`` it waits, and is given again as on Spark: ``advance`` the time.
 
         Args:
             component: the spout.
@@ -342,6 +343,7 @@ class TopologyTestDriver:
             desk = self._engine.host.desks[number]
             found += [desk.message_ids[sequence] for sequence in sorted(desk.message_ids)]
             found += [message_id for _, message_id in desk.waiting if message_id is not None]
+            found += [message_id for *_, message_id in desk.again]
             found += [fed[2] for fed in self._spout_task(number).fed if fed[2] is not None]
         return found
 
@@ -371,10 +373,10 @@ class TopologyTestDriver:
                     self._given_up[number].remove(message_id)
                 else:
                     self._acked[component].append(message_id)
-            told = deque(spout.failed)
+            told = deque(message_id for message_id in spout.failed if message_id not in self._given_up[number])
             for tree in promotion.failed:
-                if (tree.component, tree.task) != (component, index):
-                    continue
+                if (tree.component, tree.task) != (component, index) or tree.fate == "retry":
+                    continue  # what a bolt could not try (``Unavailable``) is pending, and is given again
                 message_id = self._given_up_now(number, tree) if tree.fate == "dead_letter" else told.popleft()
                 if tree.letter:  # the message is among the failed ones since it was given up
                     self._given_up[number].remove(message_id)

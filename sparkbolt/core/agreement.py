@@ -55,13 +55,15 @@ class _Steps:
     def __init__(self, files: Files, where: str) -> None:
         self.files, self.where = files, where
         self.offsets = _numbers(files.names("spark/offsets"))
-        self.commits = _numbers(files.names("spark/commits"))
+        commits = _numbers(files.names("spark/commits"))
+        self.broken = [n for n in commits if not is_whole("commits", files.read(f"spark/commits/{n}"))]
+        self.commits = [number for number in commits if number not in self.broken]
         ledger = [(int(match[1]), match[2]) for name in files.names("ledger") if (match := _LEDGER.match(name))]
         self.entries = sorted(number for number, kind in ledger if kind == "entry")
         self.snapshots = sorted(number for number, kind in ledger if kind == "snapshot")
         self.last_commit = max(self.commits, default=-1)
         self.last_offset = max(self.offsets, default=-1)
-        self.mistakes: list[str] = []
+        self.mistakes = [f"spark/commits/{number} is not whole, so it does not count" for number in self.broken]
         self.damaged: list[str] = []
         """Snapshots that cannot be read, where an older one can."""
 
@@ -160,7 +162,8 @@ class _Steps:
     def behind(self, last: int) -> list[str]:
         """What stands behind a micro-batch and must not, if Spark and the ledger are to go on behind it."""
         kept = {last + 1} if last + 1 in self.offsets and not isinstance(self.planned(last + 1), str) else set()
-        found = [(number, 0, f"spark/commits/{number}") for number in self.commits if number > last]
+        commits = [*self.commits, *self.broken]
+        found = [(number, 0, f"spark/commits/{number}") for number in commits if number > last]
         found += [(n, 1, f"spark/offsets/{n}") for n in self.offsets if n > last and n not in kept]
         found += [
             (n, 2, f"ledger/{n}.snapshot")
@@ -170,6 +173,18 @@ class _Steps:
         if found or self.damaged:
             found += [(n, 3, f"ledger/{n}.entry") for n in self.entries if n > last]
         return [*self.damaged, *(name for _, _, name in sorted(found, key=lambda item: (-item[0], item[1])))]
+
+
+def is_whole(log: str, data: bytes | None) -> bool:
+    r"""Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
+
+    A commit has one such line; an offset has two, the settings of the query and the plan.
+
+    >>> is_whole("commits", b"v1\n{}"), is_whole("offsets", b"v1\n{}"), is_whole("commits", b"")
+    (True, False, False)
+    """
+    head, *lines = (data or b"").rstrip().split(b"\n")
+    return head[:1] == b"v" and len(lines) >= (2 if log == "offsets" else 1) and lines[-1][-1:] == b"}"
 
 
 def examine(files: Files, where: str = "the checkpoint") -> Verdict:

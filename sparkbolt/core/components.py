@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.core.failures import pass_on, printed
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
+from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import (
@@ -132,6 +135,12 @@ class Spout(Component):
         return None
 
 
+POSITION_MAX = (1 << 63) - 1
+"""Positions are below it."""
+RANGE_POSITIONS_MAX = 1 << 40
+"""How many positions a range may have; a task has sequences for so many times more in all (``ids.AGAIN``)."""
+
+
 @dataclass(frozen=True, order=True)
 class Range:
     """Positions ``start`` (inclusive) to ``end`` (exclusive) of one source, to be read by one task.
@@ -147,9 +156,17 @@ class Range:
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that is empty or runs backwards."""
+        """Refuse a range that is empty or runs backwards, and one with more positions than trees can be numbered."""
         if not 0 <= self.start < self.end:
             raise ValueError(f"range of {self.source!r}: expected 0 <= start < end, got {self.start}, {self.end}")
+        if self.end > POSITION_MAX:
+            raise ValueError(f"range of {self.source!r}: positions are below 2**63, got {self.end}")
+        if self.end - self.start > RANGE_POSITIONS_MAX:
+            raise ValueError(
+                f"range of {self.source!r}: {self.end - self.start:,} positions from {self.start} on, expected at most "
+                f"2**40: a tree is reserved for each of them, be there a record or not. Are they nanoseconds? Count in "
+                "milliseconds, or give a position several records; and plan as many positions as `budget` says"
+            )
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,106 @@ class BadRecord:
     reason: str
     skipped: int = 0
     """How many positions it stands for that are gone at their source: counted as ``skipped`` in the metrics."""
+
+
+CHUNK_ROWS = 4096
+"""How many records of a ``PartitionedSpout`` become columns at once."""
+
+
+@dataclass
+class _Chunk:
+    """Records that were read one by one."""
+
+    positions: Any = ()
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    bad: BadRecord | None = None
+    """What came behind them and is none."""
+    error: BaseException | None = None
+    """What reading raised behind them."""
+    is_last: bool = False
+
+    def parts(self, range_: Range) -> Iterator[tuple[Any, list[Sequence[Any]]]]:
+        """Positions and rows: what stands before the first misplaced record, and what does not."""
+        if not self.rows:
+            return
+        at = self.positions
+        misplaced = (at < range_.start) | (at >= range_.end)
+        misplaced[1:] |= at[1:] < at[:-1]
+        cut = int(misplaced.argmax()) if misplaced.any() else len(at)
+        if cut:
+            yield at[:cut], self.rows[:cut]
+        if cut < len(at):
+            yield at[cut:], self.rows[cut:]
+
+
+def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
+    """The next records, up to the first that is none."""
+    width = len(fields)
+    positions: list[int] = []
+    chunk = _Chunk(positions)
+    rows = chunk.rows
+    try:
+        for record in records:
+            if isinstance(record, BadRecord):
+                chunk.bad = record
+                break
+            position, values = record
+            kind = values.__class__
+            if not ((kind is list or kind is tuple) and len(values) == width):
+                values = _row_of(values, width) or values
+            if values.__class__ in (list, tuple) and len(values) == width:
+                positions.append(position)
+                rows.append(values)
+            else:
+                reason = f"the spout read {printed(values):.60} as values, expected a list of {width}, for {fields}"
+                chunk.bad = BadRecord(_position(position), reason)
+                break
+            if len(rows) >= CHUNK_ROWS:
+                break
+        else:
+            chunk.is_last = True
+    except BaseException as error:  # noqa: BLE001  raised again behind what was read
+        pass_on(error)
+        chunk.error = error
+    try:
+        if set(map(type, positions)) <= {int}:
+            chunk.positions = np.array(positions, dtype=np.int64)
+            return chunk
+    except OverflowError:
+        pass
+    _cut_off(chunk, positions)
+    return chunk
+
+
+def _row_of(values: Any, width: int) -> list[Any] | None:
+    """What was read as a record's values, as a list; None if it is no sequence of them."""
+    if isinstance(values, str | bytes | bytearray | Mapping | Set):
+        return None
+    try:
+        return list(values) if len(values) == width else None
+    except BaseException as error:  # noqa: BLE001  user code may raise anything
+        pass_on(error)
+        return None
+
+
+def _cut_off(chunk: _Chunk, positions: list[Any]) -> None:
+    """Keep of a chunk what stands before its first record that is none."""
+    found: list[int] = []
+    for position in positions:
+        try:
+            found.append(_position(position))
+        except EmitError as error:
+            chunk.error, chunk.bad = error, None
+            break
+    chunk.positions = np.array(found, dtype=np.int64)
+    del chunk.rows[len(found) :]
+
+
+def _position(value: Any) -> int:
+    """A position, or an EmitError that says that it is none."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and -POSITION_MAX <= value <= POSITION_MAX:
+        return int(value)
+    raise EmitError(f"the spout read a record at {printed(value):.60}, expected a position (an int)")
 
 
 class PartitionedSpout(Component):
@@ -269,33 +386,23 @@ class PartitionedSpout(Component):
         ``read`` into columns.
         """
         fields = next((stream.fields for stream in parse_outputs(self.outputs) if stream.name == DEFAULT_STREAM), ())
-        width = len(fields)
-        positions: list[int] = []
-        rows: list[Sequence[Any]] = []
-        try:
-            for record in self.read(range_):
-                bad: BadRecord | None = None
-                if isinstance(record, BadRecord):
-                    bad = record
-                else:
-                    position, values = record
-                    if hasattr(values, "__len__") and len(values) == width and values.__class__ is not str:
-                        positions.append(position)
-                        rows.append(values)
-                    else:
-                        reason = f"the spout read {values!r:.60} as values, expected a list of {width}, for {fields}"
-                        bad = BadRecord(position, reason)
-                if rows and (bad is not None or len(rows) >= 4096):
-                    yield positions, list(zip(*rows, strict=True))
-                    positions, rows = [], []
-                if bad is not None:
-                    yield bad
-        except Exception:
-            if rows:  # what was read before it raised counts
+        records = None
+        while True:
+            try:
+                records = iter(self.read(range_)) if records is None else records
+            except BaseException as error:  # noqa: BLE001  handed on below
+                pass_on(error)
+                chunk = _Chunk(error=error)
+            else:
+                chunk = _chunk_of(records, fields)
+            for positions, rows in chunk.parts(range_):  # what was read before it raised counts
                 yield positions, list(zip(*rows, strict=True))
-            raise
-        if rows:
-            yield positions, list(zip(*rows, strict=True))
+            if chunk.bad is not None:
+                yield chunk.bad
+            if chunk.error is not None:
+                raise chunk.error
+            if chunk.is_last:
+                return
 
     def read_bytes(self) -> int | None:
         """Executor: how many bytes of messages the range had that was read last; None where the driver need not know.

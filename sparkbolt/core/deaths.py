@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from sparkbolt.core.failures import Interruption
+from sparkbolt.core.failures import Interruption, pass_on
 from sparkbolt.errors import EngineError, KilledWorkerError, UnkeptError
 
 DEATHS_MAX = 100
@@ -127,6 +127,9 @@ class Deaths:
     """(task, block, start, number) -> why it is not shown, of windows; see ``Place``."""
     spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Task -> (block, row, number of the window) from which on nothing is executed."""
+    void: dict[int, str] = field(default_factory=dict)
+    """Task -> why nothing of it is executed: what its flush writes of what was gathered cannot be kept, and what is not
+    flushed must not be gathered."""
     unkept: set[str] = field(default_factory=set)
     """Those of the reasons that tell of state that cannot be kept."""
     _counts: Counter[int] = field(default_factory=Counter)
@@ -139,6 +142,8 @@ class Deaths:
         """What was done at a place has left something that cannot be kept; see ``add``."""
         reason = f"what this left in the state of its task cannot be kept: {reason}"
         self.unkept.add(reason)
+        if place.deed is Deed.FLUSH:
+            self.void[place.task] = reason
         self._doom(place, reason, reason)
 
     def add(self, place: Place, how: str) -> None:
@@ -195,7 +200,7 @@ class Deaths:
 
     def reason(self, task: int, block: int, row: int) -> str | None:
         """Why a row is not executed; None if it is."""
-        reason = self.rows.get((task, block, row))
+        reason = self.rows.get((task, block, row), self.void.get(task))
         if reason is not None:
             return reason
         if task in self.spent and (block, row, 0) > self.spent[task]:
@@ -205,7 +210,7 @@ class Deaths:
 
     def reason_of_window(self, task: int, block: int, start: int, number: int) -> str | None:
         """Why a window is not shown; None if it is."""
-        reason = self.windows.get((task, block, start, number))
+        reason = self.windows.get((task, block, start, number), self.void.get(task))
         if reason is not None:
             return reason
         if task in self.spent and (block, start, number) > self.spent[task]:
@@ -274,10 +279,13 @@ class Watch:
         self.move(Place(deed, task, block, start, stop))
         try:
             yield
-        except Exception:
+        except GeneratorExit:  # ``spans`` is left behind by what ends the process
+            raise
+        except BaseException as error:
+            pass_on(error)  # what ends the process happened here
             self.move(before)
             raise
-        self.move(before)  # not in a `finally`: what ends the process (SystemExit) happened here
+        self.move(before)
 
     def of(self, task: int) -> TaskWatch:
         """The watch over one task of a bolt."""
@@ -315,9 +323,8 @@ class TaskWatch:
         reason = self._watch.deaths.reason_of_window(self._task, self._block, start, number)
         if reason is not None:
             raise self._watch.deaths.refusal(reason)
-        with self._watch.at(Deed.WINDOW, self._task, self._block, start, number):
+        with self._looked_at(Place(Deed.WINDOW, self._task, self._block, start, number)):
             yield
-        self._look(Place(Deed.WINDOW, self._task, self._block, start, number))
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
@@ -329,6 +336,18 @@ class TaskWatch:
             with self._watch.at(Deed.EXECUTE, self._task, block, start, stop):
                 yield start, stop
             self._look(Place(Deed.EXECUTE, self._task, block, start, stop))
+
+    @contextmanager
+    def _looked_at(self, place: Place) -> Iterator[None]:
+        """Be at a place, behind which the state is looked at, also where user code has raised there."""
+        try:
+            with self._watch.at(place.deed, place.task, place.block, place.start, place.stop):
+                yield
+        except BaseException as error:
+            pass_on(error)
+            self._look(place)
+            raise
+        self._look(place)
 
     def _look(self, place: Place) -> None:
         """Look at the state, where that is asked for.
@@ -382,6 +401,5 @@ class TaskWatch:
         Raises:
             KilledWorkerError: on entering, where it died before.
         """
-        with self._watch.at(Deed.FLUSH, self._task, self._block):
+        with self._looked_at(Place(Deed.FLUSH, self._task, self._block)):
             yield
-        self._look(Place(Deed.FLUSH, self._task, self._block))

@@ -102,10 +102,9 @@ class Desk:
         """How many more records there is use for now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
 
-    @property
-    def ready(self) -> int:
-        """How many records wait for a plan, or for the time when they are given again."""
-        return len(self.waiting) + len(self.again)
+    def ready(self, now_ms: float) -> int:
+        """How many records a plan may have at this time."""
+        return len(self.waiting) + sum(one[0] <= now_ms for one in self.again)
 
     @property
     def idle(self) -> bool:

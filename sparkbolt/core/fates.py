@@ -5,8 +5,8 @@ Rule 1: a message is given again as often as the policy of its component allows,
 Rule 2: what nobody has read was not tried; nor was what a bolt could not try (``outages``). A source that is away costs
 no attempt, and nothing is given up for it; it is never asked again at once. Nor does a range that is too large to be
 read at once, the rest of which is due at once.
-Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse is given up as
-a message is, since nobody is left to take it.
+Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse as often as the
+policy allows comes once more, for the checkpoint, which takes it (``refused``).
 Rule 4: what can never be read (``BadRecord``), or is rejected (``Reject``), is not tried again, and of a spout that
 reads once no record is.
 
@@ -218,17 +218,21 @@ def _decide_letter(
 ) -> FailedTree:
     """The fate of a dead letter's tree that failed: the letter comes again.
 
-    Unless bolts have refused it too often, or the topology was started again without ``dead_letters``.
+    Unless the topology was started again without dead letters.
     """
-    attempt = live.entry.attempt
+    attempt, again = live.entry.attempt, lettered
     waits = LETTER_WAITS if fail.cause == LETTER else policy or LETTER_WAITS
-    again = lettered and (fail.cause == LETTER or forgiven_ms is not None or waits.allows(attempt))
     wait_ms = max(forgiven_ms or 0, waits.delay_ms(attempt, fail.key))
     fate, due_ms = ("dead_letter", now_ms + wait_ms) if again else ("set_aside", None)
     counted = not (again and forgiven_ms is not None)
     return _failed(
         fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
     )
+
+
+def refused(policy: RetryPolicy | None, attempt: int) -> bool:
+    """Whether a dead letter that goes to bolts was refused too often for another ``attempt`` of that."""
+    return policy is not None and attempt > 1 and not policy.allows(attempt - 1)
 
 
 def _failed(

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
 from typing import Any
 
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.ids import split_key, unmix64
 from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.tuples import Tuple
@@ -63,7 +64,8 @@ def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int
         seen.add(id(value))
         try:
             lost, inside = _clean(value, is_void)
-        except Exception:  # noqa: BLE001  a container of the user's own may raise anything, and keeps what it has
+        except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything, and keeps what it has
+            pass_on(error)
             continue
         found += lost
         waiting.extend(inside)

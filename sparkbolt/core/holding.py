@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, MutableSequence, Set
 from typing import Any
 
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.tuples import Tuple
 
 LOOKS_MAX = 100_000
@@ -40,7 +41,8 @@ def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[T
             continue
         try:
             waiting.extend(_inside(value))
-        except Exception:  # noqa: BLE001  a container of the user's own may raise anything
+        except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything
+            pass_on(error)
             continue
     return found
 

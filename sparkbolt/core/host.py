@@ -26,7 +26,7 @@ from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.hosted import Wakes
-from sparkbolt.core.ids import split_key
+from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
@@ -35,15 +35,13 @@ from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX
 from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
-from sparkbolt.errors import check
+from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000
 FIRST_RECORDS = 10
 """How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
 """How many times as much the next one may read, as long as none has taken as long as it may."""
-WAITING_BUDGETS = 2
-"""For how many micro-batches as the next one records may wait."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
@@ -218,6 +216,13 @@ class Host:
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
+        component, index = self.topology.task_owner(task)
+        if base + reserve > (AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE):
+            raise EngineError(
+                f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
+                f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
+                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+            )
         bases[task] = base + reserve
         return base
 
@@ -293,7 +298,7 @@ class Host:
     def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
         entries: list[Entry] = []
         share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
-        shares = self._shares()
+        shares = self._shares(ready_ms)
         for number, desk in self.desks.items():
             check(not desk.planned, f"records of task {number} are still planned")
             probe = rooms.get(self.topology.task_owner(number)[0])
@@ -301,14 +306,14 @@ class Host:
             entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, room)
         return entries
 
-    def _shares(self) -> dict[int, int]:
+    def _shares(self, ready_ms: int) -> dict[int, int]:
         """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
         shares: dict[int, int] = {}
         for component, numbers in self._tasks_with_desks():
             left = self.pacers[component].budget
-            by_need = sorted(numbers, key=lambda number: self.desks[number].ready)
-            for others, number in zip(range(len(numbers) - 1, -1, -1), by_need, strict=True):
-                shares[number] = min(self.desks[number].ready, -(-left // (others + 1)))
+            by_need = sorted((self.desks[number].ready(ready_ms), number) for number in numbers)
+            for place, (ready, number) in enumerate(by_need):
+                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
                 left -= shares[number]
         return shares
 
@@ -318,12 +323,12 @@ class Host:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _pace_desks(self) -> None:
-        """Let as much wait as about the next two micro-batches take."""
+        """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
         for component, numbers in self._tasks_with_desks():
+            pacer = self.pacers[component]
+            waiting_max = math.ceil((pacer.budget + pacer.outlook) / len(numbers))
             for number in numbers:
-                self.desks[number].waiting_max = min(
-                    DESK_RECORDS_MAX, -(-WAITING_BUDGETS * self.pacers[component].budget // len(numbers))
-                )
+                self.desks[number].waiting_max = min(DESK_RECORDS_MAX, waiting_max)
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)

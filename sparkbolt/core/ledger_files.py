@@ -83,16 +83,46 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
         FencedError: another driver has taken the checkpoint over.
     """
     mine = files.read(f"lives/{life}")
-    if mine != owner.encode():
-        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
-    elif files.read(f"lives/{life + 1}") is not None:
+    if files.read(f"lives/{life + 1}") is not None:
         began = f"life {life + 1} began"
+    elif mine != owner.encode():
+        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
     else:
         return
     raise FencedError(
         f"{where} was taken over by another driver ({began}, this one is {life}): this one ends without counting what "
         "it does"
     )
+
+
+class Tenure:
+    """The lives that one driver has begun on a checkpoint, one after the other."""
+
+    def __init__(self, files: Files, *, where: str = "the checkpoint") -> None:
+        """None has begun yet."""
+        self._files, self._where = files, where
+        self.life: int | None = None
+        """The number of the one that began last."""
+        self._owner = ""
+
+    def begin(self, owner: str) -> int:
+        """Take a number, as of ``begin_life``."""
+        self._owner = owner
+        self.life = begin_life(self._files, owner)
+        return self.life
+
+    def check(self, life: int | None = None) -> None:
+        """Nobody else has begun a life since this driver began its last, which may never have got as far as to read.
+
+        Args:
+            life: one of this driver's, where a later one of its own counts as another's, too.
+
+        Raises:
+            FencedError: another driver has taken the checkpoint over.
+        """
+        life = self.life if life is None else life
+        assert life is not None, "a life begins before it is checked"
+        check_life(self._files, life, self._owner, where=self._where)
 
 
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:

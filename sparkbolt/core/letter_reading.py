@@ -38,10 +38,11 @@ from sparkbolt.core.dead_letters import (
     stream_of,
 )
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import Failure, failure_of
-from sparkbolt.core.fates import LETTER
+from sparkbolt.core.failures import Failure, failure_of, pass_on
+from sparkbolt.core.fates import LETTER, refused
 from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key
+from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.records import Record, Refused
 from sparkbolt.core.tuples import DEFAULT_STREAM
@@ -85,12 +86,15 @@ class LetterReader(EntryReader):
                 fields = self._stream(DEFAULT_STREAM).fields
                 letter = self._letter(given_up, position, DEFAULT_STREAM, fields, found.rows, found)
                 letters.append((sequence, letter))
-        stream = stream_of(self._stage.lane.topology.components[self._component].dead_letters)
-        if stream is not None:
-            self._emit_letters(stream, letters)
-        elif letters and self._stage.lane.topology.components[self._component].dead_letters == CHECKPOINT:
+        spec = self._stage.lane.topology.components[self._component]
+        stream = stream_of(spec.dead_letters)
+        if not letters:
+            return
+        if spec.dead_letters == CHECKPOINT or (stream is not None and refused(policy_of(spec), entry.attempt)):
             self._hand_over(letters)
-        elif letters:
+        elif stream is not None:
+            self._emit_letters(stream, letters)
+        else:
             self._write(letters)
 
     @staticmethod
@@ -162,7 +166,8 @@ class LetterReader(EntryReader):
         try:
             with worker.doing(Deed.READ, self._entry.task, self._reads):
                 return spout.raw(range_)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
             found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")
             return None
 
@@ -182,7 +187,8 @@ class LetterReader(EntryReader):
         try:
             with worker.doing(Deed.WRITE, number, self._reads):
                 worker.letter_sink(number).write([letter for _, letter in letters])
-        except Exception as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+        except BaseException as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+            pass_on(error)
             worker.drop_letter_sink(number)
             worker.refusals[number] = self._stage.moment.micro_batch_id, refusals + 1
             failure = failure_of(error)
@@ -215,8 +221,6 @@ class LetterReader(EntryReader):
 
     def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
-        if not letters:
-            return
         stream = self._stream(name)
         rows: list[list[Any]] = []
         sequences: list[int] = []

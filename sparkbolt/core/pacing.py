@@ -42,6 +42,8 @@ class Pacer:
     """How many times larger a micro-batch may be than the one before, until the target is met for the first time."""
     records_per_position: float = 1.0
     """Trees that a position became, by the last micro-batch that read any; 1 until then, which is the most."""
+    outlook: int = field(init=False)
+    """How many positions the micro-batch behind the next one may have, as far as can be seen."""
     _seen: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
     """Positions and milliseconds of the last micro-batches that read any."""
     _idle: tuple[int, float] | None = None
@@ -54,6 +56,7 @@ class Pacer:
     def __post_init__(self) -> None:
         """Keep the first budget within the limit too."""
         self.budget = max(1, min(self.budget, self.budget_max))
+        self.outlook = int(self.growth * self.budget)
 
     def observe(self, elapsed_ms: float, positions: int, trees: int) -> None:
         """Learn from a finished micro-batch.
@@ -72,11 +75,12 @@ class Pacer:
             self._seen.clear()
             self._is_first = False
         self._seen.append((positions, elapsed_ms))
-        factor = self._factor(elapsed_ms, positions)
-        if factor > 1 and positions < FULL * self.budget:
-            return
-        factor = min(self.growth, max(0.5, factor))
-        self.budget = max(1, min(self.budget_max, int(positions * factor) if factor < 1 else int(self.budget * factor)))
+        wanted = self._factor(elapsed_ms, positions)
+        if wanted <= 1 or positions >= FULL * self.budget:
+            factor = min(self.growth, max(0.5, wanted))
+            budget = int(positions * factor) if factor < 1 else int(self.budget * factor)
+            self.budget = max(1, min(self.budget_max, budget))
+        self.outlook = int(min(self.growth * self.budget, max(self.budget, positions * wanted)))
 
     def _factor(self, elapsed_ms: float, positions: int) -> float:
         """How many times the positions of the last micro-batch would take the time that is aimed at."""

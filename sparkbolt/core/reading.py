@@ -23,7 +23,7 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import Failure, failure_of
+from sparkbolt.core.failures import Failure, failure_of, line_of, pass_on
 from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
@@ -55,7 +55,7 @@ class EntryReader:
         self._trace = stage.lane.topology.components[self._component].config.trace
         self._emitted: dict[str, int] = {}
         self._reads = 0
-        self._broken: Exception | None = None
+        self._broken: BaseException | None = None
         """Why reading the range ended too early."""
         self._bad = False
         """Whether the range had a record that is none."""
@@ -102,7 +102,8 @@ class EntryReader:
         spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
         try:
             size = spout.read_bytes()
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
             self._report(failure_of(error))
             return
         end = range_.end if self._broken is None else self._seen + 1
@@ -140,7 +141,8 @@ class EntryReader:
             except EnoughRead as error:
                 self._broken = self._checked_rest(error, range_)
                 return
-            except Exception as error:  # noqa: BLE001  user code may raise anything
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
+                pass_on(error)
                 self._broken = error
                 return
             if checked is None:
@@ -196,7 +198,7 @@ class EntryReader:
                 f"rise from {least} on and to stay below {range_.end}"
             )
 
-    def _break_off(self, range_: Range, shift: int, error: Exception) -> None:
+    def _break_off(self, range_: Range, shift: int, error: BaseException) -> None:
         """Reading ended too early: nobody knows what would have come.
 
         The tree of the record fails that was given last, which may be the first tuple of several; for all positions
@@ -320,7 +322,7 @@ class EntryReader:
             chooser = Chooser(self._trace, origin)
             marks = chooser.marks(columns, parents.roots)
             if chooser.error is not None:
-                text = f"trace raised {type(chooser.error).__name__}: {chooser.error}; such tuples are not traced"
+                text = f"trace raised {line_of(chooser.error)}; such tuples are not traced"
                 self._stage.report(Report(self._component, self._index, text))
                 self._stage.counts(self._component).errors += 1
         if attempt == 1 and marks is None:

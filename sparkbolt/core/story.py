@@ -21,6 +21,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.ids import mix64, split_key
 
 HOPS_MAX = 100
@@ -260,7 +261,8 @@ def short(value: Any) -> str:
     """
     try:
         text = _SHORT.repr(value)
-    except Exception as error:  # noqa: BLE001  user code may raise anything
+    except BaseException as error:  # noqa: BLE001  user code may raise anything
+        pass_on(error)
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     text = _ADDRESS.sub("", text)  # it differs from run to run, and a story does not
     return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 3] + "..."

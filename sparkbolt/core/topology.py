@@ -267,8 +267,8 @@ class Topology:
 
         Args:
             stop_after_secs: stop as with Ctrl-C after that time; None for never.
-            drain_secs: how long a micro-batch may run on then, before it is broken off and left for replay; None for
-                3 s.
+            drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
+                None for 3 seconds.
             checkpoint: as of ``start``, as all the following are.
             master: where Spark runs.
             spark: the session to use.

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.frames import Column, Moment, Path, python_values
 from sparkbolt.core.ids import U64, run_starts, unmix64
 from sparkbolt.core.lane import Lane
@@ -215,7 +216,7 @@ class Chooser:
         self._share = trace if isinstance(trace, int | float) else 0.0
         self._predicate = None if isinstance(trace, int | float) else trace
         self._origin = origin
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """The first exception of the predicate; a tuple for which it raises is not traced."""
 
     def marks(self, columns: Sequence[Column], roots: U64) -> npt.NDArray[np.uint8] | None:
@@ -240,7 +241,8 @@ class Chooser:
     def _asks(self, predicate: Callable[[Tuple], Any], values: Sequence[Any]) -> bool:
         try:
             return bool(predicate(Tuple.of(self._origin, values)))
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
             self.error = self.error or error
             return False
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from sparkbolt.core.acker import one_fail_each
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.dead_letters import stream_of
-from sparkbolt.core.fates import AWAY, FINAL, LETTER, NOT_READ
+from sparkbolt.core.dead_letters import CHECKPOINT
+from sparkbolt.core.fates import AWAY, FINAL, NOT_READ
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_settings import feeders_of, policy_of
@@ -108,6 +108,8 @@ class AcksAreDurable(Checker):
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
+        self._letters: set[int] = set()
+        """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
 
     def life_began(self, driver: Driver) -> None:
         """Message ids are known to one driver only."""
@@ -119,13 +121,18 @@ class AcksAreDurable(Checker):
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
-                    self._keys[entry.task, hashable(message_id)] = entry.first_key + place
+                    self._keys[entry.task, hashable(message_id)] = key = entry.first_key + place
+                    component, _ = self.facts.subject.topology.task_owner(entry.task)
+                    way = self.facts.subject.topology.components[component].dead_letters
+                    if entry.letters is not None and way == CHECKPOINT:
+                        self._letters.add(key)
 
     def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
         """Learn what may be told."""
         if self.facts.queues or self._keys:
-            self._acked.update(verdict.acked.tolist())
-            self._failed.update(verdict.failed)
+            acked = set(verdict.acked.tolist())
+            self._acked |= acked - self._letters
+            self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
         """Look at what spouts are about to hear."""
@@ -204,14 +211,14 @@ class NothingIsLost(Checker):
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
         """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
-        if entry.letters is not None and (cause == LETTER or stream_of(spec.dead_letters) is None):
-            return range(0)
+        if entry.letters is not None:
+            return range(0)  # it comes again, until somebody takes it
         forgiven = self.facts.forgiven(key)
         positions = _given_up(spec, entry, key, cause) if not forgiven or cause in FINAL else range(0)
         if forgiven is None and positions:
             self._perhaps.update((spec.id, str(entry.source), position) for position in positions)
             return range(0)
-        if positions and spec.dead_letters is not None and entry.letters is None:
+        if positions and spec.dead_letters is not None:
             self._lettered[spec.id, str(entry.source), positions.start] = positions
             return range(0)
         return positions

@@ -20,6 +20,7 @@ from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.failures import Interruption
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_files import Tenure
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.planner import Planner, plan_of
@@ -87,8 +88,8 @@ class Durable:
     """What is on disks, or in other people's processes."""
 
     files: MemoryFiles = field(default_factory=MemoryFiles)
-    drivers: int = 0
-    """How many lives ever began; what names each of them."""
+    lives: int = 0
+    """How many ever began; what names each of them."""
     log: SparkLog = field(default_factory=SparkLog)
     """Spark's own files."""
     stores: dict[int, DictStore] = field(default_factory=dict)
@@ -97,6 +98,11 @@ class Durable:
     """The dead letters that sinks hold, by id."""
     queues: dict[int, Queue] = field(default_factory=dict)
     """The queue of each task of a fed ``Spout``."""
+
+    def take_life(self, tenure: Tenure) -> int:
+        """The number of a life that begins in the driver of ``tenure``."""
+        self.lives += 1
+        return tenure.begin(str(self.lives))
 
     def logged(self) -> MicroBatchPlan | None:
         """The plan that is in the offset log and not committed."""
@@ -114,6 +120,7 @@ class Driver:
         durable: Durable,
         now_ms: int,
         mono_s: float,
+        tenure: Tenure,
         before: Driver | None = None,
     ) -> None:
         """Load the ledger, begin a life, open the spouts.
@@ -124,6 +131,7 @@ class Driver:
             durable: what outlives the driver.
             now_ms: the wall clock.
             mono_s: the monotonic clock.
+            tenure: the lives of the process.
             before: the life before in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
         self.files = durable.files
@@ -140,9 +148,8 @@ class Driver:
         self.took_over = before is not None
         ledger_files.cut_back(durable.files, durable.log.last_commit)
         self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
-        durable.drivers += 1
-        self._owner = str(durable.drivers)
-        self.ledger.begin_life(ledger_files.begin_life(durable.files, self._owner))
+        self.tenure = tenure
+        self.ledger.begin_life(durable.take_life(tenure))
         ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
         self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
         self.planner = Planner(self.host, durable.files, where=WHERE)
@@ -184,7 +191,7 @@ class Driver:
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""
-        ledger_files.check_life(self.files, self.host.life, self._owner)
+        self.tenure.check(self.host.life)
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:

@@ -42,6 +42,7 @@ STAGED_TWICE = "staged-twice"
 COMMIT_OUTLIVES = "commit-outlives"
 COMMIT_IS_LATE = "commit-is-late"
 NO_NEWS = "no-news"
+CANNOT_OPEN = "cannot-open"
 
 KINDS: dict[str, dict[str, str]] = {
     "ask": {NO_NEWS: "the spouts have nothing yet when Spark asks"},
@@ -55,6 +56,7 @@ KINDS: dict[str, dict[str, str]] = {
     "planned": {
         DRIVER_DIES: "the driver dies when the plan is in the offset log",
         QUERY_DIES: "the query dies when the plan is in the offset log, and starts again in the same driver",
+        CANNOT_OPEN: "the query dies, and a spout cannot be opened when it first starts again in the same driver",
         PLANNER_DIES: "the planner dies after the plan, and another asks for the spark_partitions",
     },
     "source": {

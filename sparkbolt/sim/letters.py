@@ -145,9 +145,9 @@ class NothingIsGivenUpInSilence(Checker):
 
     def ended(self, driver: Driver) -> None:
         """Each message that was given up has been counted, as what it is."""
-        for component, spec in self._lettered.items():
+        for component in self._lettered:
             counts = driver.ledger.metrics.of(component)
-            if stream_of(spec.dead_letters) is None and counts.set_aside != counts.dead_letters:
+            if counts.set_aside != counts.dead_letters:
                 self.broken(
                     f"{counts.set_aside} messages of {component!r} were given up, and {counts.dead_letters} dead "
                     "letters are counted"

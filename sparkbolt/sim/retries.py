@@ -132,9 +132,8 @@ class RetriesAreInTime(Checker):
         waits = LETTER_WAITS if cause == LETTER else policy
         if forgiven is None:
             return
-        if forgiven or waits.allows(attempt):
-            wait_ms = max(self._forgiven_ms.get(key, 0) if forgiven else 0, waits.delay_ms(attempt, key))
-            self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
+        wait_ms = max(self._forgiven_ms.get(key, 0) if forgiven else 0, waits.delay_ms(attempt, key))
+        self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
         """Somebody wakes when something is due, and nobody wakes for what cannot be done."""

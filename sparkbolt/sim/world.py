@@ -17,6 +17,7 @@ from typing import Any
 
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.ledger import Promotion
+from sparkbolt.core.ledger_files import Tenure
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset
 from sparkbolt.errors import OutdatedLifeError, check
@@ -25,6 +26,7 @@ from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, Outcome
 from sparkbolt.sim.eyes import Eyes
 from sparkbolt.sim.faults import (
+    CANNOT_OPEN,
     CLOCK_JUMPS,
     COMMIT_IS_LATE,
     COMMIT_OUTLIVES,
@@ -108,6 +110,8 @@ class World:
         self._late: tuple[MicroBatchPlan, Outcome] | None = None
         """What a driver that is dead commits once the next one has begun."""
         self._dies_after_commit = False
+        self._cannot_open = False
+        """Whether a spout raises in ``open`` when the query begins again."""
         self._restarts = 0
         """How often the query was started since the last commit."""
         stamps = random.Random(seed)
@@ -118,7 +122,8 @@ class World:
         self._begin_life()
 
     def _begin_life(self, before: Driver | None = None) -> None:
-        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s, before)
+        tenure = Tenure(self.durable.files) if before is None else before.tenure
+        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s, tenure, before)
         self._limit_desks()
         self.checkers.life_began(self.driver)
         if self._late is not None:
@@ -217,12 +222,20 @@ class World:
         """The query has ended: another life in the same driver, whose ``Spout`` tasks go on."""
         self._restarts += 1
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
+        self._still_ours()
         left_over = self.driver.planner.left_over(self.durable.log.last_commit)
         if left_over is not None:
             self._promote(left_over)
         self._hear()
         self.executors.die()
+        if self._cannot_open:  # that life has taken its number, and ends before it has a host
+            self._cannot_open = False
+            self.durable.take_life(self.driver.tenure)
+            self._still_ours()
         self._begin_life(self.driver)
+
+    def _still_ours(self) -> None:
+        self.driver.tenure.check()
 
     # What Spark's loop calls.
 
@@ -291,7 +304,10 @@ class World:
     def at(self, step: str, micro_batch_id: int) -> None:
         """Spark has come to a file of its logs."""
         if step == "logged":
-            self._step(micro_batch_id, "planned")
+            fault = self._step(micro_batch_id, "planned")
+            if fault is not None and fault.kind == CANNOT_OPEN:
+                self._cannot_open = True
+                raise QueryDied
         if step == "committed":
             assert self._ran is not None
             self._count(*self._ran)

@@ -31,7 +31,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
+from sparkbolt.core.agreement import is_whole
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.places import check_hdfs, local_directory, scheme_of
+from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
@@ -92,6 +94,13 @@ class LocalFiles:
         except OSError:  # a full disk: what was written of it only takes room
             temporary.unlink(missing_ok=True)
             raise
+
+    def size(self, name: str) -> int | None:
+        """The size of a file in bytes, or None if there is none."""
+        try:
+            return (self._root / name).stat().st_size
+        except FileNotFoundError:
+            return None
 
     def flush(self, name: str) -> None:
         """Have a file that somebody else has written, and its name, on the disk; nothing if it is not there."""
@@ -214,7 +223,7 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
     services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
     check_hdfs(directory, services.split(","))
     try:
-        return HadoopFiles(spark, directory, make=make)
+        return answer_within(FILES_SECS, lambda: HadoopFiles(spark, directory, make=make), directory)
     except Py4JJavaError as error:
         raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
 
@@ -241,11 +250,6 @@ def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
 
 class Checkpoint:
     """The checkpoint of one topology, locked for one driver."""
-
-    _life: int | None = None
-    """The number of the life that this driver has begun last."""
-    _owner = ""
-    """What names that life, here and elsewhere."""
 
     def __init__(self, spark: SparkSession, directory: str, *, letters: str | None = None) -> None:
         """Lock the directory.
@@ -290,11 +294,14 @@ class Checkpoint:
             with contextlib.suppress(Py4JError, OSError):  # the JVM is gone, and the lock with it
                 channel.close()
 
+    @cached_property
+    def tenure(self) -> ledger_files.Tenure:
+        """The lives that this driver has begun."""
+        return ledger_files.Tenure(self.files, where=f"checkpoint {self.directory}")
+
     def begin_life(self) -> int:
         """The number of the life that begins now: one more than ever before, and nobody else's."""
-        self._owner = uuid.uuid4().hex
-        self._life = ledger_files.begin_life(self.files, self._owner)
-        return self._life
+        return self.tenure.begin(uuid.uuid4().hex)
 
     def check_life(self, life: int | None = None) -> None:
         """Before a life writes anything that counts: nobody has begun another one meanwhile.
@@ -307,9 +314,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over.
         """
-        life = self._life if life is None else life
-        assert life is not None, "a life begins before it is checked"
-        ledger_files.check_life(self.files, life, self._owner, where=f"checkpoint {self.directory}")
+        self.tenure.check(life)
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """How the topology was laid out when the checkpoint was begun; None if it begins now.
@@ -361,8 +366,8 @@ class Checkpoint:
     def cut_back(self) -> None:
         """At the start, before anything is asked of it: agree with what is left of Spark's logs after a power cut.
 
-        Spark does not flush its logs to the disk, so the newest of its small files may be empty or gone. Its commits
-        count up to the last one that is whole and whose offset is. Offsets behind the one that comes next are removed:
+        Spark does not flush its files to the disk, so the newest of them may be empty or gone. Its commits count up to
+        the last one that is whole, and whose offset and state are. Offsets behind the one that comes next are removed:
         Spark would go on with the newest of them, whatever is missing before it.
 
         Raises:
@@ -377,7 +382,7 @@ class Checkpoint:
         for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
             log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
         for number in reversed(commits[len(kept) :]):
-            self._remove_of_spark("commits", number, "is not whole, or the offset of its micro-batch is not")
+            self._remove_of_spark("commits", number, "is not whole, or its offset or state is not")
         for number in reversed(offsets):
             if number > last + 1:
                 self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
@@ -385,12 +390,32 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
 
     def _is_whole(self, log_: str, number: int) -> bool:
-        """Whether a file of one of Spark's logs was written to its end: a line with a version, then JSON in lines.
+        """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""
+        whole = is_whole(log_, self.files.read(f"spark/{log_}/{number}"))
+        return whole and (log_ == "offsets" or not self._has_empty_state(number))
 
-        A commit has one such line; an offset has two, the settings of the query and the plan.
+    def _has_empty_state(self, micro_batch_id: int) -> bool:
+        """Whether a file with the state of a commit is empty; one that is missing is left for Spark to tell.
+
+        On a file system of a cluster nobody looks: a file is there as it was closed.
         """
-        head, *lines = (self.files.read(f"spark/{log_}/{number}") or b"").rstrip().split(b"\n")
-        return head[:1] == b"v" and len(lines) >= (2 if log_ == "offsets" else 1) and lines[-1][-1:] == b"}"
+        if not isinstance(self.files, LocalFiles):
+            return False
+        for folder, unique_id in self.state_stores(micro_batch_id):
+            name = f"{folder}/{micro_batch_id + 1}_{unique_id}"
+            sizes = [self.files.size(f"{name}.{form}") for form in ("changelog", "zip")]
+            if 0 in sizes and not any(sizes):
+                return True
+        return False
+
+    def state_stores(self, micro_batch_id: int) -> Iterator[tuple[str, str]]:
+        """(folder, id of the version) of each of Spark's state stores, as of a micro-batch that is committed."""
+        commit = self.files.read(f"spark/commits/{micro_batch_id}") or b""
+        _, _, body = commit.partition(b"\n")
+        known = json.loads(body or b"{}").get("stateUniqueIds") or {}
+        for operator, stores in known.items():
+            for number, ids in enumerate(stores):
+                yield f"spark/state/{operator}/{number}", ids[0]
 
     def _numbers(self, folder: str) -> list[int]:
         return sorted(int(name) for name in self.files.names(folder) if name.isdigit())
@@ -434,7 +459,7 @@ class Checkpoint:
         Raises:
             FencedError: another driver has taken the checkpoint over, which reads these entries.
         """
-        if self._life is not None:
+        if self.tenure.life is not None:
             self.check_life()
         if isinstance(self.files, LocalFiles):
             self.files.flush(f"spark/offsets/{micro_batch_id}")

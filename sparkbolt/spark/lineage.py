@@ -15,9 +15,7 @@ Read before: ``checkpoint``.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -58,17 +56,7 @@ def longest(spark: SparkSession, checkpoint: Checkpoint) -> int:
     last = checkpoint.last_commit()
     if last < LINEAGE_MAX:
         return last + 1
-    return max((_length(spark, checkpoint, *store, last + 1) for store in _stores(checkpoint, last)), default=0)
-
-
-def _stores(checkpoint: Checkpoint, micro_batch_id: int) -> Iterator[tuple[str, str]]:
-    """(folder, id of the version) of each state store, as of a micro-batch that is committed."""
-    commit = checkpoint.files.read(f"spark/commits/{micro_batch_id}") or b""
-    _, _, body = commit.partition(b"\n")
-    known = json.loads(body or b"{}").get("stateUniqueIds") or {}
-    for operator, partitions in known.items():
-        for number, ids in enumerate(partitions):
-            yield f"spark/state/{operator}/{number}", ids[0]
+    return max((_length(spark, checkpoint, *store, last + 1) for store in checkpoint.state_stores(last)), default=0)
 
 
 def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id: str, version: int) -> int:

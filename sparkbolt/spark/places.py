@@ -13,12 +13,17 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from sparkbolt.errors import CheckpointError, EngineError
 
+Answer = TypeVar("Answer")
 ANSWER_SECS = 5.0
 """How long somebody may take to accept a connection."""
+FILES_SECS = 30.0
+"""How long a file system may take to answer its first questions."""
 HDFS_PORT = 8020
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = re.compile(r"file:(?://([^/]*))?(/.*)", re.IGNORECASE)
@@ -98,6 +103,34 @@ def check_hdfs(place: str, services: Iterable[str] = ()) -> None:
             f"checkpoint {place}: no name node answers there ({why}): is HDFS running, is its address right, and may "
             "this machine reach it?"
         )
+
+
+def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
+    """What ``ask`` gives, or raises; asked in a thread of its own, which is left behind where it takes too long.
+
+    Raises:
+        CheckpointError: it has not answered.
+    """
+    found: list[Answer] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="sparkbolt-first-contact", daemon=True)
+    thread.start()
+    thread.join(secs)
+    if raised:
+        raise raised[0]
+    if not found:
+        raise CheckpointError(
+            f"checkpoint {place}: its file system has not answered within {secs:g} s: is it running, are its address "
+            "and the credentials right, and may this machine reach it?"
+        )
+    return found[0]
 
 
 def _address(text: str, port: int) -> tuple[str, int]:

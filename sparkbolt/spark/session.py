@@ -8,6 +8,7 @@ Read before: ``sources``.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -31,6 +32,7 @@ from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.places import check_master, scheme_of
 from sparkbolt.spark.sources import add, own_archive
 
+log = logging.getLogger("sparkbolt")
 JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
 TASK_FAILURES_MIN = 2
@@ -188,23 +190,34 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
                 gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
             context = SparkContext(conf=configuration, gateway=gateway)
             context.setLogLevel("WARN")
+            _keep_to_the_log(context)
             if master.startswith(STANDALONE):
                 add(context, own_archive())  # before any task, since the Python daemon imports it
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:  # noqa: BLE001  whatever Spark raises, here it is one sentence
         java = getattr(error, "java_exception", None)
-        log = keep_log()
+        kept = keep_log()
         said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
         if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
-            said = (what_java_said(log) if log else None) or "Java ended before it could be used"
-        where = f"; Spark's log is {log}" if log else ""
+            said = (what_java_said(kept) if kept else None) or "Java ended before it could be used"
+        where = f"; Spark's log is {kept}" if kept else ""
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
 
 
-def what_java_said(log: str) -> str | None:
+def _keep_to_the_log(context: SparkContext) -> None:
+    """A job that is broken off may cut PySpark's line for accumulators, which then prints a traceback; nothing is lost.
+
+    It would stand in the terminal beside the sentence that says how the run has ended.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: log.debug("PySpark's line for accumulators was cut", exc_info=True)
+
+
+def what_java_said(path: str) -> str | None:
     """The first line of a log that names an error; None if there is none."""
     try:
-        lines = Path(log).read_text(errors="replace").split("\n")
+        lines = Path(path).read_text(errors="replace").split("\n")
     except OSError:
         return None
     named = (line for line in lines if re.search(r"\b(Exception in thread|\w*Exception:|Error:|error:)", line))

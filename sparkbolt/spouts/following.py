@@ -337,19 +337,18 @@ class Follower:
             inode = _inode(path)
             if inode is None or inode in taken:
                 self._unborn.pop(path, None)
-            elif self._meet(path, progress, first=first):
-                taken.add(inode)
+            else:
+                try:
+                    if self._meet(path, progress, first=first):
+                        taken.add(inode)
+                except FileNotFoundError:  # it has just been moved; under its new name it is met with the next look
+                    continue
+                except OSError as error:
+                    self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", path, error)
 
     def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
         self._unborn.pop(path, None)
-        state = _state(path)
-        try:
-            found, head = os.stat(path), _whole_head(path)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", path, error)
-            return False
+        state, found, head = _state(path), os.stat(path), _whole_head(path)
         if not head:
             self._unborn[path] = state
             return False
@@ -357,7 +356,7 @@ class Follower:
             return False
         if any(self._continues(one, path, found, head, progress) for one in [*self._gone.values(), *self._emptied]):
             return True
-        begin, size = self._paths.pop(path, 0), found.st_size
+        begin, size = self._paths.get(path, 0), found.st_size
         before = max((one.position(progress) for one in self._gone.values() if _lay_there(one, path, found)), default=0)
         if before or begin > size:
             log.warning(
@@ -368,6 +367,7 @@ class Follower:
             )
             begin = 0
         self._begin_with(path, found, head, _before_end(path, begin))
+        self._paths.pop(path, None)
         return True
 
     def _seek_copy(self, one: Followed, progress: Progress) -> None:
@@ -377,11 +377,10 @@ class Follower:
             if not path.startswith((one.path, one.id.path)) or path == one.path or _inode(path) in taken:
                 continue
             try:
-                found, head = os.stat(path), _whole_head(path)
+                if self._continues(one, path, os.stat(path), _whole_head(path), progress):
+                    return
             except OSError:
                 continue
-            if self._continues(one, path, found, head, progress):
-                return
 
     def _continues(self, one: Followed, path: str, found: os.stat_result, head: bytes, progress: Progress) -> bool:
         """Whether a new file continues one that is gone; then it is begun where that one's reading ended."""
@@ -390,9 +389,9 @@ class Follower:
         position = one.position(progress)
         if found.st_ino == one.id.inode or not one.id.has_head(head) or not one.is_continued_by(path, position):
             return False
+        self._begin_with(path, found, head, _before_end(path, position))
         one.continued = True
         log.info("%s holds what was read of %s up to byte %d: it is read from there", path, one.id.path, position)
-        self._begin_with(path, found, head, _before_end(path, position))
         return True
 
     def _begin_with(self, path: str, found: os.stat_result, head: bytes, begin: int) -> None:
@@ -407,7 +406,9 @@ class Follower:
             if not path.startswith(one.path) or path == one.path or not one.id.has_head(head):
                 continue
             if os.path.splitext(path)[0] == one.path and is_compressed(path):
-                self._tell_once(path, "%s begins as %s does: it is not read while that is there", path, one.path)
+                if path not in self._told:
+                    self._told.add(path)
+                    log.info("%s begins as %s does: it is not read while that is there", path, one.path)
                 return True
             if path[len(one.path)] in ".-_~":
                 before, looks = self._copies.pop(path, (-1, 0))

@@ -88,7 +88,7 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Counts) ->
     for row, values in enumerate(rows.values()):
         try:
             found.append(extractor(Tuple.of(rows.origin, values)))
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
             counts.failures[row] = failure_of(error)
             found.append(0)
     return found

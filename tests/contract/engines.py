@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt.core.acker import Report
+from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.ledger_reader import dump_tasks
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.letters import letters_in
 from tests.contract.parts import notes
 
 WAIT_SECS = 120.0
@@ -69,6 +71,10 @@ class Engine(ABC):
         """The failed trees and the traced ones that were acked, as the ledger keeps them."""
 
     @abstractmethod
+    def letters(self) -> list[DeadLetter]:
+        """The dead letters of the checkpoint."""
+
+    @abstractmethod
     def checkpoint(self) -> Path:
         """A directory with what is durable of the ledger."""
 
@@ -106,6 +112,9 @@ class Sim(Engine):
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.engine.ledger.failed, self.engine.ledger.traced
+
+    def letters(self) -> list[DeadLetter]:
+        return letters_in(self.engine.letters.values())
 
     def checkpoint(self) -> Path:
         return write_checkpoint(self.engine, self.directory / "checkpoint")
@@ -152,6 +161,9 @@ class OnSpark(Engine):
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.running.failed, self.running.traced
+
+    def letters(self) -> list[DeadLetter]:
+        return letters_in(path.read_bytes() for path in sorted(self.checkpoint().glob("dead-letters/*.jsonl")))
 
     def checkpoint(self) -> Path:
         return self.directory / "checkpoint"

@@ -72,7 +72,8 @@ STARTED = 20
 
 
 def starting(directory: str) -> Topology:
-    builder = TopologyBuilder("starting", Config(message_timeout_secs=2, max_error_report_per_interval=1000))
+    config = Config(message_timeout_secs=2, max_attempts=3, max_error_report_per_interval=1000)
+    builder = TopologyBuilder("starting", config)
     builder.set_spout("numbers", Messages(directory, STARTED))
     gathers = builder.set_bolt("gathers", Gathers(), parallelism=2, tick_tuple_freq_secs=1)
     gathers.fields_grouping("numbers", ["n"])

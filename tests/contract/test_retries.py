@@ -60,7 +60,7 @@ def test_each_wait_is_as_long_as_the_policy_says_and_the_attempt_is_on_the_tuple
 
 def test_a_message_is_given_up_after_its_retries_and_what_is_unreadable_at_once(ended: Engine) -> None:
     assert list(attempts_of(ended, "tries-log", ALWAYS)) == [1, 2, 3, 4]
-    fates = [(tree.position, tree.attempt) for tree in ended.failed if tree.fate == "set_aside" and tree.source]
+    fates = [(tree.position, tree.attempt) for tree in ended.failed if tree.fate == "dead_letter" and tree.source]
     assert sorted(fates) == [(UNREADABLE, 1), (ALWAYS, 4)]
 
 

@@ -72,7 +72,7 @@ def test_a_tree_that_is_given_again_tells_every_hop(ended: Ended) -> None:
         "acked 2 and failed 1 by trouble",
     ]
     assert tree.hops[-1].values == "{'n': 1, 'k': 2}", "the tuple that failed is shown, not the first"
-    assert tree.fate == "set_aside"
+    assert tree.fate == "dead_letter"
 
 
 def test_a_tree_that_is_acked_at_its_second_attempt_keeps_its_story(ended: Ended) -> None:

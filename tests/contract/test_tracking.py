@@ -71,9 +71,16 @@ def test_a_grouping_copies_for_all_and_where_a_custom_one_names_a_task_twice(end
 def test_all_kinds_of_bolts_emit_anchored_and_ack(ended: Engine) -> None:
     assert sorted(n for [n] in ended.notes("from-function")) == list(range(30))
     assert sorted(n for [n] in ended.notes("from-doubled")) == sorted([2 * n for n in range(30)] * 2)
-    assert sorted(n for [n] in ended.notes("from-concurrent")) == [n for n in range(30) if n != 7]
-    assert list(ended.failures_of("numbers")) == [7]
-    assert ended.of("numbers").acked == 29
+    assert sorted(n for [n] in ended.notes("from-concurrent")) == [n for n in range(30) if n not in (7, 8)]
+    assert sorted(n for [n] in ended.notes("from-batched")) == list(range(30))
+    assert sorted(ended.failures_of("numbers")) == [7, 8]
+    assert ended.of("numbers").acked == 28
+
+
+def test_flush_is_called_once_a_task_and_micro_batch(ended: Engine) -> None:
+    names = [(micro_batch_id, task) for micro_batch_id, task in ended.notes("flushed")]
+    assert names
+    assert len(set(names)) == len(names)
 
 
 def test_coroutines_of_a_frame_run_at_once_up_to_the_limit(ended: Engine) -> None:
@@ -85,8 +92,8 @@ def test_a_failed_message_is_given_again_and_then_set_aside(ended: Engine) -> No
     assert Counter(n for n, _ in ended.notes("tries")) == attempts
     assert sorted(map(tuple, ended.notes("tries"))) == [(n, i + 1) for n in attempts for i in range(attempts[n])]
     fates = Counter(tree.fate for tree in ended.failed if tree.component == "tried")
-    assert fates == {"set_aside": TRIED // 2, "retry": TRIED + TRIED // 4}
-    assert ended.of("tried").set_aside == TRIED // 2
+    assert fates == {"dead_letter": TRIED // 2, "retry": TRIED + TRIED // 4}
+    assert ended.of("tried").set_aside == ended.of("tried").dead_letters == TRIED // 2
     last = ended.failures_of("tried")[1]
     assert last.attempt == 3
     assert "attempt 3; failed by tries[" in last.story

@@ -203,14 +203,16 @@ class Concurrent(AsyncBolt):
     def prepare(self, context: Any) -> None:
         self.running = 0
 
-    async def execute(self, tup: Any, collector: Any) -> None:
+    async def execute(self, tup: Any, collector: Any) -> Any:
         self.running += 1
         note(self.directory, "running", self.running)
         await asyncio.sleep(0.001 * (tup["n"] % 3))
         self.running -= 1
         if tup["n"] == 7:
             raise ValueError("seven")
-        collector.emit([tup["n"]])
+        if tup["n"] == 8:
+            raise asyncio.CancelledError("eight")
+        yield [tup["n"]]
 
 
 class Doubled(ColumnBolt):
@@ -223,6 +225,31 @@ class Doubled(ColumnBolt):
         column = pc.multiply(batch["n"], 2)
         collector.emit([column], anchors=pa.array(rows))
         collector.emit([column.take(pa.array(rows[::-1]))], anchors=rows[::-1])
+
+
+class Batched(Bolt):
+    """Holds its tuples until flush, which emits them anchored and acks them; notes the name that it would write."""
+
+    outputs = ["n"]
+    stateless = True
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.collector = collector
+        self.held.append(tup)
+
+    def flush(self) -> None:
+        note(self.directory, "flushed", self.context.micro_batch_id, self.context.task)
+        for tup in self.held:
+            self.collector.emit(tup.values, anchors=tup)
+            self.collector.ack(tup)
+        self.held = []
 
 
 class Tries(BasicBolt):
@@ -294,8 +321,9 @@ def everything(directory: str) -> Topology:
     builder.set_bolt("function", same, parallelism=2).shuffle_grouping("numbers")
     builder.set_bolt("concurrent", Concurrent(directory)).global_grouping("numbers")
     builder.set_bolt("doubled", Doubled()).global_grouping("numbers")
+    builder.set_bolt("batched", Batched(directory), parallelism=2).shuffle_grouping("numbers")
     collected = builder.set_bolt("collected", Collected(directory))
-    for source in ("function", "concurrent", "doubled"):
+    for source in ("function", "concurrent", "doubled", "batched"):
         collected.global_grouping(source)
 
     builder.set_spout("tried", Messages(directory, TRIED, per_micro_batch=5), max_attempts=3)

@@ -28,12 +28,15 @@ from sparkbolt import (
     FailedException,
     Grouping,
     PartitionedSpout,
+    Reject,
     RetryPolicy,
     Spout,
     StatefulBolt,
     Topology,
     TopologyBuilder,
+    Unavailable,
 )
+from sparkbolt.sim.world import START_MS
 
 GROUPINGS = ("shuffle", "fields", "partial_key", "all", "global", "none", "local_or_shuffle", "twice", "direct")
 VALUES = 1 << 20
@@ -433,3 +436,54 @@ def lettered_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
         undertaking = builder.set_bolt("undertaking", Undertaking(seed), random_.randint(1, 2), tick_tuple_freq_secs=1)
         undertaking.shuffle_grouping("m", "dead")
     return builder.build(), {"m": [[random_.randrange(VALUES)] for _ in range(random_.randint(5, 40))]}
+
+
+class Depending(Salted, Bolt):
+    """Depends on something that is away for a time; it says so, or just raises; some values it never takes."""
+
+    outputs = ["n"]
+    transient = ("context",)
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        begins_ms = START_MS + 500 * pick((self.salt, "begins"), 0, 8)
+        lasts_ms = (1000, 5000, 40_000)[pick((self.salt, "lasts"), 0, 3)]
+        if begins_ms <= self.context.now_ms < begins_ms + lasts_ms:
+            said = pick((self.salt, "says"), 0, 3)
+            if said == 0 or (said == 1 and pick((self.salt, "shard"), tup["n"], 3) == 0):
+                raise Unavailable("it is away")
+            if said == 2:
+                raise ConnectionError("refused")
+        way = pick((self.salt, "way"), tup["n"], 20)
+        if way == 0:
+            raise Reject("never")
+        if way == 1:
+            raise ValueError("each time")
+        collector.emit([tup["n"]], anchors=tup)
+        collector.ack(tup)
+
+
+def depending_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
+    """Bolts whose dependencies go away, before and behind others, fed by spouts of each kind."""
+    random_ = random.Random(f"depending {seed}")
+    config = Config(
+        message_timeout_secs=random_.choice([3, 30]),
+        acker_tasks=random_.choice([None, 1]),
+        max_spout_pending=random_.choice([None, 60]),
+        max_attempts=random_.choice([1, 3]),
+        outage_patience_secs=random_.choice([2, 20, 60]),
+    )
+    builder = TopologyBuilder(f"depending-{seed}", config)
+    feed = {}
+    for name in ["m0", "m1"][: random_.choice([1, 2])]:
+        spout = patient(random_.choice([Messages, Messages, Jobs])(), random_)
+        spout.once = False
+        builder.set_spout(name, spout, random_.randint(1, 2))
+        feed[name] = [[random_.randrange(VALUES)] for _ in range(random_.choice([20, 130]))]
+    depending = builder.set_bolt("depending", Depending(seed), random_.randint(1, 2)).shuffle_grouping("m0")
+    if len(feed) > 1:
+        depending.shuffle_grouping("m1")
+    builder.set_bolt("last", Fussy(seed), random_.randint(1, 2)).fields_grouping("depending", ["n"])
+    return builder.build(), feed

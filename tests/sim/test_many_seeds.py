@@ -14,7 +14,13 @@ import pytest
 from examples import exclamation, join, rolling_top_words, word_count
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
-from tests.sim.random_topologies import insisting_topology, lettered_topology, random_topology, starting_topology
+from tests.sim.random_topologies import (
+    depending_topology,
+    insisting_topology,
+    lettered_topology,
+    random_topology,
+    starting_topology,
+)
 
 EXAMPLE_SEEDS = 200
 FIRST_SEEDS = 15
@@ -22,6 +28,7 @@ FIRST_SEEDS = 15
 RANDOM_TOPOLOGIES = 300
 FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
+DEPENDING_TOPOLOGIES = 16
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +91,17 @@ def test_random_topologies_keep_every_promise() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_more_random_topologies_keep_every_promise(part: int) -> None:
     check_random(range(FIRST_TOPOLOGIES + part, RANDOM_TOPOLOGIES, 4))
+
+
+def check_depending(numbers: range) -> None:
+    for number in numbers:
+        check(subject_of(*depending_topology(number)), range(2 * number, 2 * number + 2))
+
+
+def test_dependencies_that_go_away_break_no_promise() -> None:
+    check_depending(range(1, 5))
+
+
+@pytest.mark.campaign
+def test_more_dependencies_that_go_away_break_no_promise() -> None:
+    check_depending(range(5, DEPENDING_TOPOLOGIES))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, planner, routing
+from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, messages, planner, routing
 from sparkbolt.core.acker import Verdicts
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.fates import FailedTree
@@ -45,6 +45,7 @@ from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import (
     Messages,
+    depending_topology,
     insisting_topology,
     lettered_topology,
     random_topology,
@@ -326,7 +327,12 @@ def a_life_that_does_not_look_at_what_was_promoted(patch: Patch) -> None:
     patch.setattr(Planner, "committed", trusting)
 
 
+def a_life_that_never_read_is_taken_for_another_driver(patch: Patch) -> None:
+    patch.setattr(World, "_still_ours", lambda self: self.driver.tenure.check(self.driver.host.life))
+
+
 PLANTS = (
+    a_life_that_never_read_is_taken_for_another_driver,
     a_beginning_that_is_given_as_an_end,
     a_life_that_does_not_look_at_what_was_promoted,
     edges_without_the_delivery_slot,
@@ -539,5 +545,36 @@ def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch],
     lettered: dict[int, Subject] = {}
     needed, promise, words = hunt(
         lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number)))
+    )
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
+
+
+def an_outage_costs_attempts(patch: Patch) -> None:
+    decide = messages.decide
+
+    def strict(*given: Any, forgiven_ms: int | None = None, **more: Any) -> Any:
+        return decide(*given, **more)
+
+    patch.setattr(messages, "decide", strict)
+
+
+def a_snapshot_forgets_outages(patch: Patch) -> None:
+    patch.setattr(ledger_log, "outages_from_json", lambda body: {})
+
+
+def spouts_go_on_at_full_speed(patch: Patch) -> None:
+    patch.setattr(Host, "_rooms", lambda self, ready_ms: {})
+
+
+OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go_on_at_full_speed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", OUTAGE_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_bug_that_is_planted_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    depending: dict[int, Subject] = {}
+    needed, promise, words = hunt(
+        lambda number: depending.get(number) or depending.setdefault(number, subject_of(*depending_topology(number)))
     )
     print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")

@@ -19,6 +19,7 @@ import cloudpickle
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.cli import main
 from sparkbolt.core.topology import Topology
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
@@ -67,7 +68,11 @@ def acked(running: RunningTopology) -> int:
 
 
 def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_as_the_simulator_does(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.ERROR, logger="sparkbolt")
     source, checkpoint = tmp_path / "lines.log", tmp_path / "checkpoint"
@@ -136,6 +141,7 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
         until(running, lambda: acked(running) == 4)
         assert running.metrics().of("count").executed == 4
         running.close()
+        assert main(["checkpoint", "verify", str(checkpoint)]) == 0
         [failed] = _errors(caplog)
         assert "Spark has committed micro-batch 2, but the ledger of life" in failed
     finally:
@@ -145,3 +151,18 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
         lines = ",\n".join(json.dumps(query) for query in record)
         RECORD.write_text(f"[\n{lines}\n]\n")
     replay(record)
+
+    # A power cut that took the ledger's last entry, which nothing has replaced yet: the micro-batch runs again.
+    (checkpoint / "ledger" / "3.entry").unlink()
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert main(["checkpoint", "verify", str(checkpoint)]) == 1
+    assert "micro-batch 3 is committed, but ledger/3.entry is missing" in capsys.readouterr().out
+    assert main(["checkpoint", "repair", str(checkpoint)]) == 0
+    running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
+    until(running, lambda: acked(running) == 4)
+    assert running.metrics().of("count").executed == 4
+    write(source, "e")
+    until(running, lambda: acked(running) == 5)
+    running.close()
+    assert main(["checkpoint", "verify", str(checkpoint)]) == 0

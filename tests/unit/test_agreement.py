@@ -143,6 +143,14 @@ def test_commits_that_were_lost_are_made_again_and_offsets_that_were_lost_are_no
     assert verdict.why_not == "spark/offsets/2 is missing, behind which Spark would go on"
 
 
+def test_a_commit_that_is_not_whole_does_not_count() -> None:
+    files = world().files_of_spark()
+    files.files["spark/commits/2"] = b""
+    verdict = agreement.examine(files)
+    assert verdict.mistakes == ("spark/commits/2 is not whole, so it does not count",)
+    assert (verdict.put_aside, verdict.last) == (("spark/commits/2", "ledger/2.entry"), 1)
+
+
 def test_a_state_that_is_not_there_is_named() -> None:
     files = world().files_of_spark()
     files.files["spark/commits/2"] = b'v1\n{"stateUniqueIds":{"0":[["id"]]}}'

@@ -193,3 +193,19 @@ def test_before_a_snapshot_replaces_entries_the_commit_of_it_is_on_the_disk(
     monkeypatch.setattr(LocalFiles, "write", lambda own, name, data: (done.append(name), write(own, name, data)))
     checkpoint.compact(11, b"a snapshot")
     assert done == ["spark/offsets/11", "spark/commits/11", "ledger/11.snapshot"]
+
+
+def test_a_commit_whose_state_is_empty_does_not_count_and_one_whose_state_is_elsewhere_does(
+    checkpoint: SparkLogs, tmp_path: Path
+) -> None:
+    folder = tmp_path / "spark" / "state" / "0" / "1"
+    folder.mkdir(parents=True)
+    for number, form, content in ((10, "changelog", b"some"), (11, "zip", b"")):
+        body = f'v2\n{{"nextBatchWatermarkMs":0,"stateUniqueIds":{{"0":[["a-{number}"],["b-{number}"]]}}}}'
+        checkpoint.files.write(f"spark/commits/{number}", body.encode())
+        (folder / f"{number + 1}_b-{number}.{form}").write_bytes(content)
+    checkpoint.cut_back()
+    assert checkpoint.left() == (10, 11)
+    (folder / "11_b-10.changelog").unlink()
+    checkpoint.cut_back()
+    assert checkpoint.left() == (10, 11), "nobody knows where else Spark has it"

@@ -17,7 +17,7 @@ from sparkbolt.core.failures import Interruption
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.ledger import FailedTree
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.stages import Row
@@ -107,8 +107,10 @@ class Watched(LocalEngine):
         for piece, entry in enumerate(plan.alive_entries(self.host.life)):
             rows += self.alive(lambda worker, p=piece, e=entry: run_entry(worker, moment, p, e))
         for level in self.lane.levels:
-            came = rows
-            rows = self.alive(lambda worker, n=level.number, r=came: run_level(worker, n, r, self._store_of))
+            runs = by_dest(rows) if level.stateful else [rows]
+            rows = []
+            for came in runs:
+                rows += self.alive(lambda worker, n=level.number, r=came: run_level(worker, n, r, self._store_of))
         return judge_rows(rows)
 
     def alive(self, work: Callable[[Worker], list[Row]]) -> list[Row]:

@@ -13,7 +13,7 @@ from sparkbolt import BasicBolt, RunningTopology, Spout, Topology, TopologyBuild
 TOUCHED = {
     "BasicCollector", "BoltCollector", "ColumnCollector", "SpoutCollector", "WindowCollector", "TupleWindow",
     "KeyValueState", "RunningTopology", "MicroBatchReport", "TopologyMetrics", "ComponentMetrics", "FailedTree",
-    "Story", "EnoughRead", "LateTuple", "BoltDeclarer", "Component", "GroupingContext",
+    "Story", "Progress", "Promotion", "EnoughRead", "LateTuple", "BoltDeclarer", "Component", "GroupingContext",
 }  # fmt: skip
 
 
@@ -42,10 +42,12 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
 
     there = set(inspect.signature(running.start).parameters) - {"topology"}
     assert set(inspect.signature(Topology.start).parameters) - {"self"} == there
-    own = {"stop_after_secs", "drain_secs", "display"}
-    assert own <= set(inspect.signature(program.run).parameters)
+    own = set(inspect.signature(program.run).parameters) - {"topology", "options"}
     assert set(inspect.signature(Topology.run).parameters) - {"self"} == there | own
     assert issubclass(running.RunningTopology, RunningTopology)
+    engine = {"start", "run_id", "collected_bytes", "lane"}
+    own = {name for name in vars(running.RunningTopology) if not name.startswith("_")}
+    assert own - engine <= set(dir(RunningTopology))
 
 
 class Lines(Spout):

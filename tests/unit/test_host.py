@@ -17,6 +17,7 @@ from sparkbolt.core.host import FIRST_RECORDS, GROWTH_AT_FIRST, Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.records import Record
+from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 
 
@@ -167,7 +168,7 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
     engine = LocalEngine(builder.build())
-    host, sizes = engine.host, []
+    host, sizes, allowed = engine.host, [], [0.0]
     for _ in range(12):
         for spout in engine.spouts.values():
             spout.turn(active=True)
@@ -175,15 +176,18 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
         plan = host.next_plan(engine.now_ms, engine.now_ms / 1000)
         assert plan is not None
         size = sum(entry.reserved for entry in plan.entries)
-        assert max(waiting) <= 2 * host.pacers["endless"].budget / 3 + 1
+        pacer = host.pacers["endless"]
+        allowed.append((pacer.budget + pacer.outlook) / 3 + 1)
+        assert max(waiting) <= max(allowed), "what waited before the pace fell is not sent away"
         assert max(entry.reserved for entry in plan.entries) - min(entry.reserved for entry in plan.entries) <= 1
         sizes.append(size)
         feedback = gather(data for _, data in engine.run(plan))
         host.stage(plan.micro_batch_id, feedback)
         engine.now_ms += 400 + 2 * size + (3000 if len(sizes) == 1 else 0)
         host.promote(plan.micro_batch_id, engine.now_ms / 1000)
-    assert sizes[0] == FIRST_RECORDS
+    assert (sizes[0], pacer.growth) == (FIRST_RECORDS, 2.0)
     assert max(sizes) < 600
+    assert max(allowed) < 300
     assert all(200 < size < 400 for size in sizes[-4:]), sizes
 
 
@@ -194,6 +198,7 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     host = LocalEngine(builder.build()).host
     few, many, none = host.desks.values()
     few.waiting.append(record(0))
+    few.again.extend((60_000, number, *record(number)) for number in range(20))
     many.waiting.extend(map(record, range(100)))
     plan = host.next_plan(0, 0.0)
     assert plan is not None
@@ -252,6 +257,65 @@ def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
     engine = LocalEngine(keeping())
     assert engine.host.next_plan(0, 0.0) is not None
     assert not engine.host.drained
+
+
+class Nanoseconds(PartitionedSpout):
+    """Records at times that nobody could count to."""
+
+    outputs = ["n"]
+    begin = 1_766_000_000_000_000_000
+
+    def __init__(self, step: int, end: int) -> None:
+        self.step, self.end = step, end
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        start = progress.get("times", self.begin)
+        return [Range(0, "times", start, start + self.step)] if start < self.begin + self.end else []
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[Any]]]:
+        for position in (range_.start, range_.end - 1):
+            if range_.start <= position < range_.end:
+                yield position, [position]
+
+
+class FailsOnce(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not at first")
+
+
+def nanoseconds(step: int, end: int) -> LocalEngine:
+    builder = TopologyBuilder("nanoseconds", Config(max_attempts=2))
+    builder.set_spout("times", Nanoseconds(step, end))
+    builder.set_bolt("bolt", FailsOnce()).shuffle_grouping("times")
+    return LocalEngine(builder.build())
+
+
+def test_positions_beyond_48_bits_are_given_again() -> None:
+    engine = nanoseconds(10**9, 3 * 10**9)
+    while engine.step() is not None:
+        engine.restart()
+    metrics = engine.ledger.metrics.of("times")
+    assert (metrics.acked, metrics.failed, metrics.set_aside) == (6, 6, 0)
+    assert engine.ledger.progress["times"] == {"times": Nanoseconds.begin + 3 * 10**9}
+
+
+def test_more_positions_than_trees_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected at most 2\*\*40.*Are they nanoseconds\?"):
+        nanoseconds(1 << 41, 1 << 41).step()
+    with pytest.raises(ValueError, match=r"below 2\*\*63"):
+        Range(0, "times", 1, 1 << 63)
+    engine = nanoseconds(1 << 40, 1 << 50)
+    with pytest.raises(EngineError, match=r"times\[0\] has reserved .* trees .*not nanoseconds"):
+        _run_out(engine)
+    assert engine.ledger.metrics.of("times").failed > 0
+
+
+def _run_out(engine: LocalEngine) -> None:
+    while engine.step() is not None:
+        pass
 
 
 class Ticking(BasicBolt):

@@ -99,6 +99,40 @@ def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, n
     assert committed(kafka.brokers, name)[0][0] == 100
 
 
+class Store(Keep):
+    """Writes to a database that is away for the first two seconds."""
+
+    transient = ("bad", "context")
+
+    def prepare(self, context):
+        self.context = context
+
+    def execute(self, tup, collector):
+        if self.context.now_ms < 2000:
+            raise ConnectionError("the database refuses connections")
+        super().execute(tup, collector)
+
+
+def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor_moves_the_offsets(kafka, name):
+    kafka.produce(name, [str(place) for place in range(1000)], kafka_partition=0)
+    own = spout(kafka.brokers, name, stop_at_end=True, max_uncommitted=300)
+    engine = LocalEngine(topology(name, own, Store(name)))
+    moved = []
+    try:
+        run(engine, lambda: engine.now_ms >= 1900)
+        moved.append(engine.ledger.finished["messages"])
+        run(engine, finished(engine))
+    finally:
+        for one in engine.host.spouts.values():
+            one.close()
+        engine.close()
+    assert set(moved[0].values()) <= {0}, "nothing passes what waits"
+    assert sorted(int(row["line"]) for row in SEEN[name]) == list(range(1000))
+    counts = engine.ledger.metrics.of("messages")
+    assert (counts.acked, counts.set_aside, engine.letters) == (1000, 0, {})
+    assert committed(kafka.brokers, name)[0][0] == 1000
+
+
 def test_a_new_checkpoint_begins_where_the_group_is_and_repeats_nothing(kafka, name):
     kafka.produce(name, [str(place) for place in range(50)], kafka_partition=1)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))

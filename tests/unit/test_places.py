@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from sparkbolt import CheckpointError, EngineError
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.spark.places import check_hdfs, check_master, local_directory, scheme_of
+from sparkbolt.spark.places import answer_within, check_hdfs, check_master, local_directory, scheme_of
 
 pytest.importorskip("pyspark")
 
@@ -40,8 +41,8 @@ from sparkbolt.spark.session import given_session, make_session
 def test_a_checkpoint_without_a_scheme_or_with_that_of_files_is_a_directory_of_this_machine(
     place: str, path: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
-    expected = path and path.format(home="/home/ann", here=os.getcwd())
+    monkeypatch.setenv("HOME", "/var/ann")
+    expected = path and path.format(home="/var/ann", here=os.getcwd())
     assert local_directory(place) == expected
     assert (scheme_of(place) in (None, "file")) == (path is not None)
 
@@ -103,6 +104,16 @@ def test_a_name_node_that_does_not_answer_is_told(port: int, nobody: int) -> Non
         check_hdfs(f"hdfs://127.0.0.1:{nobody}/state")
 
 
+def test_a_file_system_that_does_not_answer_is_not_waited_for_any_longer() -> None:
+    assert answer_within(30.0, lambda: 7, "s3a://bucket") == 7
+    with pytest.raises(ZeroDivisionError):
+        answer_within(30.0, lambda: 1 / 0, "s3a://bucket")
+    hangs = threading.Event()
+    with pytest.raises(CheckpointError, match=r"s3a://bucket: its file system has not answered within 0.01 s"):
+        answer_within(0.01, hangs.wait, "s3a://bucket")
+    hangs.set()
+
+
 # Sessions that somebody else has made.
 
 
@@ -144,3 +155,20 @@ def test_a_master_or_a_setting_beside_a_session_must_be_what_the_session_has() -
         given_session(own, "a session was given", "local[4]")
     with pytest.raises(EngineError, match=r"where spark.driver.memory is '2g', and '8g' was given for it"):
         given_session(own, "a session was given", None, {"spark.driver.memory": "8g"})
+
+
+def test_a_line_for_accumulators_that_is_cut_prints_no_traceback(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    from socketserver import BaseServer
+
+    server = BaseServer(("", 0), object)  # type: ignore[arg-type]  it never serves
+    session_module._keep_to_the_log(SimpleNamespace(_accumulatorServer=server))  # type: ignore[arg-type]
+    with caplog.at_level("DEBUG", "sparkbolt"):
+        try:
+            raise EOFError
+        except EOFError:
+            server.handle_error(None, None)  # type: ignore[arg-type]
+    assert [record.getMessage() for record in caplog.records] == ["PySpark's line for accumulators was cut"]
+    assert capsys.readouterr().err == ""
+    session_module._keep_to_the_log(SimpleNamespace())  # type: ignore[arg-type]  another version may have none

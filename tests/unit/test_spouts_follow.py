@@ -444,6 +444,29 @@ def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tm
     engine.close()
 
 
+def test_a_file_that_cannot_be_read_holds_up_no_other_and_is_read_when_it_can_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tail = Tail(tmp_path / "*.log")
+    append(tmp_path / "open.log", "one")
+    assert tail.read() == ["one"]
+    append(tmp_path / "locked.log", "two")
+    append(tmp_path / "open.log", "three")
+    real = os.open
+
+    def refusing(path: str, *arguments: int) -> int:
+        if str(path).endswith("locked.log"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        assert tail.read() == ["three"]
+        assert tail.read() == []
+    assert caplog.text.count("cannot be read") == 1
+    assert tail.read() == ["two"]
+
+
 def test_json_lines_are_followed_too(tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     append(log, '{"n": 1}')

@@ -1,0 +1,357 @@
+"""Ordinary beginnings of a topology: what is there when it starts, and what comes later.
+
+Each is a topology of one spout and one bolt that counts, in a directory of its own. ``now`` says how many messages are
+there when it starts; ``deliver`` brings ``LATER`` more, if the source can have more.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
+from sparkbolt.spouts import (
+    GeneratorSpout,
+    JsonLinesSpout,
+    KafkaSpout,
+    KestrelSpout,
+    QueueSpout,
+    SocketSpout,
+    TextSpout,
+)
+from sparkbolt.spouts.kafka import MockKafka
+from tests.services.kestrel import Kestrel
+
+LATER = 3
+
+
+class Count(BasicBolt):
+    outputs = ["count"]
+
+    def prepare(self, context: Any) -> None:
+        self.count = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.count += 1
+        collector.emit([self.count])
+
+
+class FromFiles(Spout):
+    """Gives the numbers that stand in a directory as names of files, each once in a life; opens when it may.
+
+    ``gate`` is a file that must be there before ``open`` returns; ``failures`` is how often ``open`` raises first.
+    """
+
+    outputs = ["n"]
+
+    def __init__(self, directory: Path, *, gate: Path | None = None, failures: int = 0) -> None:
+        self.directory, self.gate, self.failures = directory, gate, failures
+
+    def open(self, context: Any) -> None:
+        await_gate(self.gate)
+        fail_at_first(self.directory, self.failures)
+        self.given: set[str] = set()
+
+    def next_tuple(self, collector: Any) -> None:
+        for path in sorted(self.directory.glob("*.n")):
+            if path.name not in self.given and not path.with_suffix(".done").exists():
+                self.given.add(path.name)
+                collector.emit([path.stem], message_id=path.name)
+
+    def ack(self, message_id: str) -> None:
+        (self.directory / message_id).with_suffix(".done").touch()
+
+    def fail(self, message_id: str) -> None:
+        self.given.discard(message_id)
+
+
+class Ranges(PartitionedSpout):
+    """The same by ranges: as many messages as there are files."""
+
+    outputs = ["n"]
+
+    def __init__(self, directory: Path, *, gate: Path | None = None, failures: int = 0) -> None:
+        self.directory, self.gate, self.failures = directory, gate, failures
+
+    def open(self, context: Any) -> None:
+        await_gate(self.gate)
+        fail_at_first(self.directory, self.failures)
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start, end = progress.get("files", 0), len(list(self.directory.glob("*.n")))
+        return [Range(0, "files", start, min(end, start + budget))] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return False
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]]]:
+        return ((position, [str(position)]) for position in range(range_.start, range_.end))
+
+
+class Ring(QueueSpout):
+    """A queue that holds the numbers of a directory."""
+
+    outputs = ["n"]
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def open(self, context: Any) -> None:
+        super().open(context)
+        self._given: set[str] = set()
+
+    def receive(self, limit: int) -> Any:
+        for path in sorted(self.directory.glob("*.n"))[:limit]:
+            if path.name not in self._given and not path.with_suffix(".done").exists():
+                self._given.add(path.name)
+                yield path.name, [path.stem]
+
+    def confirm(self, message_id: Any) -> None:
+        (self.directory / message_id).with_suffix(".done").touch()
+
+    def release(self, message_id: Any, *, again: bool) -> None:
+        self._given.discard(message_id)
+
+
+def await_gate(gate: Path | None) -> None:
+    pause = threading.Event()
+    for _ in range(6000):
+        if gate is None or gate.exists():
+            return
+        pause.wait(0.02)
+    raise TimeoutError(f"{gate} never came")
+
+
+def fail_at_first(directory: Path, failures: int) -> None:
+    tries = len(list(directory.glob("try-*")))
+    if tries < failures:
+        (directory / f"try-{tries}").touch()
+        raise ConnectionError(f"attempt {tries + 1} to open finds nobody")
+
+
+def touch_numbers(directory: Path, count: int) -> None:
+    for _ in range(count):
+        (directory / f"{len(list(directory.glob('*.n')))}.n").touch()
+
+
+class Lines:
+    """A TCP server that sends lines to whoever connects; it listens only once it is started."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._server: socket.socket | None = None
+        self._unsent: list[str] = []
+        self._client: socket.socket | None = None
+        self._changed = threading.Condition()
+
+    def send(self, count: int) -> None:
+        """Send lines; the first call starts the server."""
+        if self._server is None:
+            self._server = socket.create_server(("127.0.0.1", self.port))
+            threading.Thread(target=self._serve, daemon=True).start()
+        with self._changed:
+            self._unsent += ["line\n"] * count
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        assert self._server is not None
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client: socket.socket) -> None:
+        with client:
+            client.settimeout(0.05)
+            while True:
+                try:
+                    if not client.recv(1):
+                        return
+                except TimeoutError:
+                    pass
+                except OSError:
+                    return
+                with self._changed:
+                    lines, self._unsent = self._unsent, []
+                try:
+                    client.sendall("".join(lines).encode())
+                except OSError:
+                    return
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+
+@dataclass
+class Beginning:
+    """One beginning, made in a directory of its own."""
+
+    topology: Topology
+    now: int = 0
+    """How many messages are there when it starts."""
+    deliver: Callable[[], None] | None = None
+    """Brings ``LATER`` more; None: the source ends."""
+    spout: str = "messages"
+
+
+@dataclass
+class Maker:
+    """Makes beginnings; what they need is closed with ``stack``."""
+
+    root: Path
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def topology(self, name: str, spout: Any, **config: Any) -> Topology:
+        builder = TopologyBuilder(name, Config(message_timeout_secs=60, restart_backoff_secs=0.2, **config))
+        builder.set_spout("messages", spout)
+        builder.set_bolt("count", Count()).global_grouping("messages")
+        return builder.build()
+
+    def directory(self, name: str) -> Path:
+        directory = self.root / name
+        directory.mkdir()
+        return directory
+
+    # Files.
+
+    def followed(self, name: str, now: int, spout: Callable[..., Any] = TextSpout, line: str = "line\n") -> Beginning:
+        path = self.directory(name) / "lines.log"
+        path.write_text(line * now)
+
+        def deliver() -> None:
+            with path.open("a") as file:
+                file.write(line * LATER)
+
+        return Beginning(self.topology(name, spout(str(path), follow=True)), now, deliver)
+
+    def no_data(self) -> Beginning:
+        return self.followed("no-data", 0)
+
+    def one_line(self) -> Beginning:
+        return self.followed("one-line", 1)
+
+    def many_lines(self) -> Beginning:
+        return self.followed("many-lines", 5000)
+
+    def json_lines(self) -> Beginning:
+        def spout(path: str, follow: bool) -> Any:
+            return JsonLinesSpout(path, outputs=["n"], follow=follow)
+
+        return self.followed("json-lines", 0, spout, '{"n": 1}\n')
+
+    def no_file_yet(self) -> Beginning:
+        directory = self.directory("no-file-yet")
+
+        def deliver() -> None:
+            hidden = directory / ".later"
+            with hidden.open("a") as file:
+                file.write("line\n" * LATER)
+            hidden.rename(directory / f"{len(list(directory.glob('*.log')))}.log")
+
+        return Beginning(self.topology("no-file-yet", TextSpout(str(directory / "*.log"), follow=True)), 0, deliver)
+
+    # Sources that end.
+
+    def nothing_at_all(self) -> Beginning:
+        return Beginning(self.topology("nothing-at-all", GeneratorSpout(lambda: iter(()), outputs=["n"], count=0)))
+
+    def one_tuple(self) -> Beginning:
+        return Beginning(self.topology("one-tuple", GeneratorSpout(lambda: iter([[1]]), outputs=["n"])), 1)
+
+    def an_empty_file(self) -> Beginning:
+        path = self.directory("an-empty-file") / "lines.txt"
+        path.touch()
+        return Beginning(self.topology("an-empty-file", TextSpout(str(path))))
+
+    # Spouts of one's own.
+
+    def own(self, name: str, kind: Callable[..., Any], now: int = 0, **arguments: Any) -> Beginning:
+        directory = self.directory(name)
+        touch_numbers(directory, now)
+        spout = kind(directory, **arguments)
+        return Beginning(self.topology(name, spout), now, lambda: touch_numbers(directory, LATER))
+
+    def quiet_spout(self) -> Beginning:
+        return self.own("quiet-spout", FromFiles)
+
+    def slow_open(self) -> Beginning:
+        gate = self.root / "slow-open.gate"
+        beginning = self.own("slow-open", FromFiles, gate=gate)
+        return self.opened_by_delivery(beginning, gate)
+
+    def failing_open(self) -> Beginning:
+        return self.own("failing-open", FromFiles, 2, failures=2)
+
+    def ranges(self) -> Beginning:
+        return self.own("ranges", Ranges)
+
+    def ranges_with_a_failing_open(self) -> Beginning:
+        return self.own("ranges-failing-open", Ranges, 2, failures=2)
+
+    def quiet_queue(self) -> Beginning:
+        return self.own("quiet-queue", Ring)
+
+    def opened_by_delivery(self, beginning: Beginning, gate: Path) -> Beginning:
+        bring = beginning.deliver
+        assert bring is not None
+
+        def deliver() -> None:
+            gate.touch()
+            bring()
+
+        return Beginning(beginning.topology, beginning.now, deliver)
+
+    # Servers.
+
+    def empty_topic(self) -> Beginning:
+        kafka = self.stack.enter_context(MockKafka())
+        kafka.create("empty")
+        spout = KafkaSpout(kafka.brokers, "empty", group="g", value="text", outputs=["line"], start="earliest")
+        return Beginning(self.topology("empty-topic", spout), 0, lambda: self._produce(kafka))
+
+    def _produce(self, kafka: MockKafka) -> None:
+        kafka.produce("empty", ["line"] * LATER)
+
+    def empty_kestrel(self) -> Beginning:
+        server = Kestrel()
+        server.start()
+        self.stack.callback(server.stop)
+        spout = KestrelSpout(server.address, "lines")
+        return Beginning(self.topology("empty-kestrel", spout), 0, lambda: server.put("lines", *[b"line"] * LATER))
+
+    def server_that_is_away(self) -> Beginning:
+        lines = Lines()
+        self.stack.callback(lines.close)
+        spout = SocketSpout("127.0.0.1", lines.port, backoff_max_secs=0.2)
+        return Beginning(self.topology("server-that-is-away", spout), 0, lambda: lines.send(LATER))
+
+
+NAMES = (
+    "no_data",
+    "one_line",
+    "many_lines",
+    "json_lines",
+    "no_file_yet",
+    "nothing_at_all",
+    "one_tuple",
+    "an_empty_file",
+    "quiet_spout",
+    "slow_open",
+    "failing_open",
+    "ranges",
+    "ranges_with_a_failing_open",
+    "quiet_queue",
+    "empty_topic",
+    "empty_kestrel",
+    "server_that_is_away",
+)
