@@ -269,6 +269,8 @@ class TopologyTestDriver:
         for component, pacer in host.pacers.items():
             if component not in host.spouts:
                 pacer.budget = pacer.budget_max
+                for number in self._topology.tasks(component):
+                    host.desks[number].waiting_max = pacer.budget_max
 
     def advance(self, duration: timedelta) -> None:
         """Run until idle, then let time pass; on the way everything runs at the moment at which it is due.
