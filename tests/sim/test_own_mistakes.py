@@ -1,0 +1,187 @@
+"""What users do wrong: the simulator names it with an example, apart from broken promises."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
+from sparkbolt.sim.mistakes import Mistake, MistakeKind, mistakes_of
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.subject import subject_of
+from sparkbolt.sim.twin import close_twins
+from sparkbolt.spouts import TextSpout
+from sparkbolt.testing import simulate
+from tests.sim.random_topologies import Messages
+
+FEED = {"m": [[number] for number in range(30)]}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes() -> Any:
+    yield
+    close_twins()
+
+
+def behind(component: Any, config: Config | None = None, **settings: Any) -> Any:
+    builder = TopologyBuilder("small", config or Config(message_timeout_secs=5, max_attempts=2))
+    builder.set_spout("m", Messages(), parallelism=2)
+    builder.set_bolt("b", component, parallelism=2, **settings).fields_grouping("m", ["n"])
+    return builder.build()
+
+
+def mistakes(component: Any, config: Config | None = None, **settings: Any) -> tuple[Mistake, ...]:
+    return mistakes_of(subject_of(behind(component, config, **settings), FEED))
+
+
+class Forgets(Bolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"] % 10 != 3:
+            collector.ack(tup)
+
+
+class Keeps(Bolt):
+    def prepare(self, context: Any) -> None:
+        self.kept: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"] == 7:
+            self.kept.append(tup)
+        else:
+            collector.ack(tup)
+
+
+class Flaky(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1 and tup["n"] == 5:
+            raise OSError("not now")
+
+
+def test_a_bolt_that_never_acks_some_tuples_is_named_with_an_example() -> None:
+    (mistake,) = mistakes(Forgets())
+    assert (mistake.kind, mistake.component, mistake.messages) == (MistakeKind.NEVER_ACKED, "b", 3)
+    assert "got [" in mistake.example
+    assert "3] and neither acked nor failed it" in mistake.example
+    assert "without collector.ack(tup)" in mistake.likely
+    assert "'b': 3 messages were never acked" in mistake.words
+
+
+def test_a_bolt_that_keeps_a_tuple_too_long_is_told_apart() -> None:
+    (mistake,) = mistakes(Keeps(), tick_tuple_freq_secs=1)
+    assert (mistake.kind, mistake.messages) == (MistakeKind.NEVER_ACKED, 1)
+    assert "kept in an attribute longer than message_timeout_secs=5" in mistake.likely
+
+
+def test_trees_that_stay_open_for_ever_are_named_too() -> None:
+    config = Config(enable_message_timeouts=False)
+    (mistake,) = mistakes(Forgets(), config)
+    assert (mistake.kind, mistake.messages) == (MistakeKind.NEVER_ACKED, 3)
+    subject = subject_of(behind(Forgets(), config), FEED)
+    assert all(not run_seed(subject, seed).violations for seed in range(20))
+
+
+def test_messages_that_are_given_up_are_named_with_the_error() -> None:
+    @bolt(outputs=[])
+    def parse(tup: Any) -> None:
+        if tup["n"] in (4, 9):
+            raise ValueError(f"{tup['n']} is no word")
+
+    (mistake,) = mistakes(parse)
+    assert (mistake.kind, mistake.component, mistake.messages) == (MistakeKind.GIVEN_UP, "b", 2)
+    assert "is no word" in mistake.example
+
+
+def test_what_fails_once_and_then_succeeds_is_told_as_failed() -> None:
+    (mistake,) = mistakes(Flaky())
+    assert (mistake.kind, mistake.messages) == (MistakeKind.FAILED, 1)
+
+
+def test_a_topology_that_does_all_right_has_no_mistakes() -> None:
+    class Counts(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            pass
+
+    assert mistakes(Counts()) == ()
+
+
+def test_mistakes_are_no_broken_promise_unless_asked() -> None:
+    report = simulate(behind(Forgets()), seed=3, feed=FEED, repeat=False)
+    assert report.ok, report.story
+    assert [mistake.component for mistake in report.mistakes] == ["b"]
+    assert "3 messages were never acked" in report.story
+    assert report.to_json()["mistakes"][0]["kind"] == "never acked"
+    strict = simulate(behind(Forgets()), seed=3, feed=FEED, repeat=False, strict=True)
+    assert not strict.ok
+    assert strict.promise is None
+
+
+def test_a_source_that_is_followed_keeps_all_promises_with_fewer_messages_than_asked(tmp_path: Path) -> None:
+    path = tmp_path / "some.log"
+    path.write_text("".join(f"line {number}\n" for number in range(12)))
+
+    class Count(BasicBolt):
+        def prepare(self, context: Any) -> None:
+            self.count = 0
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            self.count += 1
+
+    for ticks in ({}, {"tick_tuple_freq_secs": 1}):
+        builder = TopologyBuilder("follow")
+        builder.set_spout("lines", TextSpout(str(path), follow=True))
+        builder.set_bolt("count", Count(), **ticks).shuffle_grouping("lines")
+        subject = subject_of(builder.build(), messages_max=200)
+        runs = [run_seed(subject, seed) for seed in range(20)]
+        assert [run.violations for run in runs if run.violations] == []
+
+
+def test_a_quiet_spout_of_ones_own_keeps_all_promises() -> None:
+    class Few(Spout):
+        outputs = ["n"]
+
+        def open(self, context: Any) -> None:
+            self.left = [1, 2, 3]
+
+        def next_tuple(self, collector: Any) -> None:
+            if self.left:
+                collector.emit([self.left[-1]], message_id=self.left.pop())
+
+    @bolt(outputs=[])
+    def nothing(tup: Any) -> None:
+        return None
+
+    builder = TopologyBuilder("quiet")
+    builder.set_spout("few", Few())
+    builder.set_bolt("nothing", nothing).shuffle_grouping("few")
+    subject = subject_of(builder.build(), messages_max=200)
+    runs = [run_seed(subject, seed) for seed in range(20)]
+    assert [run.violations for run in runs if run.violations] == []
+
+
+@pytest.mark.parametrize("kind", ["random", "set", "more"])
+def test_what_differs_the_second_time_is_shown_side_by_side(kind: str) -> None:
+    here = os.getpid()
+
+    @bolt(outputs=["n"])
+    def wild(tup: Any) -> Any:
+        if kind == "random":
+            yield [random.random()]  # no seed
+        elif kind == "set":
+            yield from ([word] for word in {"to", "be", "or", "not", f"{tup['n']}"})
+        else:
+            yield from ([n] for n in range(1 if os.getpid() == here else 2))
+
+    builder = TopologyBuilder("wild")
+    builder.set_spout("m", Messages())
+    builder.set_bolt("wild", wild).shuffle_grouping("m")
+    builder.set_bolt("last", Flaky()).fields_grouping("wild", ["n"])
+    report = simulate(builder.build(), seed=5, feed=FEED, history="")
+    assert report.component == "wild"
+    first, second = (line for line in report.story.splitlines() if line.startswith("  the "))
+    assert first.startswith("  the first time:  wild[0] sent [")
+    assert second.startswith("  the second time: ")
+    assert first.partition(":")[2] != second.partition(":")[2]
