@@ -93,7 +93,7 @@ class Together(WindowedBolt):
 
 
 def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_path: Path) -> None:
-    builder = TopologyBuilder("deaths", Config(max_attempts=1))
+    builder = TopologyBuilder("deaths", Config(max_attempts=1, dead_letters="log:"))
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("fused", fused).shuffle_grouping("numbers")
     builder.set_bolt("columns", Columns(), parallelism=2, fuse=False).shuffle_grouping("fused")
