@@ -159,6 +159,7 @@ class Looker:
 
     def look(self, now_s: float) -> bytes:
         """What is seen, for ``sight_of``."""
+        counts = self._activity.counts  # before the rest: a frame that ends meanwhile is not counted twice
         doing, working = self._activity.doing, self._activity.working
         number, values, more = (-1, None, 0) if working is None else working.current
         if (doing.serial, number) != self._same:
@@ -173,7 +174,7 @@ class Looker:
             "with": text_of_values(values) if long and values is not None else None,
             "more": more,
             "where": self._where() if long else None,
-            "counts": self._activity.counts,
+            "counts": counts,
         }
         return json.dumps(seen).encode()
 
@@ -219,6 +220,16 @@ class Sight:
     blind: bool = False
     """Whether nothing but the note is known, since no other thread of the process runs."""
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """How many tuples of the frame that it is at are executed, where they come one by one; not in ``counts`` yet.
+
+        >>> Sight(Doing(5, 0, Deed.EXECUTE, 3, 100), number=30).done, Sight(Doing(5, 0, Deed.FLUSH, 3)).done
+        (30, 0)
+        """
+        one_by_one = self.doing.deed is Deed.EXECUTE and not self.more and 0 < self.number < self.doing.rows
+        return self.number if one_by_one else 0
 
     @property
     def busy(self) -> bool:
@@ -385,6 +396,8 @@ def progress_of(
             components[component] = before[0] + emitted, before[1] + executed
         if sight.busy:
             component, _ = lane.topology.task_owner(sight.doing.task)
+            emitted, executed = components.get(component, (0, 0))
+            components[component] = emitted, executed + sight.done
             while component in lane.hosts:
                 component = lane.hosts[component]
             levels.append(lane.level_of[component])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Count, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.core.activity import Activity, Doing, Hangs, Looker, Progress, Sight, sight_of
+from sparkbolt.core.activity import Activity, Doing, Hangs, Looker, Progress, Sight, progress_of, sight_of
 from sparkbolt.core.components import BoltBase
 from sparkbolt.core.deaths import Deed
 from sparkbolt.sim.engine import LocalEngine
@@ -147,6 +148,16 @@ def test_what_is_done_so_far_is_counted_by_component_and_once() -> None:
     assert scene.engine.worker.activity is not None
     assert scene.engine.worker.activity.counts["bolt"] == (0, 20)
     assert not scene.engine.worker.activity.doing.task
+
+
+def test_what_a_task_has_done_of_its_frame_is_counted_while_it_is_at_it() -> None:
+    scene = Scene(Basic())
+    scene.run()
+    (sight,) = scene.sights
+    assert sight.counts.get("bolt", (0, 0)) == (0, 0)
+    progress = progress_of(scene.engine.lane, sight.doing.micro_batch_id, 31.0, [sight])
+    assert (progress.components["numbers"], progress.components["bolt"]) == ((20, 0), (0, 7))
+    assert replace(sight, more=3).done == 0, "coroutines end in any order"
 
 
 def test_a_look_costs_a_tuple_nothing_that_its_bolt_could_see() -> None:
