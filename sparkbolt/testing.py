@@ -363,9 +363,7 @@ class TopologyTestDriver:
 
     def metrics(self) -> TopologyMetrics:
         """The counters, as ``running.metrics()`` gives them on Spark: a copy."""
-        metrics = self._engine.ledger.metrics
-        components = {name: dataclasses.replace(counts) for name, counts in metrics.components.items()}
-        return dataclasses.replace(metrics, components=components)
+        return self._engine.ledger.metrics.copy_for(self._topology.components)
 
     # How it is known.
 

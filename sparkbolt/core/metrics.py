@@ -3,15 +3,17 @@
 Which question it answers: how much has each component emitted, executed, acked and failed?
 Rule: counters travel with the micro-batch that made them and are added once, when it is promoted.
 
-Read before: nothing.
+Read before: ``config``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
+
+from sparkbolt.core.config import did_you_mean
 
 
 @dataclass
@@ -166,6 +168,24 @@ class KnowsSources(Protocol):
         """How many positions were passed over since the last call."""
 
 
+class ComponentCounts(dict[str, ComponentMetrics]):
+    """Counters by component, as users get them.
+
+    >>> ComponentCounts(bolt=ComponentMetrics())["botl"]
+    Traceback (most recent call last):
+    KeyError: "there is no component 'botl': did you mean 'bolt'?"
+    """
+
+    def __missing__(self, component: str) -> ComponentMetrics:
+        """Say what there is.
+
+        Raises:
+            KeyError: always.
+        """
+        hint = did_you_mean(component, self) or f": there is {', '.join(self)}"
+        raise KeyError(f"there is no component {component!r}{hint}")
+
+
 @dataclass
 class TopologyMetrics:
     """All components' counts, and what is known of the topology as a whole."""
@@ -183,6 +203,17 @@ class TopologyMetrics:
     def of(self, component: str) -> ComponentMetrics:
         """The counters of a component, made on first use."""
         return self.components.setdefault(component, ComponentMetrics())
+
+    def copy_for(self, components: Iterable[str]) -> TopologyMetrics:
+        """A copy for users, with an entry for each of the topology's components, zeros where nothing was counted.
+
+        >>> list(TopologyMetrics().copy_for(["lines", "split"]).components)
+        ['lines', 'split']
+        """
+        counts = ComponentCounts((component, ComponentMetrics()) for component in components)
+        counts.update((component, replace(own)) for component, own in self.components.items())
+        lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
+        return replace(self, components=counts, lags=lags)
 
     def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
         """Note what spouts know of their sources now."""

@@ -52,6 +52,7 @@ import numpy.typing as npt
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.failures import RAISED, UNAVAILABLE, Failure
+from sparkbolt.core.metrics import span_text
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import ATTEMPT_MAX
 
@@ -424,6 +425,26 @@ class Outages:
     def out(self) -> dict[str, Outage]:
         """The bolts that are out now."""
         return {name: known for name, known in self.known.items() if known.phase is Phase.OUT}
+
+    def sentences(self, now_ms: int) -> list[str]:
+        """For people: which bolts are out, for how long, why, and when they are tried next.
+
+        >>> out = Outage(Phase.OUT, since_ms=0, next_probe_ms=52_000)
+        >>> reasons = {"db": {"": ("ConnectionError: refused", 3)}}
+        >>> Outages(known={"db": out}, reasons=reasons).sentences(40_000)
+        ['db is out for 40 s (ConnectionError: refused), next probe in 12 s']
+        >>> Outages(known={"db": out}).sentences(60_000)
+        ['db is out for 1 min, next probe now']
+        """
+        found = []
+        for component, known in self.out().items():
+            reason, _, _ = self._most_frequent(component)  # not known to a driver that has just started
+            why = f" ({' '.join(reason.split())})" if reason else ""
+            wait_ms = known.next_probe_ms - now_ms
+            when = f"in {span_text(wait_ms)}" if wait_ms > 0 else "now"
+            since = span_text(max(0, now_ms - known.since_ms))
+            found.append(f"{component} is out for {since}{why}, next probe {when}")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """All that outlives the process."""

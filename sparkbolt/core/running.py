@@ -36,7 +36,10 @@ class RunningTopology(ABC):
 
     @abstractmethod
     def metrics(self) -> TopologyMetrics:
-        """A copy of the counters: totals since the topology's first start with its checkpoint."""
+        """A copy of the counters: totals since the topology's first start with its checkpoint.
+
+        ``components`` has an entry for each component from the start on.
+        """
 
     @abstractmethod
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
@@ -103,15 +106,28 @@ class RunningTopology(ABC):
     def waits_for(self) -> str | None:
         """What the topology waits for before it is up, in a sentence; None once it is."""
 
+    @property
+    @abstractmethod
+    def outages(self) -> Sequence[str]:
+        """The bolts that are out just now, a sentence each: for how long, why, and when they are tried next."""
+
     # What it is to do.
 
     @abstractmethod
     def activate(self) -> None:
-        """Let spouts emit again after ``deactivate``."""
+        """Let spouts emit again after ``deactivate``.
+
+        Raises:
+            EngineError: it was stopped.
+        """
 
     @abstractmethod
     def deactivate(self) -> None:
-        """Let spouts rest; what is under way goes on."""
+        """Let spouts rest; what is under way goes on.
+
+        Raises:
+            EngineError: it was stopped.
+        """
 
     @abstractmethod
     def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:

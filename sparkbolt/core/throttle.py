@@ -39,6 +39,16 @@ class Throttle:
         withheld, window[2] = int(window[2]), 0
         return withheld
 
+    def withhold(self, component: str, mono_s: float) -> None:
+        """Count a report that is not to pass whatever room there is.
+
+        >>> throttle = Throttle(reports_max=5, interval_secs=10)
+        >>> throttle.withhold("split", 0.0)
+        >>> throttle.passes("split", 1.0)
+        1
+        """
+        self._windows.setdefault(component, [mono_s, 0, 0])[2] += 1
+
     def ended(self, mono_s: float) -> list[tuple[str, int]]:
         """(component, how many reports were withheld) where an interval is over and nobody has said it yet.
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.config import Config
@@ -22,6 +23,8 @@ from sparkbolt.core.outages import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.throttle import Throttle
 
+REPORTS_OF_A_PROBE_MAX = 2
+"""How many errors of a bolt that is out are told of each micro-batch: the rest say the same."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -41,18 +44,23 @@ class Announcer:
 
     def report(self, report: Report) -> None:
         """Somebody reported an error."""
-        self._log_some(logging.WARNING, report.component, f"{report.component}[{report.task}] reported: {report.text}")
+        self._log_some(logging.WARNING, report.component, _report_text(report))
 
     def error(self, who: str, text: str) -> None:
         """Something went wrong that may go wrong again soon."""
         self._log_some(logging.ERROR, who, text)
 
-    def promotion(self, promotion: Promotion) -> None:
-        """What has become known with a promotion."""
+    def promotion(self, promotion: Promotion, out: Collection[str] = ()) -> None:
+        """What has become known with a promotion; ``out``: the bolts that are out after it."""
         for change in promotion.outages:
             log.log(*_change_line(change, self._patience_secs))
+        told: Counter[str] = Counter()
         for report in promotion.reports:
-            self.report(report)
+            told[report.component] += 1
+            if report.component in out and told[report.component] > REPORTS_OF_A_PROBE_MAX:
+                self._withhold(logging.WARNING, report.component, _report_text(report))
+            else:
+                self.report(report)
         for tree in promotion.failed:
             if tree.fate == "set_aside":
                 text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
@@ -97,6 +105,11 @@ class Announcer:
         if withheld is not None:
             log.log(level, "%s%s", text, self._more(withheld))
 
+    def _withhold(self, level: int, who: str, text: str) -> None:
+        with self._lock:
+            self._reports.withhold(who, self._clock())
+            self._last[who] = level, text
+
     def tell_withheld(self, *, at_once: bool = False) -> None:
         """Where an interval is over, say what it had more of; at the end of all, ``at_once``."""
         with self._lock:
@@ -107,6 +120,10 @@ class Announcer:
 
     def _more(self, withheld: int) -> str:
         return f" (and {withheld:,} more like it in the last {self._interval_secs:g} s)" if withheld > 0 else ""
+
+
+def _report_text(report: Report) -> str:
+    return f"{report.component}[{report.task}] reported: {report.text}"
 
 
 def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:

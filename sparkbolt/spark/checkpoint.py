@@ -482,8 +482,16 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
             until = 0.0
         channel.close()
         if time.monotonic() > until:
-            raise CheckpointError(
-                f"checkpoint {directory} is in use by {owner}: stop that one first, or give this topology a checkpoint "
-                "directory of its own"
-            )
+            raise CheckpointError(_in_use(directory, owner, held_here=until == 0.0))
         time.sleep(0.25)
+
+
+def _in_use(directory: str, owner: str, *, held_here: bool) -> str:
+    """Who has the checkpoint, and what to do; ``held_here``: it is locked by the JVM of this very process."""
+    if held_here and f"(process {os.getpid()}," in owner:
+        owner, stop = "this process", "stop the topology that runs with it (running.stop()) first"
+    else:
+        stop = "stop that one first"
+    return (
+        f"checkpoint {directory} is in use by {owner}: {stop}, or give this topology a checkpoint directory of its own"
+    )

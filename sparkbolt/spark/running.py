@@ -10,7 +10,6 @@ Read before: ``life``, ``announcer``, ``core.restarts``.
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import re
@@ -91,7 +90,7 @@ class RunningTopology(core_running.RunningTopology):
         self._life = self._first_life()
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
-            self._announcer.promotion(self._host.ledger.replayed)
+            self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
         self._hangs = Hangs()
@@ -135,6 +134,17 @@ class RunningTopology(core_running.RunningTopology):
                     )
                     threads.append(thread)
         return threads
+
+    def __repr__(self) -> str:
+        """Its name, its state and its checkpoint."""
+        if self._failure is not None:
+            state = "failed"
+        elif self._stopping.is_set():
+            state = "stopped"
+        else:
+            state = "running" if self.is_running else "not running"
+        place = "no checkpoint" if self._temporary is not None else f"checkpoint {self._checkpoint.directory}"
+        return f"<RunningTopology {self.topology.name!r}: {state}, {place}>"
 
     @property
     def _host(self) -> Host:
@@ -250,12 +260,13 @@ class RunningTopology(core_running.RunningTopology):
                 log.warning("%s", warning(sight, self.topology.task_owner))
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
-        self._announcer.promotion(promotion)
+        self._announcer.promotion(promotion, host.ledger.outages.out())
         reason = host.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
             host.active = False
-        report_ = MicroBatchReport(promotion, host.ledger.metrics, host.ledger.metrics.micro_batch_ms or 0.0)
+        metrics = host.ledger.metrics.copy_for(self.topology.components)
+        report_ = MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0)
         for listener in list(self._listeners):
             try:
                 listener(report_)
@@ -280,10 +291,10 @@ class RunningTopology(core_running.RunningTopology):
         self._listeners.append(listener)
 
     def metrics(self) -> TopologyMetrics:
-        """A copy of the counters, totals since the topology's first start with its checkpoint."""
+        """A copy of the counters, totals since the topology's first start with its checkpoint; all components' ones."""
         with self._changed:
             self._host.ledger.metrics.see_sources(self._host.spouts)
-            return copy.deepcopy(self._host.ledger.metrics)
+            return self._host.ledger.metrics.copy_for(self.topology.components)
 
     @property
     def set_aside(self) -> list[FailedTree]:
@@ -358,16 +369,39 @@ class RunningTopology(core_running.RunningTopology):
         return None
 
     @property
+    def outages(self) -> list[str]:
+        """The bolts that are out just now, a sentence each: for how long, why, and when they are tried next."""
+        with self._changed:
+            return self._host.ledger.outages.sentences(now_ms())
+
+    @property
     def _life_works(self) -> bool:
         return self._life.promoted or self._life.quiet
 
     def activate(self) -> None:
-        """Let spouts emit again."""
+        """Let spouts emit again.
+
+        Raises:
+            EngineError: it was stopped.
+        """
+        self._check_not_stopped("activated")
         self._set_active(True)
 
     def deactivate(self) -> None:
-        """Let spouts rest; what is in flight goes on."""
+        """Let spouts rest; what is in flight goes on.
+
+        Raises:
+            EngineError: it was stopped.
+        """
+        self._check_not_stopped("deactivated")
         self._set_active(False)
+
+    def _check_not_stopped(self, done: str) -> None:
+        if self._stopping.is_set():
+            raise EngineError(
+                f"topology {self.topology.name!r} was stopped and cannot be {done}: start it again, with the same "
+                "checkpoint if it is to go on where it was"
+            )
 
     def _set_active(self, active: bool) -> None:
         with self._changed:
@@ -439,7 +473,7 @@ class RunningTopology(core_running.RunningTopology):
         Returns:
             Whether no tree was left open.
         """
-        self.deactivate()
+        self._set_active(False)
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
             try:

@@ -145,7 +145,7 @@ def test_a_query_that_fails_is_started_again_and_says_so(
         running.on_micro_batch(lambda report: told.append(report.promotion.micro_batch_id))
         with caplog.at_level(logging.ERROR, "sparkbolt"):
             assert running.await_finished(120)
-        with pytest.raises(CheckpointError, match="is in use by another driver"):
+        with pytest.raises(CheckpointError, match=r"is in use by this process: stop the .*running\.stop\(\)"):
             build(tmp_path, queue=True).start(spark=spark, checkpoint=str(tmp_path / "c"))
         metrics = running.metrics()
     finally:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.acker import Report
 from sparkbolt.core.lane import lay_out
+from sparkbolt.core.promotion import Promotion
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spouts import GeneratorSpout
@@ -90,3 +92,25 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
     assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
     assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
     assert "what has used its attempts is given up" in spent
+
+
+def test_of_each_probe_of_a_bolt_that_is_out_two_errors_are_told_and_the_rest_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_s = [100.0]
+    config = Config(max_error_report_per_interval=5, error_throttle_interval_secs=10)
+    announcer = Announcer(config, lambda: now_s[0])
+    reports = [Report("db", 0, f"refused {number}") for number in range(10)] + [Report("other", 0, "x")] * 4
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        announcer.promotion(Promotion(0, reports=reports), {"db"})
+        lines = [record.getMessage() for record in caplog.records]
+        assert lines == ["db[0] reported: refused 0", "db[0] reported: refused 1"] + ["other[0] reported: x"] * 4
+        caplog.clear()
+        now_s[0] += 11
+        announcer.tell_withheld()
+        assert [record.getMessage() for record in caplog.records] == [
+            "db[0] reported: refused 9 (and 7 more like it in the last 10 s)"
+        ]
+        caplog.clear()
+        announcer.promotion(Promotion(1, reports=reports))
+    assert sum(record.getMessage().startswith("db") for record in caplog.records) == 5, "one that is well"

@@ -18,6 +18,8 @@ import pytest
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.outages import Outage, Phase
+from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import SparkboltError, StateError
@@ -31,7 +33,7 @@ from py4j.protocol import Py4JError
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
 from sparkbolt.spark.bridge import Asker, Bridge
-from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.explain import carried, errors_carried, query_failure
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.spout_threads import SpoutFailure
@@ -307,6 +309,86 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
     running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
     assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
+
+
+def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningTopology:
+    """A topology whose life is a fake and that was never begun."""
+    life = SimpleNamespace(host=LocalEngine(own).host, stop_query=lambda: None, end=lambda: None)
+    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
+    return RunningTopology(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
+
+
+def test_each_component_has_counters_before_anything_is_committed_and_the_log_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = idle_running(topology(), monkeypatch)
+    before = running._host.ledger.snapshot()
+    counts = running.metrics().components
+    assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
+    with pytest.raises(KeyError, match="there is no component 'pas': did you mean 'pass'"):
+        counts["pas"]
+    assert running._host.ledger.snapshot() == before
+
+
+def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    assert running.outages == []
+    outages = running._host.ledger.outages
+    outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
+    outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
+    monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
+    assert running.outages == ["pass is out for 40 s (ConnectionError: refused), next probe in 12 s"]
+
+
+def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    heard: list[Any] = []
+    running.on_micro_batch(heard.append)
+    running._host.ledger.metrics.components.clear()
+    running._tell(running._host, Promotion(0))
+    assert list(heard[0].metrics.components) == ["numbers", "pass"]
+
+
+def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = LocalEngine(topology())
+    while engine.step() is not None:
+        pass
+    engine.restart()
+    running = idle_running(engine.topology, monkeypatch)
+    running._life.host = engine.host
+    metrics = running.metrics()
+    assert metrics.micro_batches > 0
+    assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)
+
+
+def test_a_running_topology_tells_its_state_and_takes_no_orders_once_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running = idle_running(topology(), monkeypatch, NoLock(tmp_path))
+    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: True))
+    assert repr(running) == f"<RunningTopology 't': running, checkpoint {tmp_path}>"
+    running.deactivate()
+    running.activate()
+    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: False))
+    running.stop()
+    assert repr(running) == f"<RunningTopology 't': stopped, checkpoint {tmp_path}>"
+    for order in (running.activate, running.deactivate):
+        with pytest.raises(EngineError, match=r"topology 't' was stopped and cannot be (de)?activated"):
+            order()
+    running.stop()
+
+
+def test_a_second_start_in_the_same_process_is_told_that_it_is_its_own() -> None:
+    owner = f"another driver (process {os.getpid()}, its JVM is 7)"
+    said = _in_use("/state", owner, held_here=True)
+    assert said.startswith("checkpoint /state is in use by this process: stop the topology that runs with it ")
+    assert "(running.stop())" in said
+    for other, held_here in ((owner, False), ("another driver (process 1, its JVM is 7)", True)):
+        assert _in_use("/state", other, held_here=held_here) == (
+            f"checkpoint /state is in use by {other}: stop that one first, or give this topology a checkpoint "
+            "directory of its own"
+        )
 
 
 # Errors as data.
