@@ -127,7 +127,13 @@ def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--checkpoint", metavar="DIR", help="keep durable state there and resume from it (default: none is kept)"
     )
-    run.add_argument("--for", dest="for_secs", metavar="TIME", type=seconds, help="stop after 30s, 5m, 1h ...")
+    run.add_argument(
+        "--for",
+        dest="for_secs",
+        metavar="TIME",
+        type=seconds,
+        help="stop after 30s, 5m, 1h ..., counted from when Spark is up",
+    )
     run.add_argument(
         "--drain",
         dest="drain_secs",

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 LINE_EVERY_SECS = 5.0
 """Plain lines: one in that time at most."""
+IDLE_SECS = 2.0
+"""After so long without anything to do a topology is said to wait for data."""
 RATE_SECS = 6.0
 """Rates are means over about so long."""
 
@@ -112,10 +114,16 @@ class Display:
         self._began = clock()
         self._topology: Topology | None = None
         self._snapshots: deque[Snapshot] = deque()
+        self._before: Snapshot | None = None
+        """What runs before this one have committed."""
+        self._busy_s = 0.0
+        """When it was last seen to have something to do."""
         self.progress = Progress()
         """Of the micro-batch that runs, when it was looked at last."""
         self.waits_for: str | None = None
         """What had to happen then before the topology is up."""
+        self.outages: tuple[str, ...] = ()
+        """Sentences on the bolts that were out then."""
         self.is_closed = False
         """Whether whoever read what is shown has gone; the run then stops."""
 
@@ -125,7 +133,11 @@ class Display:
         self._began = self._clock()
 
     def started(self, running: RunningTopology) -> None:
-        """Spark runs it."""
+        """Spark runs it; what runs before this one have committed is known at once."""
+        metrics = running.metrics()
+        if metrics.micro_batches and not self._snapshots:
+            elapsed_s = self._clock() - self._began
+            self._before = Snapshot(elapsed_s, metrics.micro_batches - 1, metrics, running.retries)
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
         """A micro-batch was promoted; called from the engine's thread."""
@@ -139,11 +151,22 @@ class Display:
         """See how far the micro-batch that runs has come; called a few times a second."""
         self.progress = running.progress()
         self.waits_for = running.waits_for
+        self.outages = tuple(running.outages)
+        now, at_work = self.latest, self.progress.micro_batch_id is not None or self.waits_for is not None
+        if now is None or at_work or now.metrics.open_trees or now.retries:
+            self._busy_s = self._clock() - self._began
+
+    @property
+    def idle(self) -> bool:
+        """Whether there has been nothing to do for some seconds."""
+        now = self.latest
+        busy_s = max(self._busy_s, 0.0 if now is None else now.elapsed_s)
+        return now is not None and self._clock() - self._began - busy_s >= IDLE_SECS
 
     @property
     def doing(self) -> str:
         """What the topology is doing, in words."""
-        return going_on(self.progress, self.spouts, read=bool(self._snapshots), waits_for=self.waits_for)
+        return going_on(self.progress, self.spouts, read=self.latest is not None, waits_for=self.waits_for)
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
         """No new tuples from now on; ``open_trees`` are to be finished."""
@@ -173,8 +196,8 @@ class Display:
 
     @property
     def latest(self) -> Snapshot | None:
-        """What is known now; None before the first promotion."""
-        return self._snapshots[-1] if self._snapshots else None
+        """What is known now; None before the first promotion of all."""
+        return self._snapshots[-1] if self._snapshots else self._before
 
     def rate(self, what: str, components: tuple[str, ...]) -> float:
         """A counter's growth a second over the last seconds; 0 before the second promotion."""
@@ -282,6 +305,7 @@ class PlainLines(Display):
         self._next_line_s = 0.0
         self._next_look_s = LINE_EVERY_SECS
         self._told_to_wait = ""
+        self._next_outage_s = 0.0
 
     def starting(self, topology: Topology) -> None:
         """Say so: Spark takes some seconds."""
@@ -289,16 +313,21 @@ class PlainLines(Display):
         self.say(f"{topology.name}: starting Spark")
 
     def started(self, running: RunningTopology) -> None:
-        """Say so."""
+        """Say so, and how far runs before this one have come."""
+        super().started(running)
         assert self._topology is not None
         tasks = sum(spec.parallelism for spec in self._topology.components.values())
-        self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks")
+        before = "" if self._before is None else f"; it goes on after {self._counters(self._before)}"
+        self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks{before}")
         self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
 
     def look(self, running: RunningTopology) -> None:
         """A line every few seconds while a micro-batch takes longer than that, and one where no data comes at all."""
         super().look(running)
         elapsed_s = self._clock() - self._began
+        if self.outages and elapsed_s >= self._next_outage_s:
+            self._next_outage_s = elapsed_s + LINE_EVERY_SECS
+            self.say(f"{elapsed_s:7.1f} s  {'; '.join(self.outages)}")
         if elapsed_s < max(self._next_look_s, self._next_line_s):
             return
         waits = "" if self.progress.micro_batch_id is not None else self.doing
@@ -315,12 +344,15 @@ class PlainLines(Display):
         if now.elapsed_s >= self._next_line_s:
             self._next_line_s = self._next_look_s = now.elapsed_s + LINE_EVERY_SECS
             rate = self.rate("executed", self.bolts)
-            self.say(
-                f"{now.elapsed_s:7.1f} s  micro-batch {now.micro_batch_id}"
-                f"  executed {now.count('executed', self.bolts):,}{f' ({rate:,.0f}/s)' if rate else ''}"
-                f"  acked {now.count('acked', self.spouts):,}  failed {now.count('failed', self.spouts):,}"
-                f"  open {now.metrics.open_trees:,}  retries {retries:,}"
-            )
+            self.say(f"{now.elapsed_s:7.1f} s  {self._counters(now, rate)}")
+
+    def _counters(self, of: Snapshot, rate: float = 0.0) -> str:
+        return (
+            f"micro-batch {of.micro_batch_id}"
+            f"  executed {of.count('executed', self.bolts):,}{f' ({rate:,.0f}/s)' if rate else ''}"
+            f"  acked {of.count('acked', self.spouts):,}  failed {of.count('failed', self.spouts):,}"
+            f"  open {of.metrics.open_trees:,}  retries {of.retries:,}"
+        )
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
         """Say what happens, and what a second Ctrl-C would do."""
@@ -356,6 +388,11 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     """The end of a run, for people."""
     if topology is not None and outcome.metrics.micro_batches:
         yield from counters_table(topology, outcome.metrics)
+    yield from closing_lines(outcome, topology)
+
+
+def closing_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
+    """How a run ended, in a sentence, and then what to do about what was set aside."""
     took = f"after {outcome.elapsed_s:.1f} s"
     if outcome.kind == "failed":
         yield f"failed {took}: {outcome.failure}"
@@ -367,6 +404,8 @@ def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
     aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
+    if outcome.time_over and outcome.committed == 0:
+        rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
     yield f"{outcome.kind} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 

@@ -22,9 +22,9 @@ from sparkbolt.cli.columns import GAP, Counters, exact, fit, wrapped
 from sparkbolt.cli.display import (
     COLUMNS,
     Display,
+    closing_lines,
     counters_of,
     drain_sentence,
-    summary_lines,
     window_parts,
 )
 from sparkbolt.core.activity import duration
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sparkbolt.core.topology import ComponentSpec, Topology
 
 STARTING = "starting Spark"
+_NOTHING = ComponentMetrics()
 
 
 class LiveTable(Display):
@@ -63,6 +64,7 @@ class LiveTable(Display):
 
     def started(self, running: RunningTopology) -> None:
         """Spark has started."""
+        super().started(running)
         self._phase = ""
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
@@ -80,23 +82,26 @@ class LiveTable(Display):
         """The last table, and the sentence."""
         if outcome.metrics.micro_batches:
             self._console.print(Group(*self._table({}, outcome.metrics.components)))
-        *_, sentence = summary_lines(outcome, self._topology)
+        sentence, *aside = closing_lines(outcome, self._topology)
         style = {"finished": "bold green", "stopped": "bold yellow", "failed": "bold red"}[outcome.kind]
         self._console.print(Text(sentence, style=style))
+        for line in aside:
+            self._console.print(Text(line), soft_wrap=True)  # so that a command in it can be copied
 
     def picture(self) -> RenderableType:
         """What is drawn now."""
         now = self.latest
         spent = duration(self._clock() - self._began)
         head = Text.assemble(("" if self._topology is None else self._topology.name, "bold"), f"  {spent}  ")
-        head.append(self._phase or ("running" if now else "running, nothing is committed yet"), "cyan")
+        state = "running, nothing is committed yet" if now is None else "waiting for data" if self.idle else "running"
+        head.append(self._phase or state, "cyan")
         progress = self.progress
         if self._phase == STARTING:
             return Group(head, *self._table({}, {}))
         counts = {} if now is None else now.metrics.components
         lines = self._table(self._rates() if now is not None else {}, self._so_far(counts))
         foot = [self.doing]
-        if progress.micro_batch_id is None and now is not None:
+        if progress.micro_batch_id is None and self._snapshots and now is not None:
             foot = [f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"]
         if now is not None:
             latency = _ms(now.metrics.complete_latency_ms)
@@ -106,7 +111,7 @@ class LiveTable(Display):
                 f"executed: {exact(self.rate('executed', self.bolts))} tuples/s",
             ]
         dim = [Text(line, style="dim") for line in wrapped(foot, self._console.width)]
-        hung = [Text(sentence, style="yellow") for sentence in progress.hung]
+        hung = [Text(sentence, style="yellow") for sentence in (*self.outages, *progress.hung)]
         return Group(head, *lines, *self._windows(counts), *dim, *hung)
 
     def _rates(self) -> dict[str, float]:
@@ -129,7 +134,7 @@ class LiveTable(Display):
         specs = () if self._topology is None else self._topology.bolts
         lines: list[Text] = []
         for spec in specs:
-            if isinstance(spec.component, HostedBolt) and spec.id in counts:
+            if isinstance(spec.component, HostedBolt) and counts.get(spec.id, _NOTHING) != _NOTHING:
                 first, *rest = window_parts(counts[spec.id])
                 parts = wrapped([f"{spec.id}: {first}", *rest], self._console.width, ", ")
                 lines += [Text(line, style="dim") for line in parts]

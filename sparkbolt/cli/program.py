@@ -26,6 +26,7 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.promotion import MicroBatchReport
     from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
 
@@ -59,6 +60,8 @@ class Outcome:
     """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
     """How many messages of each spout this run has seen given up; only of those that have some."""
+    committed: int | None = None
+    """How many micro-batches it has committed itself; None: nobody has counted."""
     letters_directory: str = ""
     """Where the dead letters of the checkpoint are."""
 
@@ -155,7 +158,7 @@ def run(
 
     Args:
         topology: what to run.
-        stop_after_secs: stop as with Ctrl-C after that time; None for never.
+        stop_after_secs: stop as with Ctrl-C after that time, from when Spark is up; None for never.
         drain_secs: how long a micro-batch may run on then, before it is broken off and left for replay.
         display: what shows the run instead.
         options: those of ``sparkbolt.spark.running.start``.
@@ -212,8 +215,15 @@ def _start_and_watch(
     jvm.show_prints(display.printed)
     running: RunningTopology = topology.start(**options)
     requests.may_interrupt = False
+    committed = 0
+
+    def heard(report: MicroBatchReport) -> None:
+        nonlocal committed
+        committed += 1
+        display.micro_batch(report, running.retries)
+
     try:
-        running.on_micro_batch(lambda report: display.micro_batch(report, running.retries))
+        running.on_micro_batch(heard)
         display.started(running)
         end = _watch(running, display, requests, limits)
         failure = end.failure
@@ -233,6 +243,7 @@ def _start_and_watch(
             time_over=end.time_over,
             checkpointed=options.get("checkpoint") is not None,
             set_aside=running.set_aside_here,
+            committed=committed,
             letters_directory=running.dead_letters_directory,
         )
     finally:
@@ -274,7 +285,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             display.look(running)
         if time_over and not requests.count:
             waits = running.waits_for
-            trouble = trouble or (waits and f"it never came up: {waits}")
+            trouble = trouble or (waits and f"it never came up: {waits}; give it longer, or see why that takes so long")
             if trouble is not None:
                 return _End(failure=f"when its time was over: {trouble}")
         # Of a run that is drained after all nothing is broken off.

@@ -244,7 +244,7 @@ def test_the_live_table_shows_counters_rates_and_trees() -> None:
     console = Console(file=io.StringIO(), width=120)
     display = LiveTable(console, clock)
     display.starting(build())
-    display.started(SimpleNamespace())  # type: ignore[arg-type]
+    display.started(fake_running())
     display.micro_batch(report(0, 0), 0)
     clock.now = 2.0
     display.micro_batch(report(1, 5000), 7)
@@ -256,6 +256,94 @@ def test_the_live_table_shows_counters_rates_and_trees() -> None:
     assert "micro-batch 1: 123 ms" in text
     assert "2 open" in text
     assert "retries: 7" in text
+
+
+def fake_running(progress: Progress | None = None, **more: Any) -> Any:
+    """What displays ask of a running topology; nothing was committed before."""
+    known = {"waits_for": None, "outages": (), "retries": 0, "metrics": TopologyMetrics, **more}
+    return SimpleNamespace(progress=lambda: progress or Progress(), **known)
+
+
+def drawn(display: LiveTable, console: Console) -> str:
+    with console.capture() as captured:
+        console.print(display.picture())
+    return captured.get()
+
+
+def test_a_restart_shows_at_once_what_was_committed_before() -> None:
+    out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
+    live, plain = LiveTable(console, clock), PlainLines(out, clock)
+    running = fake_running(metrics=lambda: report(6, 5000).metrics)
+    for display in (live, plain):
+        display.starting(build())
+        display.started(running)
+        display.look(running)
+    text = drawn(live, console)
+    assert "5,000" in text
+    assert "nothing is committed yet" not in text
+    assert "has read nothing yet" not in text
+    assert "it goes on after micro-batch 6  executed 5,000  acked 8  failed 0  open 2" in out.getvalue()
+    live.micro_batch(report(7, 6000), 0)
+    assert "6,000" in drawn(live, console)
+    assert live.rate("executed", live.bolts) == 0, "one commit of this run tells no rate"
+    live.close()
+
+
+def test_what_has_nothing_to_do_for_a_while_waits_for_data() -> None:
+    clock, console = Clock(), Console(file=io.StringIO(), width=120)
+    display = LiveTable(console, clock)
+    display.starting(build())
+    done = report(0, 10)
+    done.metrics.open_trees = 0
+    display.micro_batch(done, 0)
+    for progress, said in ((Progress(1), "running"), (Progress(), "waiting for data"), (Progress(2), "running")):
+        running = fake_running(progress)
+        display.started(running)
+        display.look(running)
+        clock.now += 1
+        display.look(running)
+        assert "  running" in drawn(display, console), "a short break is none"
+        clock.now += 2
+        display.look(running)
+        assert f"  {said}" in drawn(display, console)
+    display.micro_batch(report(3, 10), 0)  # with open trees
+    clock.now += 60
+    display.look(fake_running())
+    assert "  running" in drawn(display, console)
+    display.close()
+
+
+def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
+    said = "db is out for 40 s (ConnectionError: refused), next probe in 12 s"
+    out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
+    live, plain = LiveTable(console, clock), PlainLines(out, clock)
+    for display in (live, plain):
+        display.starting(build())
+        display.started(fake_running())
+        display.micro_batch(report(0, 10), 0)
+    for _ in range(60):
+        clock.now += 0.2
+        for display in (live, plain):
+            display.look(fake_running(outages=[said]))
+    assert said in drawn(live, console)
+    assert out.getvalue().count(said) == 3, "one in five seconds"
+    live.look(fake_running())
+    assert said not in drawn(live, console)
+    live.close()
+
+
+def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piece() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    display = LiveTable(console, Clock())
+    display.starting(build())
+    display.close()
+    with console.capture() as captured:
+        display.summary(
+            Outcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
+        )
+    sentence, aside = captured.get().splitlines()
+    assert sentence == "finished after 1.0 s, 0 micro-batches"
+    assert aside.startswith("12 messages of lines were set aside: ")
 
 
 def big(number: int) -> Any:
@@ -286,7 +374,7 @@ def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[
     clock, console = Clock(), Console(file=io.StringIO(), width=width)
     display = LiveTable(console, clock)
     display.starting(wide())
-    running: Any = SimpleNamespace(progress=lambda: progress, waits_for=None)
+    running = fake_running(progress)
     display.started(running)
     if committed:
         display.micro_batch(big(0), 0)
@@ -347,7 +435,7 @@ def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_c
     display = PlainLines(out, clock)
     display.starting(build())
     for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
-        running: Any = SimpleNamespace(progress=lambda progress=progress: progress, waits_for=None)
+        running = fake_running(progress)
         while clock.now < until:
             clock.now += 0.25
             display.look(running)
@@ -437,6 +525,8 @@ class FakeRunning:
     def metrics(self) -> TopologyMetrics:
         return report(0, 1).metrics  # type: ignore[no-any-return]
 
+    outages: tuple[str, ...] = ()
+
 
 def outcome_of(
     monkeypatch: pytest.MonkeyPatch, limits: Limits | None = None, checkpoint: str | None = "here", **fake: Any
@@ -501,6 +591,27 @@ def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_
     assert f"when its time was over: {said}" in text
     outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], finishes=False, **fake)
     assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
+
+
+def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = "no micro-batch was committed in that time: if there was something to read, give it longer"
+    fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 0, "finishes": False}
+    _, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
+    assert said not in text
+    monkeypatch.setattr(FakeRunning, "on_micro_batch", lambda self, listener: None)
+    outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
+    assert said in text.splitlines()[-1]
+    assert outcome.exit_code == 4
+    fake = {"signals": [], "finishes": False, "waits_for": "Spark has not run its first micro-batch"}
+    _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
+    assert "Spark has not run its first micro-batch; give it longer" in text.splitlines()[-1]
+
+
+def test_from_when_the_time_counts_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert "counted from when Spark is up" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
