@@ -11,16 +11,18 @@ Read before: ``sim.engine``, ``sim.report``.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import SpoutCollector
-from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.core.components import Spout, TopologyContext, rehearsal_path
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.frames import Column, python_values
@@ -32,6 +34,7 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
+from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import Report as SimulationReport
 from sparkbolt.sim.report import simulate
 from sparkbolt.sim.sources import values_row
@@ -129,8 +132,9 @@ class TopologyTestDriver:
     """Runs a topology for a test: feed it, let it run, see what it emitted and what became of each message.
 
     Every spout, of either kind, is replaced by one that emits what ``feed`` gives it, on the same streams. Bolts,
-    groupings, frames, state, tracking and timeouts are the real ones. Use it as a context manager: at the end
-    bolts are cleaned up.
+    groupings, frames, state, tracking and timeouts are the real ones. What the library's bolts write to files, and
+    whoever else asks ``context.output_path``, goes into a directory of the driver's: see ``output_path``. Use it as a
+    context manager: at the end bolts are cleaned up.
 
     >>> from sparkbolt import BasicBolt, TopologyBuilder
     >>> from sparkbolt.spouts import TextSpout
@@ -177,6 +181,7 @@ class TopologyTestDriver:
         self._given_up: dict[int, list[Any]] = {n: [] for spec in topology.spouts for n in topology.tasks(spec.id)}
         """Of each spout task the ids of messages that wait for their dead letters."""
         self._letters: dict[str, DeadLetter] = {}
+        self._rehearsal = Rehearsal()
         now_ms = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
         self._engine = LocalEngine(
             self._topology,
@@ -185,6 +190,7 @@ class TopologyTestDriver:
             now_ms=now_ms,
             capture=self._see,
             letter_sink=lambda _: _Letters(self._letters),
+            rehearsal_directory=self._rehearsal.directory,
         )
         self._closed = False
 
@@ -345,6 +351,13 @@ class TopologyTestDriver:
         component = self._spout(spout).id
         every = [*self._letters.values(), *letters_in(self._engine.letters.values())]
         return [letter for letter in every if letter.component == component]
+
+    def output_path(self, path: str | os.PathLike[str]) -> Path:
+        """Where a file or directory is that bolts were to write at ``path``: below a directory of the driver's own.
+
+        What is there stays as long as the driver is referred to, also behind ``close``.
+        """
+        return Path(rehearsal_path(self._rehearsal.directory, path))
 
     def pending(self, spout: str) -> list[Any]:
         """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""

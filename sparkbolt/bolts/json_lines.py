@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
 
 def _other(value: Any) -> Any:
-    """What JSON has no form of its own for: bytes as base64, times in ISO 8601, numpy numbers as numbers."""
+    """What JSON has no form of its own for: bytes as base64, times in ISO 8601, numpy numbers as numbers.
+
+    What has values by name, as a ``LateTuple`` does, is an object.
+    """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
     if isinstance(value, np.generic):
         return value.item()
+    if hasattr(value, "keys"):
+        return dict(value)
     raise TypeError(
         f"JSON cannot hold {value!r:.80} of type {type(value).__name__}: "
         "emit a str, a number, a list or a dict of those"
@@ -46,9 +51,10 @@ class JsonLinesBolt(BasicBolt):
 
     There is one file for each task and micro-batch.
 
-    Bytes become base64, dates and times ISO 8601. NaN, infinities and other types fail the tuple. A
-    micro-batch that runs again replaces its files. The rows of one micro-batch and task are held in memory.
-    On a cluster ``path`` must be a directory that all machines share.
+    Bytes become base64, dates and times ISO 8601, a ``LateTuple`` an object of its fields. NaN, infinities and other
+    types fail the tuple. A micro-batch that runs again replaces its files. The rows of one micro-batch and task are
+    held in memory. On a cluster ``path`` must be a directory that all machines share; under the simulator and
+    ``TopologyTestDriver`` nothing is written there (``TopologyContext.output_path``).
 
     >>> JsonLinesBolt("out/counts").path.endswith("out/counts")
     True

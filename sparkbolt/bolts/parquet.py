@@ -30,7 +30,8 @@ class ParquetBolt(ColumnBolt):
     of None alone has type null. A column of types that have no common one fails the tuples of the frame where
     it happens. Different streams may have different fields: what a tuple does not have is null. Each file has
     a schema of its own. A micro-batch that runs again replaces its files. The rows of one micro-batch and
-    task are held in memory. On a cluster ``path`` must be a directory that all machines share.
+    task are held in memory. On a cluster ``path`` must be a directory that all machines share; under the simulator
+    and ``TopologyTestDriver`` nothing is written there (``TopologyContext.output_path``).
 
     >>> ParquetBolt("out/counts").path.endswith("out/counts")
     True

@@ -8,6 +8,7 @@ many spouts and processes they come from; and when the micro-batch runs again, t
 Rule 2: a file appears whole: it is written under a name that begins with ``.``, forced to the disk, then
 renamed.
 Rule 3: a task removes only what is its own: its file of the same micro-batch, and its unfinished files.
+Rule 4: in a rehearsal nothing is written to the directory itself (``TopologyContext.output_path``).
 
 What remains possible: a task learns nothing of a micro-batch that gives it no tuples. If an attempt wrote a
 file, and the micro-batch is then repeated without any tuple for that task, the file stays. That takes a
@@ -51,9 +52,9 @@ class PartFiles:
 
     def __init__(self, directory: str, suffix: str, context: TopologyContext) -> None:
         """Make the directory, and remove what attempts of this task left unfinished."""
-        self.directory = directory
+        self.directory = context.output_path(directory)
         self._owner = f"{quote(context.component, safe='')}-{context.index}{suffix}"
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(self.directory, exist_ok=True)
         self._remove_unfinished()
 
     def path(self, micro_batch_id: int) -> str:

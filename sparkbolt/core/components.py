@@ -10,6 +10,7 @@ Read before: ``tuples``, ``config``.
 from __future__ import annotations
 
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
     from sparkbolt.core.state import KeyValueState
 
 
+def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
+    """What stands for ``path`` in a rehearsal: the same path, below a directory.
+
+    >>> rehearsal_path("/tmp/rehearsal", "/srv/../srv/out")
+    '/tmp/rehearsal/srv/out'
+    """
+    return os.path.join(directory, os.path.abspath(os.path.expanduser(path)).lstrip(os.sep))
+
+
 @dataclass
 class TopologyContext:
     """What a task may know of itself and of its topology.
@@ -59,6 +69,26 @@ class TopologyContext:
     micro_batch_id: int = -1
     version: str = ""
     """What the topology is, in 16 hexadecimal digits (``Topology.version``)."""
+    rehearsal_directory: str | None = None
+    """Where files go in a rehearsal: under the simulator and ``TopologyTestDriver`` a directory that is there, belongs
+    to nobody else and is removed in the end. None on Spark. A component that changes anything else outside of itself
+    (a table, a server) may look whether it is None."""
+
+    def output_path(self, path: str | os.PathLike[str]) -> str:
+        """Where a file or directory is written that belongs at ``path``.
+
+        On Spark that is ``path`` as it is. In a rehearsal it is the same path below ``rehearsal_directory``, in a
+        folder that is made by this call: what stands at ``path`` itself is never touched. It differs from process to
+        process: a bolt that emits where it wrote emits ``path``.
+
+        >>> TopologyContext("t", "out", 0, 1, 1, Config()).output_path("out/notes.txt")
+        'out/notes.txt'
+        """
+        if self.rehearsal_directory is None:
+            return os.fspath(path)
+        place = rehearsal_path(self.rehearsal_directory, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        return place
 
     def component_tasks(self, component: str) -> tuple[int, ...]:
         """The task numbers of a component, for ``emit_direct``.

@@ -85,6 +85,8 @@ class Materials:
     """What the topology's main module defines, for unpickling state."""
     letter_sink: Callable[[int], DeadLetterSink] | None = None
     """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
+    rehearsal_directory: str | None = None
+    """As of ``TopologyContext``."""
 
 
 class Worker:
@@ -138,7 +140,7 @@ class Worker:
 
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
-        return context_of(self.lane, number)
+        return context_of(self.lane, number, self.materials.rehearsal_directory)
 
     def doing(self, deed: Deed, number: int, block: int = 0) -> AbstractContextManager[None]:
         """Be at something that may kill the process, or take long; noted where somebody watches, or looks."""
@@ -348,7 +350,7 @@ def _nowhere(place: bytes) -> None:
     """Keep a place nowhere: no process dies."""
 
 
-def context_of(lane: Lane, number: int) -> TopologyContext:
+def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) -> TopologyContext:
     """What a task may know of itself."""
     topology = lane.topology
     component, index = topology.task_owner(number)
@@ -363,4 +365,5 @@ def context_of(lane: Lane, number: int) -> TopologyContext:
         tasks=dict(topology.all_tasks),
         inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
         version=topology.version,
+        rehearsal_directory=rehearsal_directory,
     )

@@ -49,6 +49,7 @@ class LocalEngine:
         now_ms: int = 0,
         capture: Capture | None = None,
         letter_sink: Callable[[int], DeadLetterSink] | None = None,
+        rehearsal_directory: str | None = None,
     ) -> None:
         """Lay the topology out and begin its first life.
 
@@ -59,6 +60,7 @@ class LocalEngine:
             now_ms: the wall clock to begin with, in milliseconds since the epoch.
             capture: told of everything that is emitted.
             letter_sink: where the dead letters of a spout's task go; by default where its spout says.
+            rehearsal_directory: where components write their files; by default where they belong.
         """
         self.topology = topology
         self.now_ms = now_ms
@@ -66,6 +68,7 @@ class LocalEngine:
         self._cores = cores
         self._stamps = random.Random(seed)
         self._capture, self._letter_sink = capture, letter_sink
+        self._rehearsal_directory = rehearsal_directory
         self._materials = self._make_materials()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
@@ -77,6 +80,7 @@ class LocalEngine:
         stamps = partial(self._stamps.randrange, 1, 1 << 64)
         materials = materials_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=self._capture)
         materials.letter_sink = self._letter_sink
+        materials.rehearsal_directory = self._rehearsal_directory
         return materials
 
     def _begin_life(self) -> None:

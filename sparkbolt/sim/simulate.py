@@ -96,6 +96,7 @@ def run_seed(
     finally:
         if world is not None:
             world.close()
+        subject.rehearsal.clear()
     violations = (*checkers.violations, *extra)
     key = violations[0].key if violations else None
     return Run(

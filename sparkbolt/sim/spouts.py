@@ -126,7 +126,7 @@ def open_ranged(lane: Lane, materials: Materials) -> dict[str, PartitionedSpout]
     for spec in lane.topology.spouts:
         if isinstance(spec.component, PartitionedSpout):
             spout: PartitionedSpout = materials.unpickle(materials.components[spec.id])
-            spout.open(context_of(lane, lane.topology.tasks(spec.id)[0]))
+            spout.open(context_of(lane, lane.topology.tasks(spec.id)[0], materials.rehearsal_directory))
             spouts[spec.id] = spout
     return spouts
 
@@ -138,5 +138,6 @@ def open_tasks(lane: Lane, materials: Materials, host: Host) -> dict[int, LocalS
         component, _ = lane.topology.task_owner(number)
         spout: Spout = materials.unpickle(materials.components[component])
         output = Output(component, routes_of(lane.topology, component, frozenset(), number))
-        spouts[number] = LocalSpout(spout, context_of(lane, number), output, desk, tracked=lane.tracked)
+        context = context_of(lane, number, materials.rehearsal_directory)
+        spouts[number] = LocalSpout(spout, context, output, desk, tracked=lane.tracked)
     return spouts

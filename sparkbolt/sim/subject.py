@@ -4,6 +4,7 @@ Which question it answers: what of a simulation is the same for all seeds, and s
 Rule 1: a topology is simulated as it is, but for its sources (``sources``), for the length of the ledger's log, which
 is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
 Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
+Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
 
 Read before: ``core.shipping``, ``sources``.
 """
@@ -28,6 +29,7 @@ from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM
 from sparkbolt.core.worker import Materials, Witness, context_of
 from sparkbolt.errors import SparkboltError
+from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row
 
 MESSAGES_MAX = 200
@@ -59,6 +61,8 @@ class Subject:
     queued: dict[int, list[tuple[str, list[Any]]]]
     """The messages of each task of a fed ``Spout``, as (stream, values)."""
     messages_max: int
+    rehearsal: Rehearsal
+    """Where its components write their files; all that runs it in one process writes there, one after the other."""
 
     def materials_with(self, stamps: Callable[[], int], witness: Witness | None, sink: DeadLetterSink) -> Materials:
         """What a world's workers are given; ``sink`` takes the dead letters of all spouts."""
@@ -70,18 +74,25 @@ class Subject:
         return {component: sum(end for _, end, _ in found.values()) for component, found in self.surveys.items()}
 
 
-def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int = MESSAGES_MAX) -> Subject:
+def subject_of(
+    topology: Topology,
+    feed: Feed | None = None,
+    messages_max: int = MESSAGES_MAX,
+    rehearsal_directory: str | None = None,
+) -> Subject:
     """Make a topology ready.
 
     Args:
         topology: any.
         feed: messages for spouts whose own sources are not to be read.
         messages_max: how many messages of each spout are read.
+        rehearsal_directory: where components write their files; None: in a directory that is made, and removed.
 
     Raises:
         SimulationError: ``feed`` names no spout, or a spout cannot be read here.
     """
     fed = _fed_rows(topology, feed or {})
+    rehearsal = Rehearsal(rehearsal_directory)
     surveys: dict[str, Survey] = {}
     specs: dict[str, ComponentSpec] = {}
     for spec in topology.components.values():
@@ -93,7 +104,7 @@ def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int =
     lane = lay_out(draft, CORES)
     for spec in draft.spouts:
         if isinstance(spec.component, PartitionedSpout):
-            found, whole = _survey(lane, spec, messages_max)
+            found, whole = _survey(lane, spec, messages_max, rehearsal.directory)
             surveys[spec.id] = found
             if not whole:
                 specs[spec.id] = dataclasses.replace(spec, component=BoundedSpout(spec.component, found))
@@ -105,7 +116,9 @@ def subject_of(topology: Topology, feed: Feed | None = None, messages_max: int =
         if isinstance(spec.component, QueueSpout)
         for index, number in enumerate(simulated.tasks(spec.id))
     }
-    return Subject(simulated, lane, _materials(lane), surveys, queued, messages_max)
+    materials = _materials(lane)
+    materials.rehearsal_directory = rehearsal.directory
+    return Subject(simulated, lane, materials, surveys, queued, messages_max, rehearsal)
 
 
 def _shortened(config: Config) -> Config:
@@ -162,10 +175,11 @@ def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) ->
     return FedSpout(spec.component, [values for _, values in rows], spec.parallelism)
 
 
-def _survey(lane: Lane, spec: ComponentSpec, messages_max: int) -> tuple[Survey, bool]:
+def _survey(lane: Lane, spec: ComponentSpec, messages_max: int, rehearsal_directory: str) -> tuple[Survey, bool]:
     spout = pickle.loads(dumps(spec.component))
     try:
-        return survey(spout, context_of(lane, lane.topology.tasks(spec.id)[0]), messages_max)
+        context = context_of(lane, lane.topology.tasks(spec.id)[0], rehearsal_directory)
+        return survey(spout, context, messages_max)
     except Exception as error:
         raise SimulationError(
             f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "

@@ -3,6 +3,7 @@
 Which question it answers: does a topology do the same in another process?
 Rule 1: a process is asked one thing at a time and answers it; what the topology prints there is thrown away.
 Rule 2: a process that cannot load the topology says so, and nobody waits for it any longer.
+Rule 3: what the topology writes there goes into a directory of that process, which is removed with it.
 
 ``python -m sparkbolt.sim.twin`` is the other process's side; it is started by this module only.
 Read before: ``report``.
@@ -22,6 +23,7 @@ from typing import IO, Any
 import cloudpickle
 
 from sparkbolt.core.topology import Topology
+from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import Report, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Feed, Subject, subject_of
@@ -51,6 +53,7 @@ class SimulatingProcess:
             hash_seed: of its ``PYTHONHASHSEED``.
             command: how to see a failure again, as of ``report_of``.
         """
+        self._rehearsal = Rehearsal()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sparkbolt.sim.twin"],
             stdin=subprocess.PIPE,
@@ -59,7 +62,7 @@ class SimulatingProcess:
         )
         self.failure: str | None = None
         """Why it cannot answer."""
-        self._send((sys.path, os.getcwd()))
+        self._send((sys.path, os.getcwd(), self._rehearsal.directory))
         self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
 
     @property
@@ -102,6 +105,7 @@ class SimulatingProcess:
                     pipe.close()
                 except BrokenPipeError:
                     pass
+        self._rehearsal.close()
 
 
 _twins: dict[bytes, SimulatingProcess] = {}
@@ -162,12 +166,12 @@ def serve() -> None:
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    path, directory = _read(questions)
+    path, directory, rehearsal_directory = _read(questions)
     sys.path[:] = path
     os.chdir(directory)
     try:
         topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
-        subject = subject_of(topology, feed, messages_max)
+        subject = subject_of(topology, feed, messages_max, rehearsal_directory)
     except Exception as error:  # noqa: BLE001  whatever a user's module raises is told
         _write(answers, ("error", f"{type(error).__name__}: {error}"))
         return

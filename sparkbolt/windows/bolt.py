@@ -35,7 +35,14 @@ Closed: TypeAlias = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class LateTuple:
-    """A tuple that came too late, as the field ``late_tuple`` of the stream for such tuples."""
+    """A tuple that came too late, as the field ``late_tuple`` of the stream for such tuples.
+
+    ``dict(late)`` has its values by field, and so it is written by ``JsonLinesBolt``.
+
+    >>> late = LateTuple("clicks", 0, "default", ("at", "name"), (19_999, "ann"))
+    >>> late["name"], dict(late)
+    ('ann', {'at': 19999, 'name': 'ann'})
+    """
 
     source_component: str
     source_task: int
@@ -49,6 +56,10 @@ class LateTuple:
         if name not in self.fields:
             raise KeyError(f"{name!r} does not exist in this late tuple, whose fields are {list(self.fields)}")
         return self.values[self.fields.index(name)]
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of its fields, so that it can be made a dict."""
+        return self.fields
 
 
 class WindowedBolt(HostedBolt):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import time
 from pathlib import Path
@@ -10,10 +12,13 @@ from typing import Any
 import pytest
 
 from sparkbolt import BadRecord, BasicBolt, Bolt, Config, Range, Spout, TopologyBuilder, bolt
+from sparkbolt.bolts import JsonLinesBolt, ParquetBolt
 from sparkbolt.core import routing
+from sparkbolt.core.components import rehearsal_path
 from sparkbolt.core.ids import edge_salt
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.faults import KINDS, Fault, history_of
+from sparkbolt.sim.promises import Checker
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
@@ -38,6 +43,7 @@ def behind(component: Any, *, spout: Any = None, config: Config | None = None, *
 
 
 FEED = {"m": [[number] for number in range(30)]}
+ENDS = ("jsonl", "parquet")
 
 
 class Count(BasicBolt):
@@ -269,3 +275,55 @@ def test_faults_are_written_as_they_are_read() -> None:
     for text in ("x", "1:plan:no-such:0", "1:plan", "a:run:slow:0"):
         with pytest.raises(ValueError, match="is no fault: expected MICRO_BATCH:STEP:KIND:PLACE"):
             history_of(text)
+
+
+@pytest.mark.parametrize("sink", [JsonLinesBolt, ParquetBolt])
+def test_a_simulation_leaves_the_files_of_a_topology_alone_and_does_not_blame_their_writer(
+    tmp_path: Path, sink: Any
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    names = [f"part-{number:06d}-b-{task}.{end}" for number in range(6) for task in (0, 1) for end in ENDS]
+    for name in names:
+        (out / name).write_text("precious")
+    for seed in range(3):  # each of them in two processes
+        report = simulate(behind(sink(out)), seed, feed=FEED)
+        assert report.ok, report.story
+        assert report.mistakes == ()
+    assert sorted(path.name for path in out.iterdir()) == sorted(names)
+    assert {path.read_text() for path in out.iterdir()} == {"precious"}
+
+
+class Appends(Bolt):
+    """A sink as users write it."""
+
+    transient = ["context"]
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        assert os.path.isdir(self.context.rehearsal_directory)
+        with open(self.context.output_path("appended"), "a") as file:
+            file.write(f"{tup['n']}\n")
+        collector.ack(tup)
+
+
+def test_each_seed_begins_with_an_empty_directory_that_is_gone_in_the_end() -> None:
+    subject = subject_of(behind(Appends()), FEED)
+    place = Path(subject.rehearsal.directory)
+    sizes: list[int] = []
+
+    class Looks(Checker):
+        promise = "none"
+
+        def ended(self, driver: Any) -> None:
+            sizes.append(len(Path(rehearsal_path(str(place), "appended")).read_text().splitlines()))
+
+    for _ in range(2):
+        assert run_seed(subject, 1, (), state=False, watch=Looks).violations == ()
+        assert list(place.iterdir()) == []
+    assert sizes == [30, 30]
+    del subject
+    gc.collect()
+    assert not place.exists()

@@ -21,6 +21,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError
+from sparkbolt.windows import LateTuple
 
 
 def context(micro_batch_id: int, component: str = "sink", index: int = 0) -> TopologyContext:
@@ -87,6 +88,24 @@ def test_unfinished_files_of_the_task_alone_are_removed(tmp_path: Path, write: A
     assert all(name.exists() for name in others)
 
 
+@pytest.mark.parametrize("make", [JsonLinesBolt, ParquetBolt])
+def test_in_a_rehearsal_files_go_below_its_directory_and_the_real_ones_stay(tmp_path: Path, make: Any) -> None:
+    write, suffix = (write_json, "jsonl") if make is JsonLinesBolt else (write_parquet, "parquet")
+    real, rehearsal = tmp_path / "out", tmp_path / "rehearsal"
+    write(real, 0, [{"n": 1}])
+    before = (real / f"part-000000-sink-0.{suffix}").read_bytes()
+    bolt, current = make(real), context(0)
+    current.rehearsal_directory = str(rehearsal)
+    bolt.prepare(current)
+    bolt.execute(tup(n=2) if make is JsonLinesBolt else pa.RecordBatch.from_pylist([{"n": 2}]), None)
+    bolt.flush()
+    assert os.listdir(real) == [f"part-000000-sink-0.{suffix}"]
+    assert (real / f"part-000000-sink-0.{suffix}").read_bytes() == before
+    (read,) = [read for _, read, ending in WRITERS if ending == suffix]
+    assert read(Path(current.output_path(real))) == [{"n": 2}]
+    assert current.output_path(real) == f"{rehearsal}{real}"
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_unfinished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +137,12 @@ def test_json_holds_bytes_times_and_numpy_numbers(tmp_path: Path) -> None:
     assert read_json(tmp_path) == [
         {"b": "/wA=", "at": "2024-02-29T12:00:00+00:00", "n": 7, "pair": [1, None], "text": "né\n"}
     ]
+
+
+def test_json_holds_a_late_tuple_as_its_fields(tmp_path: Path) -> None:
+    late = LateTuple("clicks", 0, "default", ("at", "name"), (dt.date(2024, 2, 29), "ann"))
+    write_json(tmp_path, 0, [{"late_tuple": late}])
+    assert read_json(tmp_path) == [{"late_tuple": {"at": "2024-02-29", "name": "ann"}}]
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), "\ud800"])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from sparkbolt.cli import main
+from sparkbolt.sim.twin import close_twins
 
 PROGRAM = """
 import random
 
 from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import GeneratorSpout, TextSpout
 
 
@@ -43,16 +47,18 @@ def numbers():
     return ([number] for number in range(30))
 
 
-def build(middle, spout=None):
+def build(middle, spout=None, sum_them=True):
     builder = TopologyBuilder("program")
     builder.set_spout("numbers", spout or GeneratorSpout(numbers, outputs=["n"], count=30))
     builder.set_bolt("middle", middle, parallelism=2).shuffle_grouping("numbers")
-    builder.set_bolt("sum", Sum()).global_grouping("middle")
+    if sum_them:
+        builder.set_bolt("sum", Sum()).global_grouping("middle")
     return builder.build()
 
 
 tame = build(Double())
 wild = build(Wild())
+written = build(JsonLinesBolt("out"), sum_them=False)
 gone = build(Double(), TextSpout("no/such/file.txt"))
 """
 
@@ -73,6 +79,24 @@ def test_seeds_that_keep_every_promise_end_with_0(program: str, capsys: pytest.C
     assert out.startswith("45 seeds, ")
     assert "every promise kept" in out
     assert "nobody wants" not in out
+
+
+def test_a_topology_that_writes_files_is_not_blamed_and_changes_none(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = tmp_path / "out" / "part-000000-middle-0.jsonl"
+    real.parent.mkdir()
+    real.write_text("precious")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    assert main(["simulate", f"{program}:written", "--seeds", "45", "--workers", "2"]) == 0
+    assert "every promise kept" in capsys.readouterr().out
+    assert main(["simulate", f"{program}:written", "--seed", "2"]) == 0
+    close_twins()
+    gc.collect()
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert [path.name for path in real.parent.iterdir()] == [real.name]
+    assert real.read_text() == "precious"
 
 
 def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:

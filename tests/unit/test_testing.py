@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, Spout, Topology, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver
 
@@ -275,3 +279,34 @@ def test_a_failed_message_has_no_hash() -> None:
     failure = FailedMessage(1, "fail", "story", "split", 0, "reason")
     with pytest.raises(TypeError, match="unhashable"):
         hash(failure)
+
+
+def test_files_of_bolts_go_into_a_directory_of_the_driver_and_the_real_ones_stay(tmp_path: Path) -> None:
+    real = tmp_path / "out" / "part-000000-out-0.jsonl"
+    real.parent.mkdir()
+    real.write_text("precious")
+    builder = TopologyBuilder("files")
+    builder.set_spout("lines", TextSpout("books/*.txt"))
+    builder.set_bolt("out", JsonLinesBolt(tmp_path / "out")).shuffle_grouping("lines")
+    topology = builder.build()
+    with TopologyTestDriver(topology) as driver, TopologyTestDriver(topology) as other:
+        driver.feed("lines", {"line": "a"}, message_id=1)
+        driver.run_until_idle()
+        assert driver.acked("lines") == [1]
+    written = driver.output_path(tmp_path / "out")
+    assert [path.name for path in written.iterdir()] == [real.name]
+    assert json.loads((written / real.name).read_text())["line"] == "a"
+    assert [path.name for path in real.parent.iterdir()] == [real.name]
+    assert real.read_text() == "precious"
+    assert not other.output_path(tmp_path / "out").exists()
+
+
+def test_the_directory_of_a_driver_goes_with_it(tmp_path: Path) -> None:
+    driver = TopologyTestDriver(words())
+    place = driver.output_path("/")
+    assert place.is_dir()
+    driver.close()
+    assert place.is_dir()
+    del driver
+    gc.collect()
+    assert not place.exists()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, bolt
+from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
@@ -37,6 +38,23 @@ def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_t
         assert late.values == (19_999, "late", "u")
         assert [failure.message_id for failure in driver.failed("source")] == ["late"]
         assert driver.acked("source") == ["a", "b", "same"]
+
+
+def test_json_lines_take_the_stream_of_late_tuples() -> None:
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
+    builder = TopologyBuilder("late")
+    builder.set_spout("source", Source())
+    builder.set_bolt("show", windowed).global_grouping("source")
+    builder.set_bolt("out", JsonLinesBolt("late-clicks")).shuffle_grouping("show", "late")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(SECOND)
+        run.feed("late", at=1000)
+        driver.run_until_idle()
+        assert (driver.acked("source"), driver.failed("source")) == (["a", "late"], [])
+        (written,) = driver.output_path("late-clicks").iterdir()
+        assert written.read_text() == '{"late_tuple":{"name":"late","at":1000,"user":"u"}}\n'
 
 
 def test_a_late_tuple_without_a_stream_is_counted_told_once_an_interval_and_acked() -> None:
