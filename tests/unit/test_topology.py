@@ -462,7 +462,7 @@ def test_what_is_refused_as_state_does_fail_in_a_task() -> None:
     held = Holding(lambda word: word)
     builder.set_bolt("count", held).shuffle_grouping("split")
     assert the_mistake(builder)
-    with pytest.raises(StateError, match="attribute 'held' of type builtins.function cannot be kept"):
+    with pytest.raises(StateError, match=r"attribute 'held' of type builtins\.function cannot be kept"):
         DurableAttributes(held, "count", transient=held.transient)
 
 
