@@ -46,8 +46,8 @@ def _place(topology: Topology, spout: str, letters_directory: str) -> str:
         if topic is not None and brokers is not None:
             return f"kafka:{brokers}/{topic}"
         return f"!their dead letters went to {type(way).__name__}"
-    how = "" if spec.is_spout else ", which has no dead letters"
-    return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps them{how}"
+    whose = "them" if spec.is_spout else "what a bolt starts"
+    return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps {whose}"
 
 
 def _what_to_do(place: str, spout: str) -> str:

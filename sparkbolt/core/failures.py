@@ -27,6 +27,8 @@ from sparkbolt.errors import (
 )
 
 TRACEBACK_CHARACTERS_MAX = 4000
+TRACEBACK_FRAMES_MAX = 30
+"""The innermost ones: an exception that is raised again and again gathers those of each time."""
 REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
 UNAVAILABLE = "unavailable"
@@ -123,7 +125,7 @@ def line_of(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """The exception with the end of its traceback."""
     try:
-        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-TRACEBACK_FRAMES_MAX)
         return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  what an exception says of itself is user code
         pass_on(raised)
