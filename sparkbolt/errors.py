@@ -36,6 +36,20 @@ class EmitError(SparkboltError):
     """A component emitted something that its declared streams cannot carry."""
 
 
+class UnknownNameError(KeyError):
+    """There is no such field, stream, component or task; the message says which there are.
+
+    It is a ``KeyError`` and no ``SparkboltError``, since most often user code asks a tuple, as one asks a dict.
+
+    >>> print(UnknownNameError("'wrod' does not exist"))
+    'wrod' does not exist
+    """
+
+    def __str__(self) -> str:
+        """The sentence, where a ``KeyError`` would show its repr."""
+        return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+
 class FailedException(SparkboltError):  # noqa: N818  the name is Storm's
     """Raised in a ``BasicBolt`` to fail the input tuple without reporting an error (Storm's name)."""
 

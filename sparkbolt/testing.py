@@ -31,7 +31,7 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
 from sparkbolt.sim.rehearsal import Rehearsal
@@ -442,7 +442,7 @@ def _fed(spec: ComponentSpec) -> ComponentSpec:
 def _known(known: Mapping[str, Known], name: str, complaint: str) -> Known:
     if name not in known:
         there = ", ".join(map(repr, known)) or "none"
-        raise KeyError(f"{complaint} {name!r}; there is {there}{did_you_mean(name, known)}")
+        raise UnknownNameError(f"{complaint} {name!r}; there is {there}{did_you_mean(name, known)}")
     return known[name]
 
 

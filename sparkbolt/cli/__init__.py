@@ -103,7 +103,10 @@ def parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", parents=[debug], help="tell the way of one tree, and why it failed")
     explain.add_argument(
-        "root", metavar="ROOT", help="16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION"
+        "root",
+        metavar="ROOT",
+        help="16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where the end of a "
+        "source's path is enough",
     )
     explain.add_argument("--checkpoint", metavar="DIR", required=True, help="the directory that run was given")
     explain.add_argument("--json", action="store_true", help="as one JSON object a line")

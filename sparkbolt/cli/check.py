@@ -15,6 +15,7 @@ from typing import Any
 from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.config import COMPONENT_KEYS
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.keeping import keeps_state, storing_methods
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -175,6 +176,8 @@ def state_reason(component: Component) -> str:
     if hasattr(component, "init_state"):
         return "keeps state: it has init_state"
     storing = storing_methods(type(component))
+    if isinstance(component, HostedBolt):
+        return "keeps state: its windows" + (f", and {_listed(storing)} may store attributes" if storing else "")
     if storing:
         return f"keeps state: {_listed(storing)} may store attributes"
     own = sorted(vars(component))
@@ -232,6 +235,7 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
         return
     own = vars(component)
     unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))
+    unwritten = unwritten and not isinstance(component, HostedBolt)
     if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
         yield (
             f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "

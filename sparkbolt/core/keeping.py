@@ -27,6 +27,8 @@ _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
 """What may follow where ``self`` is loaded, without letting it go."""
 _ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
+_BASES = ("sparkbolt.core.", "sparkbolt.windows.")
+"""Where Sparkbolt's own base classes of bolts are."""
 _DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
 """Members of a class that are no code that is given an instance."""
 
@@ -53,6 +55,46 @@ def _may_keep(cls: type) -> bool:
     return any(_may_store(member) for _, member in _members(cls))
 
 
+def lasting_attributes(bolt: BoltBase) -> dict[str, Any]:
+    """The durable attributes that ``__init__`` has set and that are the same when the first tuple comes.
+
+    What ``prepare`` or ``init_state`` might set anew is not among them.
+    """
+    before = [inspect.getattr_static(bolt, name, None) for name in ("prepare", "init_state")]
+    transient = frozenset(bolt.transient)
+    return {
+        name: value
+        for name, value in attributes_of(bolt).items()
+        if name not in transient and not any(_may_set(type(bolt), member, name) for member in before)
+    }
+
+
+def _may_set(cls: type, member: Any, attribute: str) -> bool:
+    """Whether a method of a class may set or delete an attribute, as far as its code tells; None does not."""
+    if member is None:
+        return False
+    if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
+        return True
+    code = member.__code__
+    if not code.co_argcount or (_ATTRIBUTE_WRITERS | {"super"}).intersection(code.co_names):
+        return True
+    own = code.co_varnames[0]
+    if own in code.co_cellvars:
+        return True
+    for step, following in pairwise(dis.get_instructions(code)):
+        if not _loads(step, own):
+            continue
+        if isinstance(step.argval, tuple) and (step.argval[-1] != own or step.argval.count(own) > 1):
+            return True
+        name = following.argval
+        stores, reads = following.opname in _STORES, following.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        # What is asked of the class may be a method, which has self.
+        harmless = name != attribute if stores else not hasattr(cls, name) if reads else following.opname == "POP_TOP"
+        if not harmless:
+            return True
+    return False
+
+
 def storing_methods(cls: type) -> list[str]:
     """The methods of a bolt's class that may store an attribute, without ``__init__``."""
     found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
@@ -62,7 +104,7 @@ def storing_methods(cls: type) -> list[str]:
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
     """(name, member) of all that a class has from below Sparkbolt's own base classes and is no data."""
     for base in cls.__mro__:
-        if base.__module__.startswith("sparkbolt.core.") or base in (object, ABC, Generic):
+        if base.__module__.startswith(_BASES) or base in (object, ABC, Generic):
             continue
         for name, member in vars(base).items():
             slot = isinstance(member, types.GetSetDescriptorType | types.MemberDescriptorType)

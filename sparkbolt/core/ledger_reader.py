@@ -121,7 +121,8 @@ class LedgerReader:
 
         Args:
             text: a root (16 hexadecimal digits), a task and a sequence (``lines[0]:40`` or ``2:40``), or a record
-                (``books/a.txt@40``), which may have several attempts.
+                (``books/a.txt@40``), which may have several attempts; of a source's path the end is enough, if no other
+            record that is kept is meant by it.
 
         Raises:
             UnknownTreeError: the text names no tree that this topology can have started.
@@ -152,6 +153,13 @@ class LedgerReader:
     def _attempts(self, source: str, position: int, text: str) -> list[Story]:
         kept = [*self.failed(), *self.traced(), *(self._ledger.story(key) for key in self._ledger.told_keys())]
         found = [one for one in kept if (one.source, one.position) == (source, position)]
+        found = found or [one for one in kept if one.position == position and _ends_with(one.source, source)]
+        meant = sorted({str(one.source) for one in found})
+        if len(meant) > 1:
+            raise UnknownTreeError(
+                f"{text!r} may be a record of each of {meant}: give the source as `sparkbolt errors` prints it, such "
+                f"as {f'{meant[0]}@{position}'!r}"
+            )
         if not found:
             raise UnknownTreeError(
                 f"nothing is kept of a record {text!r}: it did not fail and was not traced, or its story made room "
@@ -197,6 +205,19 @@ class LedgerReader:
         if not first <= number < first + count:
             raise KeyError(number)
         return component, number - first
+
+
+def _ends_with(source: str | None, end: str) -> bool:
+    """Whether a source's path ends with some names; the mark of a file that is followed may be left out.
+
+    >>> _ends_with("/data/books/a.txt", "books/a.txt"), _ends_with("/data/a.txt#12-64-9f3c", "./a.txt")
+    (True, True)
+    >>> _ends_with("/data/aa.txt", "a.txt"), _ends_with(None, "a.txt")
+    (False, False)
+    """
+    names = f"/{end.removeprefix('./').lstrip('/')}"
+    paths = (source, source.rpartition("#")[0]) if source is not None else ()
+    return any(f"/{path}".endswith(names) for path in paths if path)
 
 
 def attempt_lines(stories: Sequence[Story]) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
@@ -485,6 +486,7 @@ class BoltTask:
     def _run_async(self, rows: Rows, counts: Counts) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
+            weakref.finalize(self, self._runner.get_loop().close)  # also of a task that nobody has cleaned up
         loop = self._runner.get_loop()
         # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, counts))

@@ -43,7 +43,7 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.errors import InvalidTopology
+from sparkbolt.errors import InvalidTopology, UnknownNameError
 
 __all__ = [
     "BoltDeclarer",
@@ -97,7 +97,7 @@ class ComponentSpec:
             if stream.name == name:
                 return stream
         declared = [stream.name for stream in self.streams]
-        raise KeyError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
+        raise UnknownNameError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,7 +122,7 @@ class Topology:
     def component(self, id_: str) -> ComponentSpec:
         """The component of that id; KeyError if there is none."""
         if id_ not in self.components:
-            raise KeyError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
+            raise UnknownNameError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
         return self.components[id_]
 
     def tasks(self, component: str) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class Topology:
         ids, firsts = self._owners
         place = bisect_right(firsts, number) - 1
         if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
-            raise KeyError(f"topology {self.name!r} has no task {number}")
+            raise UnknownNameError(f"topology {self.name!r} has no task {number}")
         return ids[place], number - firsts[place]
 
     def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
@@ -151,7 +151,7 @@ class Topology:
         index = self._stream_indices.get((component, stream))
         if index is None:
             self.component(component).stream(stream)
-            raise KeyError(f"component {component!r} declares no stream {stream!r}")
+            raise UnknownNameError(f"component {component!r} declares no stream {stream!r}")
         return index
 
     @cached_property
@@ -268,7 +268,7 @@ class Topology:
         Args:
             stop_after_secs: stop as with Ctrl-C after that time; None for never.
             drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
-                None for 3 seconds.
+                None for 4 seconds, as `sparkbolt run --drain`.
             checkpoint: as of ``start``, as all the following are.
             master: where Spark runs.
             spark: the session to use.

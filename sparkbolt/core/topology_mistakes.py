@@ -7,15 +7,18 @@ Rule 2: a grouping field must be declared in the stream that is subscribed to. S
 streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here it fails now.
 Rule 3: a second subscription to the same stream is refused. Storm lets it replace the first in silence.
 
-Read before: ``components``, ``groupings``.
+Read before: ``components``, ``groupings``, ``keeping``.
 """
 
 from __future__ import annotations
 
 import inspect
+import pickle
+import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -26,9 +29,11 @@ from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
+from sparkbolt.core.keeping import keeps_state, lasting_attributes
 from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
 from sparkbolt.core.method_mistakes import method_mistakes
-from sparkbolt.core.tuples import StreamDef, parse_outputs
+from sparkbolt.core.snapshots import CannotKeepError, Pickling
+from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
@@ -116,7 +121,9 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     if wrong:
         return [*mistakes, wrong]
     component = declaration.component
-    return mistakes + method_mistakes(component) + _output_mistakes(declaration) + _pickle_mistakes(declaration)
+    unsent = _pickle_mistakes(declaration)
+    unkept = list(_keeping_mistakes(component)) if isinstance(component, BoltBase) and not unsent else []
+    return mistakes + method_mistakes(component) + _output_mistakes(declaration) + unsent + unkept
 
 
 def _name_mistakes(name: object) -> list[str]:
@@ -181,6 +188,45 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
     return mistakes
 
 
+def _keeping_mistakes(bolt: BoltBase) -> Iterator[str]:
+    """Which attributes that ``__init__`` has set can be sent to where tasks run, and could not be kept there.
+
+    Refused is only what must fail there: what ``prepare`` leaves alone, what is so in a copy that was sent, and what
+    pickle itself cannot do.
+    """
+    if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
+        return
+    try:
+        sent = cloudpickle.loads(cloudpickle.dumps(bolt))
+        attributes = lasting_attributes(sent)
+    except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, and may not do so where tasks run
+        return
+    for name, value in attributes.items():
+        error = _unkept(sent, value)
+        if error is not None:
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            left_out = f"write transient = [{name!r}] in its class, which leaves it out"
+            mend = (
+                f"give it a function that a module defines by name, or {left_out}"
+                if isinstance(value, FunctionType)
+                else f"{left_out}, and make it in prepare if it is a connection or the like"
+            )
+            yield (
+                f"it keeps state, and its attribute {name!r} of type {kind} cannot be kept with it ({error}): {mend}; "
+                "or stateless = True, if it keeps nothing"
+            )
+
+
+def _unkept(bolt: BoltBase, value: object) -> str | None:
+    """Why pickle cannot keep the value of an attribute; None if it can, or if that is not known for sure."""
+    namespace = vars(sys.modules["__main__"]) if "__main__" in sys.modules else {}
+    try:
+        Pickling(namespace, {"self": bolt}).dumps(value)
+    except CannotKeepError as error:
+        return str(error) if isinstance(error.__cause__, pickle.PicklingError | TypeError | AttributeError) else None
+    return None
+
+
 def pickle_error(value: object) -> str | None:
     """Why a value cannot be pickled, in a few words; None if it can."""
     try:
@@ -223,6 +269,10 @@ def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]
     where = f"stream {subscription.stream!r} of {subscription.source!r}"
     if stream is None:
         hint = did_you_mean(subscription.stream, streams) or f": it declares {list(streams)}"
+        if not streams:
+            fields = '["field", ...]'
+            wanted = fields if subscription.stream == DEFAULT_STREAM else f'{{"{subscription.stream}": {fields}}}'
+            hint = f": it declares none: give it outputs = {wanted}"
         return f"it subscribes to {where}, which {subscription.source!r} does not declare{hint}"
     direct = isinstance(subscription.grouping, DirectGrouping)
     if direct and not stream.direct:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from sparkbolt.errors import InvariantError
+from sparkbolt.errors import InvariantError, UnknownNameError
 
 DEFAULT_STREAM = "default"
 SYSTEM_COMPONENT = "__system"
@@ -163,7 +163,7 @@ class Tuple(dict[str | int, Any]):
         """Answer an index, or say which fields there are."""
         if isinstance(key, int):
             return self[self._origin.fields[key]]
-        raise KeyError(
+        raise UnknownNameError(
             f"{key!r} does not exist in stream {self._origin.stream!r} of {self._origin.component!r}, "
             f"whose fields are {list(self._origin.fields)}"
         )

@@ -177,7 +177,7 @@ _LIKELY: Mapping[str, str] = {
     ),
     "emit": "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
     "fail": "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",
-    "unreadable": "the spout cannot decode the record: mend the source, or look at it among the dead letters",
+    "unreadable": "the record, or its timestamp, cannot be read: mend the source, or look at it among the dead letters",
     "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
 }
 

@@ -20,7 +20,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.core.partition_manager import SourceView
-from sparkbolt.errors import EnoughRead
+from sparkbolt.errors import EnoughRead, UnknownNameError
 
 SURVEY_ROUNDS_MAX = 1000
 Survey = dict[str, tuple[int, int, tuple[int, ...]]]
@@ -38,7 +38,7 @@ def values_row(component: str, fields: Sequence[str], values: Mapping[str, Any] 
         for name in values:
             if name not in fields:
                 there = ", ".join(map(repr, fields)) or "none"
-                raise KeyError(
+                raise UnknownNameError(
                     f"{component!r} declares no field {name!r}; there is {there}{did_you_mean(name, fields)}"
                 )
         return [values.get(field) for field in fields]

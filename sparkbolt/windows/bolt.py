@@ -18,6 +18,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.hosted import Hosted, HostedBolt
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
+from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
 from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
@@ -54,7 +55,7 @@ class LateTuple:
     def __getitem__(self, name: str) -> Any:
         """The value of a field; KeyError if there is no such field."""
         if name not in self.fields:
-            raise KeyError(f"{name!r} does not exist in this late tuple, whose fields are {list(self.fields)}")
+            raise UnknownNameError(f"{name!r} does not exist in this late tuple, whose fields are {list(self.fields)}")
         return self.values[self.fields.index(name)]
 
     def keys(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.frames import Column, column_of, part, python_values, take
 from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.errors import UnknownNameError
 
 I64: TypeAlias = npt.NDArray[np.int64]
 Picked: TypeAlias = npt.NDArray[np.intp] | None
@@ -125,7 +126,7 @@ class Content:
         """
         for origin in self.origins:
             if name not in origin.fields:
-                raise KeyError(
+                raise UnknownNameError(
                     f"{name!r} does not exist in stream {origin.stream!r} of {origin.component!r}, "
                     f"whose fields are {list(origin.fields)}"
                 )

@@ -1,7 +1,8 @@
 """From rows to content: times, keys and message ids of what came.
 
 Which question it answers: when did each row happen, whose window is it for, and was it seen before?
-Rule: a row whose time or key is none fails alone, with a sentence that says what came.
+Rule: a row whose time or key is none fails alone, with a sentence that says what came; one whose time is none fails for
+good, since it will be the same when it is given again.
 
 Read before: ``core.rows``, ``settings``.
 """
@@ -104,18 +105,25 @@ def _each_time(values: Sequence[Any], what: str, counts: Counts) -> tuple[I64, n
             times[row] = value
         else:
             try:
-                times[row] = _milliseconds(value, what)
+                time_ms = _milliseconds(value)
             except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
                 good[row] = False
                 counts.failures[row] = failure_of(error)
+                continue
+            if time_ms is None:
+                good[row] = False
+                expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
+                counts.failures[row] = Failure("unreadable", f"{what}: {expected}, got {printed(value):.60}")
+            else:
+                times[row] = time_ms
     return times, good
 
 
-def _milliseconds(value: Any, what: str) -> int:
+def _milliseconds(value: Any) -> int | None:
+    """The time that a value tells; None if it is no time, and never will be."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(milliseconds=1)
-    expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-    raise EmitError(f"{what}: {expected}, got {printed(value):.60}")
+    return None
 
 
 def groups_of(

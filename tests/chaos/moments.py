@@ -21,11 +21,12 @@ MOMENTS = ("planned", "staging", "staged", "committed", "promoted", "compacting"
 
 def plant(moment: str, act: Callable[[int], None]) -> None:
     """Have ``act`` called with the micro-batch's id whenever this process comes to a moment."""
+    from sparkbolt.core.planner import Planner
     from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
     from sparkbolt.spark.life import Life
 
     owner, name, before = {
-        "planned": (Life, "_offset", False),
+        "planned": (Planner, "_offset_of", False),
         "staging": (Checkpoint, "write_entry", True),
         "staged": (Checkpoint, "write_entry", False),
         "committed": (Life, "_promote", True),

@@ -287,12 +287,15 @@ def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_i
 
 
 class Unkept(BasicBolt):
-    """Comes to hold in an attribute what cannot be kept."""
+    """Its ``prepare`` makes what cannot be kept: no tuple is to blame."""
 
     outputs = ["n"]
 
+    def prepare(self, context):
+        self.socket = (number for number in range(3))
+
     def execute(self, tup, collector):
-        self.socket = (number for number in range(tup["n"]))
+        collector.emit([tup["n"]])
 
 
 def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_its_type(

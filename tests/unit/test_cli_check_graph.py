@@ -20,8 +20,10 @@ from sparkbolt import (
     StatefulBolt,
     Topology,
     TopologyBuilder,
+    WindowedBolt,
     bolt,
 )
+from sparkbolt import Count as Tuples
 from sparkbolt.cli.check import examine, report_lines, state_reason
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.svg import svg_drawing
@@ -75,6 +77,21 @@ class Stateless(Match):
     stateless = True
 
 
+class Sums(WindowedBolt):
+    outputs = ["sum"]
+
+    def __init__(self, name: str = "sum") -> None:
+        self.name = name
+
+    def execute(self, window: Any, collector: Any) -> None:
+        collector.emit([len(window)])
+
+
+class Remembering(Sums):
+    def execute(self, window: Any, collector: Any) -> None:
+        self.last = len(window)
+
+
 class Keys(StatefulBolt):
     outputs = ["line"]
 
@@ -107,10 +124,22 @@ def words() -> Topology:
         (Count(), "keeps state: prepare may store attributes"),
         (Match("x"), "keeps state: it was built with pattern"),
         (Keys(), "keeps state: it has init_state"),
+        (Sums().with_tumbling_window(Tuples(3)), "keeps state: its windows"),
+        (
+            Remembering("x").with_tumbling_window(Tuples(3)),
+            "keeps state: its windows, and execute may store attributes",
+        ),
     ],
 )
 def test_check_says_why_a_bolt_keeps_state(component: Any, reason: str) -> None:
     assert state_reason(component) == reason
+
+
+def test_a_windowed_bolt_that_stores_nothing_is_not_told_to_be_stateless() -> None:
+    builder = TopologyBuilder("sums")
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("sums", Sums().with_tumbling_window(Tuples(3))).shuffle_grouping("lines")
+    assert not [warning for warning in examine(builder.build(), cores=2).warnings if "sums" in warning]
 
 
 def test_check_tells_levels_stages_and_fusion() -> None:

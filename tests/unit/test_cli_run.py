@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 import signal
 import sys
 import zipfile
@@ -18,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Topology, TopologyBuilder
-from sparkbolt.cli import main, seconds
+from sparkbolt.cli import main, program, seconds
 from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
@@ -169,6 +170,33 @@ def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("sparkbolt ")
     assert main(["--help"]) == 0
     assert "exit codes: 0 finished" in capsys.readouterr().out
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    codes = {value for name, value in vars(program).items() if name.startswith("EXIT_")}
+    assert codes == {0, 1, 2, 3, 4, 130}
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out.partition("exit codes:")[2].partition("environment:")[0]
+    assert {int(number) for number in re.findall(r"\d+", said)} == codes
+    page = (DOCS / "metrics-and-logs.md").read_text(encoding="utf-8")
+    table = page.partition("| exit code | means |")[2].partition("\n\n")[0]
+    assert {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
+
+
+def test_how_long_a_stop_waits_for_a_micro_batch_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    secs = f"{program.DRAIN_SECS:g}"
+    assert main(["run", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"before it is broken off and left for replay (default: {secs}s)" in said
+    assert f"None for {secs} seconds" in " ".join((Topology.run.__doc__ or "").split())
+    for page, sentence in (
+        ("metrics-and-logs.md", "A micro-batch that still runs {} s later"),
+        ("differences-from-storm.md", "do not wait for a micro-batch that runs on for {} s,"),
+    ):
+        assert sentence.format(secs) in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page
 
 
 # ---- displays

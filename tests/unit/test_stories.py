@@ -135,7 +135,7 @@ def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_bat
         fed(driver, "ack")
         assert driver.acked("lines") == ["ack"]
         [error] = driver.errors()
-        assert error.text.startswith("trace raised KeyError: ")
+        assert error.text.startswith("trace raised UnknownNameError: 'nothing' does not exist")
         assert error.text.endswith("; such tuples are not traced")
         assert ledger_of(driver).traced == []
 

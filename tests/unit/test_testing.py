@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,8 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, Spout, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.failures import line_of
+from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver
 
@@ -175,8 +178,18 @@ def test_streams_are_kept_apart_and_reported_errors_kept(driver: TopologyTestDri
 def test_what_does_not_exist_is_an_error_that_says_what_does(
     driver: TopologyTestDriver, feed: Any, error: type[Exception], text: str
 ) -> None:
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as raised:
         feed(driver)
+    assert str(raised.value) == raised.value.args[0], "as a sentence, and not as the repr of one"
+
+
+def test_a_field_that_does_not_exist_is_named_in_a_sentence() -> None:
+    tup = Tuple.of(Origin("lines", 0, "default", ("line",)), ["a"])
+    with pytest.raises(KeyError) as raised:
+        tup["lin"]
+    sentence = "'lin' does not exist in stream 'default' of 'lines', whose fields are ['line']"
+    assert str(raised.value) == str(pickle.loads(pickle.dumps(raised.value))) == sentence
+    assert line_of(raised.value) == f"UnknownNameError: {sentence}"
 
 
 def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:

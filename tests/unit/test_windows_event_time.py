@@ -175,13 +175,14 @@ def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch()
         assert run.shown() == ["aceg", "bdfh"]
 
 
-def test_a_tuple_without_a_time_fails_alone() -> None:
+def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
         run = Run(driver)
         for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", 2), ("e", None)):
             run.feed(name, at=at)
         driver.advance(SECOND)
         assert [failure.message_id for failure in driver.failed("source")] == ["b", "c", "e"]
+        assert {failure.cause for failure in driver.failed("source")} == {"unreadable"}
         assert "the timestamp field 'at': expected milliseconds since the epoch" in driver.failed("source")[0].reason
         assert run.shown() == ["ad"]
 
