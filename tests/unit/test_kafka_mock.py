@@ -36,6 +36,7 @@ from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
+from sparkbolt.testing import simulate
 from tests.kafka import (
     SEEN,
     WAIT_SECS,
@@ -785,3 +786,18 @@ def test_a_file_of_letters_has_no_use_for_properties_of_a_client(tmp_path, capsy
     file.write_text("client.id=letters\n")
     assert main(["dlq", "list", str(letters), "--client-config", str(file)]) == 2
     assert "--client-config is for letters in a topic" in capsys.readouterr().err
+
+
+@bolt(outputs=[])
+def ignore(tup):
+    return None
+
+
+def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, tmp_path):
+    kafka.produce(name, ["line"] * 8, kafka_partition=0)
+    file = tmp_path / "offsets.json"
+    for offsets in ("group", f"file:{file}"):
+        report = simulate(topology(name, spout(kafka.brokers, name, offsets=offsets), ignore), seed=1, repeat=False)
+        assert report.ok, report.story
+    assert committed(kafka.brokers, name) == {}
+    assert not file.exists()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
@@ -26,7 +26,7 @@ NO_ID = "A" * 22
 """What stands for the id of a topic where brokers know none: those older than Kafka 2.8."""
 
 
-class BrokersAwayError(SparkboltError):
+class BrokersAwayError(SourceUnavailable):
     """The brokers did not answer, or not with what was asked for; it may pass."""
 
 

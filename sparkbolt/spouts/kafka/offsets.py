@@ -223,6 +223,32 @@ class FileOffsets:
         """Nothing is open."""
 
 
+class RehearsedOffsets:
+    """A store that is only read while a topology is tried: what is saved stays in memory, and nobody's offsets move."""
+
+    def __init__(self, store: OffsetsStore) -> None:
+        """Read ``store``."""
+        self._store = store
+        self._saved: dict[KafkaPartition, Stored] = {}
+
+    def open(self, scope: Scope) -> None:
+        """As of the store."""
+        self._store.open(scope)
+
+    def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
+        """What is there, and what was saved here since."""
+        own = {place: self._saved[place] for place in places if place in self._saved}
+        return self._store.load(places) | own
+
+    def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
+        """Keep it in memory."""
+        self._saved.update(offsets)
+
+    def close(self) -> None:
+        """As of the store."""
+        self._store.close()
+
+
 def check_file(body: Any) -> None:
     """Refuse what is no file of offsets.
 

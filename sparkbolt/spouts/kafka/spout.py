@@ -33,7 +33,7 @@ from sparkbolt.spouts.kafka.decoding import (
     Translator,
     check_decoding,
 )
-from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, Scope, Stored, store_of
+from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
 from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, past
 from sparkbolt.spouts.kafka.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
@@ -200,7 +200,10 @@ class KafkaSpout(PartitionedSpout):
         names = None if isinstance(self.topics, re.Pattern) else self.topics
         scope = Scope(cluster, self.group, names)
         wish = Wish(self.topics, self.start, self._owner, self.other_topology)
-        self._watcher = Watcher(cluster, store_of(self.offsets), wish, scope)
+        store = store_of(self.offsets)
+        if context.rehearsal_directory is not None:
+            store = RehearsedOffsets(store)
+        self._watcher = Watcher(cluster, store, wish, scope)
         self._watcher.open(3 * self.request_secs)
         self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
         self._stop_later = set(self._watcher.look.silent)
