@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -54,6 +55,8 @@ def run(
             told = driver.emitted(f"w{place}", "late") if isinstance(shape, WithLate) else []
             late[shape.name] = {one["n"] for [one] in told}
             assert driver.metrics().of(f"w{place}").late_tuples == len(told)
+        for folder in ("arrivals", "windows"):
+            shutil.copytree(driver.output_path(directory / folder), directory / folder)
     return late
 
 
