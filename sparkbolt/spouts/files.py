@@ -7,19 +7,26 @@ Rule 1: a compressed file is read forwards only. Its positions are offsets into 
 that stays open continues where it was, and one that must go back starts again from the first byte.
 Rule 2: a damaged compressed file ends where it can no longer be read, in the same place for every reader: all
 unpack it in pieces of one size.
+Rule 3: only regular files are opened. To open a named pipe waits for whoever writes to it, perhaps for ever, and to
+open a device may do something; so what is no regular file is passed over where files are listed, and one that took
+the place of a file since then counts as a file that is gone.
 """
 
 from __future__ import annotations
 
 import bz2
+import errno
 import glob
 import gzip
 import importlib
 import logging
 import lzma
 import os
+import stat
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import IO, Any
 
 from sparkbolt.errors import ConfigError
@@ -27,34 +34,113 @@ from sparkbolt.errors import ConfigError
 log = logging.getLogger(__name__)
 
 UNPACK_BYTES = 1 << 18
+TOLD_MAX = 5
+"""So many paths that are passed over are named at once."""
 
 
-def find_files(patterns: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The files that absolute ``patterns`` name, sorted, each once; and the patterns that name none.
+@dataclass(frozen=True)
+class Found:
+    """What some patterns name."""
+
+    files: list[str]
+    """Sorted, each once."""
+    missing: list[str]
+    """The patterns that name no file."""
+    passed_over: Mapping[str, str]
+    """What is there but can be read by nobody, and why: by path, ``is a link to ..., which does not exist``."""
+
+
+def find_files(patterns: Sequence[str]) -> Found:
+    """The files that absolute ``patterns`` name.
 
     A pattern is a file, a directory (all files below it, but for names that begin with ``.`` or ``_``, as
     Spark leaves them out too), or a glob, where ``**`` stands for any directories (files only).
     """
     found: set[str] = set()
     missing: list[str] = []
+    passed_over: dict[str, str] = {}
     for pattern in patterns:
         if os.path.isdir(pattern):
-            found.update(_files_below(pattern))
+            found.update(_files_below(pattern, passed_over))
             continue
-        if os.path.isfile(pattern):
-            names = [pattern]
-        else:
-            names = [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]
-        found.update(names)
-        if not names:
+        names = [pattern] if os.path.lexists(pattern) else glob.glob(pattern, recursive=True)
+        files = [name for name in names if _is_file(name, passed_over)]
+        found.update(files)
+        if not files:
             missing.append(pattern)
-    return sorted(found), missing
+    return Found(sorted(found), missing, passed_over)
 
 
-def _files_below(directory: str) -> Iterable[str]:
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        yield from (os.path.join(folder, name) for name in names if not name.startswith((".", "_")))
+def _files_below(directory: str, passed_over: dict[str, str]) -> Iterator[str]:
+    """Links to directories are not followed: they may lead in a circle."""
+    folders = [directory]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as found:
+                entries = [entry for entry in found if not entry.name.startswith((".", "_"))]
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif entry.is_file(follow_symlinks=False) or _is_file(entry.path, passed_over):
+                yield entry.path
+
+
+def _is_file(path: str, passed_over: dict[str, str]) -> bool:
+    """Whether it is to be read as a file; one at which this user may not look is, so that it is told."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return True
+        try:
+            target = os.readlink(path)
+        except OSError:  # it is no link: it was deleted just now
+            return False
+        why = "leads back to itself" if error.errno == errno.ELOOP else "does not exist"
+        passed_over[path] = f"is a link to {target}, which {why}"
+        return False
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        passed_over[path] = f"is no regular file ({_kind(mode)})"
+    return stat.S_ISREG(mode)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def tell_passed_over(passed_over: Mapping[str, str]) -> None:
+    """Say in a WARNING what is not read, and why; say nothing where that is nothing."""
+    if passed_over:
+        told = [f"{path} {why} and is passed over" for path, why in sorted(passed_over.items())]
+        more = f"; so are {len(told) - TOLD_MAX} more" if len(told) > TOLD_MAX else ""
+        log.warning("%s%s", "; ".join(told[:TOLD_MAX]), more)
+
+
+def _open_regular(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a file and never wait for it, as a named pipe would make one wait.
+
+    Raises:
+        FileNotFoundError: no file is there, but perhaps something else.
+        OSError: it cannot be opened.
+    """
+    _check_regular(os.stat(path), path)
+    # What lies there may be another thing by now.
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check_regular(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(errno.ENOENT, f"what is there is no regular file ({_kind(status.st_mode)})", path)
 
 
 class PlainFile:
@@ -66,7 +152,7 @@ class PlainFile:
         Raises:
             OSError: it cannot be opened.
         """
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._descriptor = _open_regular(path)
 
     @property
     def size(self) -> int:
@@ -97,10 +183,10 @@ def is_compressed(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in _OPENERS
 
 
-def _open_zst(path: str) -> Any:
+def _open_zst(file: IO[bytes]) -> Any:
     for module in ("compression.zstd", "backports.zstd"):
         try:
-            return importlib.import_module(module).open(path, "rb")
+            return importlib.import_module(module).open(file, "rb")
         except ImportError:
             continue
     try:
@@ -109,17 +195,44 @@ def _open_zst(path: str) -> Any:
         pass
     else:
         # Its own open() stops after the first frame, without a word.
-        file = open(path, "rb")  # noqa: SIM115  closed with the reader
-        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
-    raise ConfigError(f"{path!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard")
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+    raise ConfigError(
+        f"{file.name!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard"
+    )
 
 
-_OPENERS: dict[str, Callable[[str], Any]] = {
+_OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
     ".zst": _open_zst,
 }
+
+
+class _Unpacking:
+    """The stream of what a compressed file unpacks to, and the file, which is closed with it."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", opener=_open_regular)  # noqa: SIM115  it is closed with the stream
+        try:
+            self._stream = _OPENERS[os.path.splitext(path)[1].lower()](self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def read(self, size: int) -> bytes:
+        found: bytes = self._stream.read(size)
+        return found
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 def check_unpackable(path: str) -> None:
@@ -129,7 +242,7 @@ def check_unpackable(path: str) -> None:
         ConfigError: it is a ``.zst`` and there is no library for it.
     """
     if path.lower().endswith(".zst"):
-        _open_zst(path).close()
+        _Unpacking(path).close()
 
 
 def head_of(path: str, size: int) -> bytes:
@@ -138,14 +251,13 @@ def head_of(path: str, size: int) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    with _OPENERS[os.path.splitext(path)[1].lower()](path) as stream:
+    with closing(_Unpacking(path)) as stream:
         try:
-            found: bytes = stream.read(size)
+            return stream.read(size)
         except Exception as error:
             if not _is_damage(error):
                 raise
             return b""
-        return found
 
 
 def _is_damage(error: Exception) -> bool:
@@ -171,7 +283,7 @@ class UnpackedFile:
         self.unpacked = 0
         """How many bytes were unpacked so far."""
         self._buffer = b""
-        self._stream: IO[bytes] | None = _OPENERS[os.path.splitext(path)[1].lower()](path)
+        self._stream: _Unpacking | None = _Unpacking(path)
 
     @property
     def oldest(self) -> int:

@@ -35,7 +35,15 @@ from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
-from sparkbolt.spouts.files import PlainFile, UnpackedEnd, UnpackedFile, find_files, head_of, is_compressed
+from sparkbolt.spouts.files import (
+    PlainFile,
+    UnpackedEnd,
+    UnpackedFile,
+    find_files,
+    head_of,
+    is_compressed,
+    tell_passed_over,
+)
 from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
 
 log = logging.getLogger(__name__)
@@ -230,6 +238,8 @@ class Follower:
         self._copies: dict[str, tuple[int, int]] = {}
         """New files that may be copies in the making: their size, and for how many looks they have had it."""
         self._told: set[str] = set()
+        self._passed_over: set[str] = set()
+        """What was no file at the last look, and was told."""
 
     def all(self) -> Iterator[Followed]:
         """Every file, be it there or not."""
@@ -294,7 +304,10 @@ class Follower:
 
     def _look(self, progress: Progress, *, first: bool) -> None:
         self._next_look = self._clock() + LOOK_SECS
-        found = find_files(self._patterns)[0]
+        there = find_files(self._patterns)
+        found = there.files
+        tell_passed_over({path: why for path, why in there.passed_over.items() if path not in self._passed_over})
+        self._passed_over = set(there.passed_over)
         self._find_again(found, progress)
         self._meet_all(found, progress, first=first)
         for one in [*self._gone.values(), *self._emptied]:

@@ -129,7 +129,7 @@ def _places(id_: FileId, known: str | None, patterns: Sequence[str]) -> Iterator
     yield id_.path
     for folder in folders_of(id_.path):
         yield from files_in(folder)
-    yield from find_files(patterns)[0]
+    yield from find_files(patterns).files
 
 
 def folders_of(path: str) -> set[str]:
@@ -141,6 +141,13 @@ def files_in(folder: str) -> Iterable[str]:
     """The files in a directory, sorted; none where there is no such directory."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_file())
+            return sorted(entry.path for entry in entries if _is_file(entry))
     except OSError:
         return []
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return False

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from sparkbolt.core.components import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import UnpackedEnd, check_unpackable, find_files, is_compressed
+from sparkbolt.spouts.files import UnpackedEnd, check_unpackable, find_files, is_compressed, tell_passed_over
 from sparkbolt.spouts.following import Follower
 
 RANGES_MAX = 64
@@ -88,10 +88,14 @@ class FilePlanner:
         Raises:
             ConfigError: a pattern names no file (unless ``follow``), or a file cannot be read.
         """
-        found, missing = find_files(patterns)
-        if missing and not follow:
+        there = find_files(patterns)
+        found = there.files
+        if there.missing and not follow:
+            for pattern in there.missing:
+                if pattern in there.passed_over:
+                    raise ConfigError(f"{pattern} {there.passed_over[pattern]}: expected a file, a directory or a glob")
             raise ConfigError(
-                f"no file is named by {', '.join(map(repr, missing))}: expected a file, a directory or "
+                f"no file is named by {', '.join(map(repr, there.missing))}: expected a file, a directory or "
                 "a glob such as 'books/*.txt'; is it relative to another working directory? "
                 "(follow=True waits for files to come)"
             )
@@ -103,6 +107,7 @@ class FilePlanner:
         self._follower = Follower(patterns, clock) if follow else None
         self._ends: dict[str, FileEnd] = {}
         if not follow:
+            tell_passed_over(there.passed_over)
             self._ends = {path: UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
         self._sources = sorted(self._ends)
         self._last = ""

@@ -37,15 +37,21 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
     """The paths as absolute patterns; ``~`` is the home directory.
 
     Raises:
-        ConfigError: there is none, or one is empty.
+        ConfigError: there is none, or one is empty or no path at all.
     """
-    several = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    given: object = paths  # whatever an annotation says
+    if isinstance(given, bytes | bytearray) or not isinstance(given, str | Path | Iterable):
+        raise ConfigError(
+            f"paths is {paths!r}, of type {type(paths).__name__}: expected a str or a Path (a file, a directory, a "
+            "glob), or a list of those"
+        )
+    several: list[object] = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not several:
         raise ConfigError("paths is empty: expected a file, a directory, a glob, or a list of those")
     for path in several:
-        if not str(path):
+        if not isinstance(path, str | Path) or not str(path):
             raise ConfigError(f"paths holds {path!r}: expected the name of a file or directory, or a glob")
-    return tuple(os.path.abspath(os.path.expanduser(path)) for path in several)
+    return tuple(os.path.abspath(os.path.expanduser(str(path))) for path in several)
 
 
 def _checked_encoding(encoding: str) -> str:

@@ -488,3 +488,39 @@ def test_names_of_files_survive_any_path() -> None:
         for generation in (1, 2, 17):
             id_ = FileId.of_head(path, 1 << 63, os.urandom(9), generation)
             assert FileId.parse(id_.source) == id_
+
+
+def test_a_pipe_and_a_link_to_nothing_are_passed_over_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "pipe.gz")
+    (tmp_path / "late").symlink_to("target")
+    (tmp_path / "loop").symlink_to("loop")
+    append(tmp_path / "a.log", "one")
+    tail = Tail(tmp_path)
+    assert tail.read() == ["one"]
+    append(tmp_path / "a.log", "two")
+    rotate(tmp_path / "a.log")
+    os.mkfifo(tmp_path / "a.log")
+    assert tail.read() == ["two"]
+    append(tmp_path / "a.log.1", "three")
+    assert tail.read() == ["three"]
+    for name in ("pipe", "pipe.gz", "a.log"):
+        assert caplog.text.count(f"{tmp_path / name} is no regular file (a named pipe) and is passed over") == 1
+    assert caplog.text.count("late is a link to target, which does not exist and is passed over") == 1
+    (tmp_path / "target").write_bytes(b"four\n")
+    assert tail.read() == ["four"]
+    assert tail.failed == []
+
+
+def test_a_link_to_nothing_that_is_followed_is_told_and_read_when_its_file_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = tmp_path / "current.log"
+    link.symlink_to("of-today.log")
+    tail = Tail(link)
+    assert tail.read() == []
+    assert "current.log is a link to of-today.log, which does not exist" in caplog.text
+    append(tmp_path / "of-today.log", "one")
+    assert tail.read() == ["one"]

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import itertools
 import lzma
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -373,6 +374,48 @@ def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) 
     assert spout.finished({range_.source: 2 for range_ in ranges})
 
 
+@pytest.mark.parametrize("name", ["pipe.txt", "pipe.gz"])
+def test_what_is_no_regular_file_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    (tmp_path / "a.txt").write_bytes(b"one\n")
+    for pattern in (tmp_path, tmp_path / "*"):
+        caplog.clear()
+        assert drain(TextSpout(pattern), 100, 1)[0] == [(0, "one")]
+        assert caplog.text.count(f"{pipe} is no regular file (a named pipe) and is passed over") == 1
+    with pytest.raises(ConfigError, match=rf"{name} is no regular file \(a named pipe\)"):
+        TextSpout(pipe).open(context())
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+def test_a_pipe_in_the_place_of_a_file_that_was_planned_makes_nobody_wait(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    os.mkfifo(path)
+    (record,) = TextSpout(path).read(Range(0, str(path), 0, 4))
+    assert isinstance(record, BadRecord)
+    ((record, _),) = [(one, 0) for one in TextSpout(path).read_columns(Range(0, str(path), 0, 4))]
+    assert isinstance(record, BadRecord)
+
+
+def test_a_link_to_nothing_is_passed_over_below_a_directory_and_refused_where_it_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\n")
+    dangling, loop = tmp_path / "dangling", tmp_path / "loop"
+    dangling.symlink_to("nowhere")
+    loop.symlink_to(loop)
+    (tmp_path / "good").symlink_to("a.txt")
+    assert drain(TextSpout(tmp_path), 100, 1)[0] == [(0, "one")] * 2
+    assert f"{dangling} is a link to nowhere, which does not exist and is passed over" in caplog.text
+    assert f"{loop} is a link to {loop}, which leads back to itself and is passed over" in caplog.text
+    with pytest.raises(ConfigError, match="dangling is a link to nowhere, which does not exist"):
+        TextSpout(dangling).open(context())
+    with pytest.raises(ConfigError, match="which leads back to itself"):
+        TextSpout([tmp_path, loop]).open(context())
+
+
 def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes("né\r\nça\n".encode("latin-1"))
@@ -386,6 +429,10 @@ def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"paths": []}, "paths is empty"),
+        ({"paths": None}, "paths is None, of type NoneType: expected a str or a Path"),
+        ({"paths": 5}, "paths is 5, of type int"),
+        ({"paths": b"x"}, "paths is b'x', of type bytes"),
+        ({"paths": ["a", 5]}, "paths holds 5"),
         ({"paths": "x", "encoding": "utf-16"}, "convert the files"),
         ({"paths": "x", "encoding": "klingon"}, "not known"),
         ({"paths": "x", "line_bytes_max": 0}, "line_bytes_max=0"),
