@@ -15,7 +15,7 @@ import asyncio
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -148,8 +148,9 @@ class BoltTask:
     def abandon(self) -> None:
         """The instance is thrown away, as after a crash: no ``cleanup``, only the event loop, which is ours, ends."""
         if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+            runner, self._runner = self._runner, None
+            with suppress(SystemExit):  # of a task that is cancelled by it; the loop is closed all the same
+                runner.close()
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
@@ -491,11 +492,11 @@ class BoltTask:
         # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, counts))
         while not work.done():
-            try:
+            # User code has stopped the loop, which is not its own; or a task that it made has exited: asyncio raises that
+            # here, besides there where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
+            with suppress(RuntimeError, SystemExit):
                 loop.run_until_complete(work)
-            except RuntimeError:  # user code has stopped the loop, which is not its own
-                if work.done():
-                    raise
+        work.result()
 
     async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
         bolt = self.bolt

@@ -531,6 +531,28 @@ def raise_(error: BaseException) -> None:
     raise error
 
 
+async def leave() -> None:
+    await asyncio.sleep(0)
+    raise SystemExit(3)
+
+
+async def leave_in_a_gathered_task() -> None:
+    await asyncio.gather(leave(), asyncio.sleep(0))
+
+
+async def leave_in_a_task() -> None:
+    await asyncio.create_task(leave())
+
+
+async def leave_in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leave())
+
+
+async def leave_in_time() -> None:
+    await asyncio.wait_for(asyncio.create_task(leave()), 3600)
+
+
 async def wait_for_what_is_cancelled() -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
@@ -546,6 +568,10 @@ async def wait_for_what_is_cancelled() -> None:
         (lambda: raise_(GeneratorExit()), "GeneratorExit"),
         (lambda: raise_(StopIteration(1)), "RuntimeError: coroutine raised StopIteration"),
         (lambda: raise_(SystemExit(3)), "SystemExit: 3"),
+        (leave_in_a_gathered_task, "SystemExit: 3"),
+        (leave_in_a_task, "SystemExit: 3"),
+        (leave_in_a_group, "SystemExit: 3"),
+        (leave_in_time, "SystemExit: 3"),
         (
             lambda: raise_(BaseExceptionGroup("two", [asyncio.CancelledError()])),
             "BaseExceptionGroup: two (1 sub-",
@@ -565,6 +591,14 @@ def test_a_coroutine_that_is_cancelled_or_ends_oddly_fails_its_tuple_alone(way: 
 def test_ctrl_c_in_a_coroutine_ends_the_program() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Ending(lambda: raise_(KeyboardInterrupt())))
+
+
+def test_ctrl_c_in_a_task_of_a_coroutine_ends_the_program() -> None:
+    async def interrupted() -> None:
+        raise_(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Ending(lambda: asyncio.gather(interrupted())))
 
 
 def test_a_coroutine_that_cancels_all_others_fails_them_and_the_rest_is_run() -> None:
