@@ -42,7 +42,7 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import UNAVAILABLE, Failure, failure_of, failure_said, not_tried, said
+from sparkbolt.core.failures import UNAVAILABLE, Failure, exiting_fails, failure_of, failure_said, not_tried, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -133,7 +133,8 @@ class BoltTask:
 
     def prepare(self) -> None:
         """Prepare the instance."""
-        self.bolt.prepare(self.context)
+        with exiting_fails(f"prepare of {self.context.component!r}"):
+            self.bolt.prepare(self.context)
         if isinstance(self.bolt, HostedBolt):
             self.hosted = self.bolt.hosted(self.context, self.output)
             if self.watch is not None:
@@ -142,7 +143,8 @@ class BoltTask:
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
-        self.bolt.cleanup()
+        with exiting_fails(f"cleanup of {self.context.component!r}"):
+            self.bolt.cleanup()
         self.abandon()
 
     def abandon(self) -> None:
@@ -492,8 +494,8 @@ class BoltTask:
         # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, counts))
         while not work.done():
-            # User code has stopped the loop, which is not its own; or a task that it made has exited: asyncio raises that
-            # here, besides there where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
+            # User code has stopped the loop, which is not its own; or a task that it made has exited. asyncio raises
+            # that here, too, besides where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
             with suppress(RuntimeError, SystemExit):
                 loop.run_until_complete(work)
         work.result()

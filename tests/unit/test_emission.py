@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -599,6 +600,33 @@ def test_ctrl_c_in_a_task_of_a_coroutine_ends_the_program() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(Ending(lambda: asyncio.gather(interrupted())))
+
+
+class Leaving(Bolt):
+    """Exits where it is prepared, or cleaned up."""
+
+    outputs = ["n"]
+    stateless = True
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def prepare(self, context: Any) -> None:
+        if self.where == "prepare":
+            sys.exit(3)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.ack(tup)
+
+    def cleanup(self) -> None:
+        if self.where == "cleanup":
+            sys.exit(3)
+
+
+@pytest.mark.parametrize("where", ["prepare", "cleanup"])
+def test_a_bolt_that_exits_outside_of_execute_raises_as_any_other_exception(where: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{where} of 'tested' raised SystemExit: 3"):
+        run(Leaving(where))
 
 
 def test_a_coroutine_that_cancels_all_others_fails_them_and_the_rest_is_run() -> None:
