@@ -46,13 +46,14 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
         verdict = _examine(files, directory)
         if not verdict.mistakes or verdict.why_not is not None:
             return _told(directory, verdict)
-        begin_life(files, uuid.uuid4().hex)
+        begin_life(files, uuid.uuid4().hex, after=verdict.life)
         taken = {int(name) for name in files.names("repairs") if name.isdigit()}
         folder = f"repairs/{max(taken, default=-1) + 1}"
-        copies = agreement.repair(files, verdict, folder)
+        copies = agreement.repair(files, verdict, folder, str(uuid.uuid4()))
         after = _examine(files, directory)
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     lines += [f"put aside: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
+    lines += [f"made anew: {name}" for name in verdict.made]
     return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
 
 
@@ -70,6 +71,7 @@ def _told(directory: str, verdict: agreement.Verdict) -> tuple[bool, list[str]]:
         advice = "restore the checkpoint from a copy, or start with a new one"
         return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
     lines += [f"a repair would put aside: {name}" for name in verdict.put_aside]
+    lines += [f"a repair would make anew: {name}" for name in verdict.made]
     return False, [*lines, _next(verdict.last), f"to do so: sparkbolt checkpoint repair {directory}"]
 
 

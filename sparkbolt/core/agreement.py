@@ -6,12 +6,17 @@ can?
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
     ledger/n.entry    what n staged; ledger/n.snapshot: the ledger after n
+    lives, life       which lives have begun
+    topology          the topology's shape, and which task runs where
+    spark/metadata    the id of Spark's query
 
 They agree where the ledger is whole up to the last commit, the plans of its entries are those of the offsets, and at
-most one offset stands behind that commit, with the plan of its own micro-batch.
+most one offset stands behind that commit, with the plan of its own micro-batch. The other files are there then, and
+those of lives tell of none earlier than the ledger does.
 
-Rule 1: nothing is made up. A repair goes back to the last micro-batch on which both agree and of which the state is
-there, and puts what stands behind it aside; the next start runs that again.
+Rule 1: nothing that a micro-batch has done is made up. A repair goes back to the last one on which both agree and of
+which the state is there, and puts what stands behind it aside; the next start runs that again. Only a life's number
+and the id of Spark's query are made anew, which nothing else refers to.
 Rule 2: no tuple is lost. What is gone back over may have been promoted, and queues forget what they were told to be
 done, so a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is gone.
 
@@ -26,11 +31,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.core import ledger_log
-from sparkbolt.core.ledger_files import Files
+from sparkbolt.core.ledger_files import Files, last_life, lives_missing
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.planner import BEFORE_THE_FIRST, plan_of
 from sparkbolt.errors import CheckpointError
 
+TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"
+METADATA = "spark/metadata"
 _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
@@ -47,6 +54,10 @@ class Verdict:
     """The micro-batch behind which a start goes on after the repair."""
     why_not: str | None = None
     """Why a repair cannot help."""
+    made: tuple[str, ...] = ()
+    """The files that a repair makes anew."""
+    life: int = -1
+    """The last life that anything in the checkpoint tells of; the next must be later."""
 
 
 class _Steps:
@@ -93,6 +104,20 @@ class _Steps:
         if plan.micro_batch_id != number:
             return f"ledger/{number}.entry is of micro-batch {plan.micro_batch_id}"
         return plan
+
+    def known_life(self) -> int:
+        """The last life that the ledger, or a plan, tells of; -1 if none does."""
+        lives = [-1]
+        for name in [*(f"{number}.entry" for number in self.entries), *(f"{n}.snapshot" for n in self.snapshots)]:
+            data = self.files.read(f"ledger/{name}") or b""
+            try:
+                is_entry = name.endswith(".entry")
+                life = ledger_log.load_entry(data, name)[0] if is_entry else ledger_log.load_snapshot(data, name).life
+                lives.append(life)
+            except CheckpointError:  # told elsewhere, if it counts
+                continue
+        plans = [self.planned(number) for number in self.offsets if number > 0 or not _is_beginning(self)]
+        return max([*lives, *(plan.life for plan in plans if not isinstance(plan, str))])
 
     def _base(self) -> int:
         """The newest snapshot that can be read; -1 if there is none."""
@@ -209,6 +234,9 @@ def examine(files: Files, where: str = "the checkpoint") -> Verdict:
     ahead = max(steps.snapshots, default=-1)
     if ahead > steps.last_commit:
         mistakes.append(f"the ledger has counted micro-batch {ahead}, but Spark's commits end with {steps.last_commit}")
+    made, why_not = _besides(steps, known := steps.known_life())
+    if why_not is not None:
+        return Verdict(facts, tuple(mistakes), why_not=why_not)
     missing = steps.state_missing(last) if last >= 0 and last == steps.last_commit else None
     if missing is not None:
         mistakes.append(missing)
@@ -218,11 +246,37 @@ def examine(files: Files, where: str = "the checkpoint") -> Verdict:
     lost = steps.lost_by_going_back(last)
     if lost is not None:
         return Verdict(facts, tuple(mistakes), why_not=lost)
-    return Verdict(facts, tuple(mistakes), tuple(steps.behind(last)), last)
+    return Verdict(facts, tuple(mistakes), tuple(steps.behind(last)), last, made=made, life=known)
 
 
-def repair(files: Files, verdict: Verdict, folder: str) -> list[str]:
-    """Put aside what a verdict says; the names of the copies, in ``folder`` of the checkpoint."""
+def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], str | None]:
+    """Note the mistakes in the files beside the steps; (what a repair makes anew, why it cannot help)."""
+    files, made = steps.files, []
+    try:
+        if (last := last_life(files)) < known:
+            steps.mistakes.append(lives_missing(known, last))
+            made += [f"lives/{known + 1}", "life"]
+    except CheckpointError as error:
+        steps.mistakes.append(str(error))
+        return (), "which lives have begun is not known"
+    if (steps.offsets or steps.commits) and files.read(METADATA) is None:
+        steps.mistakes.append(f"{METADATA} is missing, without which Spark does not go on from what it has logged")
+        made.append(METADATA)
+    if steps.commits and files.read("topology") is None:
+        steps.mistakes.append(f"there are {TOPOLOGY_MISSING}")
+        return (), "nobody knows any more which task runs where"
+    return tuple(made), None
+
+
+def repair(files: Files, verdict: Verdict, folder: str, query_id: str) -> list[str]:
+    """Put aside what a verdict says; the names of the copies, in ``folder`` of the checkpoint.
+
+    Args:
+        files: the checkpoint's.
+        verdict: of ``examine``.
+        folder: takes the copies.
+        query_id: a new id for Spark's query, where its own is gone.
+    """
     copies = []
     for name in verdict.put_aside:
         data = files.read(name)
@@ -230,6 +284,9 @@ def repair(files: Files, verdict: Verdict, folder: str) -> list[str]:
             files.write(f"{folder}/{name}", data)
             copies.append(f"{folder}/{name}")
             files.remove(name)
+    if METADATA in verdict.made:
+        files.remove(METADATA)  # with a checksum that was left of it
+        files.write(METADATA, json.dumps({"id": query_id}).encode())
     return copies
 
 

@@ -12,6 +12,8 @@ Read before: nothing.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,3 +164,22 @@ def pass_on(error: BaseException) -> None:
     """Raise what is no affair of a tuple; see rule 3."""
     if isinstance(error, KeyboardInterrupt | Interruption):
         raise error
+
+
+@contextmanager
+def exiting_fails(what: str) -> Iterator[None]:
+    """``sys.exit`` in user code is an exception like any other, and not the end of a process that others use.
+
+    Raises:
+        RuntimeError: it has exited.
+
+    >>> import sys
+    >>> with exiting_fails("prepare of 'count'"):
+    ...     sys.exit(3)
+    Traceback (most recent call last):
+    RuntimeError: prepare of 'count' raised SystemExit: 3
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"{what} raised {line_of(error)}") from error

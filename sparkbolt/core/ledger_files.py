@@ -54,16 +54,56 @@ class Files(Protocol):
         """Remove a file that may or may not be there."""
 
 
-def begin_life(files: Files, owner: str) -> int:
+def last_life(files: Files) -> int:
+    """The number of the last life that has begun, as ``lives/`` and ``life`` tell; -1 if they tell of none.
+
+    Raises:
+        CheckpointError: what ``life`` holds is no number.
+    """
+    before = files.read("life") or b"-1"
+    try:
+        known = int(before)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the file 'life' of the checkpoint holds {before[:40]!r}, expected the number of the last life: restore "
+            "the file, or remove it if lives/ is there"
+        ) from error
+    return max([known, *(int(name) for name in files.names("lives") if name.isdigit())])
+
+
+def lives_missing(known: int, last: int) -> str:
+    """That files of lives are gone, in a sentence: the ledger or a plan tells of a later life than they do.
+
+    >>> lives_missing(3, -1)
+    "the ledger knows life 3, but lives/ and the file 'life' tell of none: files were removed"
+    """
+    told = f"of none later than {last}" if last >= 0 else "of none"
+    return f"the ledger knows life {known}, but lives/ and the file 'life' tell {told}: files were removed"
+
+
+def check_number(life: int, known: int, *, where: str = "the checkpoint") -> None:
+    """Before a life goes on from a ledger: its number is later than any that the ledger knows.
+
+    Raises:
+        CheckpointError: it is not; the files that tell of the lives before are gone.
+    """
+    if life <= known:
+        raise CheckpointError(
+            f"{where}: {lives_missing(known, life - 1)}; restore them, or have them made again with `sparkbolt "
+            "checkpoint repair`"
+        )
+
+
+def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
     """Take the number of the life that begins now, one more than ever before.
 
     Args:
         files: the checkpoint's.
         owner: names this life among all that ever begin, here or elsewhere.
+        after: a life that has begun, whether there is a file of it or not.
     """
-    before = files.read("life")
     taken = [int(name) for name in files.names("lives") if name.isdigit()]
-    life = max([*taken, int(before) if before else -1]) + 1
+    life = max(last_life(files), after) + 1
     while not files.create(f"lives/{life}", owner.encode()):
         life += 1
     files.write("life", str(life).encode())

@@ -15,7 +15,7 @@ import asyncio
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -42,7 +42,7 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import UNAVAILABLE, Failure, failure_of, failure_said, not_tried, said
+from sparkbolt.core.failures import UNAVAILABLE, Failure, exiting_fails, failure_of, failure_said, not_tried, said
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -133,7 +133,8 @@ class BoltTask:
 
     def prepare(self) -> None:
         """Prepare the instance."""
-        self.bolt.prepare(self.context)
+        with exiting_fails(f"prepare of {self.context.component!r}"):
+            self.bolt.prepare(self.context)
         if isinstance(self.bolt, HostedBolt):
             self.hosted = self.bolt.hosted(self.context, self.output)
             if self.watch is not None:
@@ -142,14 +143,16 @@ class BoltTask:
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
-        self.bolt.cleanup()
+        with exiting_fails(f"cleanup of {self.context.component!r}"):
+            self.bolt.cleanup()
         self.abandon()
 
     def abandon(self) -> None:
         """The instance is thrown away, as after a crash: no ``cleanup``, only the event loop, which is ours, ends."""
         if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+            runner, self._runner = self._runner, None
+            with suppress(SystemExit):  # of a task that is cancelled by it; the loop is closed all the same
+                runner.close()
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
@@ -491,11 +494,11 @@ class BoltTask:
         # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, counts))
         while not work.done():
-            try:
+            # User code has stopped the loop, which is not its own; or a task that it made has exited. asyncio raises
+            # that here, too, besides where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
+            with suppress(RuntimeError, SystemExit):
                 loop.run_until_complete(work)
-            except RuntimeError:  # user code has stopped the loop, which is not its own
-                if work.done():
-                    raise
+        work.result()
 
     async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
         bolt = self.bolt

@@ -40,7 +40,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
-from sparkbolt.core.agreement import is_whole
+from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
@@ -326,8 +326,8 @@ class Checkpoint:
         if data is None:
             if self.last_commit() >= 0:
                 raise CheckpointError(
-                    f"checkpoint {self.directory} has committed micro-batches but no file 'topology': it is damaged; "
-                    "restore the file, or start with a new checkpoint directory"
+                    f"checkpoint {self.directory} has {TOPOLOGY_MISSING}: it is damaged; restore the file, or "
+                    "start with a new checkpoint directory"
                 )
             return None
         try:

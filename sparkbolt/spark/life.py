@@ -35,6 +35,7 @@ from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
+from sparkbolt.core.ledger_files import check_number
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.planner import Offset, Planner
 from sparkbolt.core.reading import clock_rows
@@ -106,6 +107,7 @@ class Life:
         ledger = checkpoint.load_ledger(
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
+        check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
         self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())

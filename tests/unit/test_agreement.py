@@ -10,6 +10,8 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.core import agreement
+from sparkbolt.core.ledger_files import begin_life, check_number
+from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.promises import Facts
@@ -33,6 +35,7 @@ class Stopped(World):
             files.files[f"spark/offsets/{number}"] = f"v1\n{{}}\n{end}".encode()
         for number in self.durable.log.commits:
             files.files[f"spark/commits/{number}"] = b"v1\n{}"
+        files.files |= {"topology": b"{}", "spark/metadata": b'{"id":"an id"}'}
         return files
 
     def read_back(self) -> None:
@@ -68,7 +71,7 @@ def test_a_checkpoint_between_two_micro_batches_agrees() -> None:
 def test_one_that_begins_agrees_also_in_the_form_of_earlier_versions() -> None:
     files = MemoryFiles()
     assert agreement.examine(files).facts == ("Spark has logged no micro-batch yet",)
-    files.files["spark/offsets/0"] = b'v1\n{}\n{"v": 0}'
+    files.files |= {"spark/offsets/0": b'v1\n{}\n{"v": 0}', "spark/metadata": b'{"id":"an id"}'}
     verdict = agreement.examine(files)
     assert (verdict.mistakes, verdict.last) == ((), -1)
     assert "in the form of earlier versions" in verdict.facts[0]
@@ -86,7 +89,7 @@ def test_a_plan_of_another_micro_batch_in_an_offset_is_put_aside_and_planned_ane
     )
     assert (verdict.put_aside, verdict.last, verdict.why_not) == (("spark/offsets/3",), 2, None)
     copy = files.files["spark/offsets/3"]
-    assert agreement.repair(files, verdict, "repairs/0") == ["repairs/0/spark/offsets/3"]
+    assert agreement.repair(files, verdict, "repairs/0", "an id") == ["repairs/0/spark/offsets/3"]
     assert files.files["repairs/0/spark/offsets/3"] == copy
     assert agreement.examine(files).mistakes == ()
     found.read_back()
@@ -113,7 +116,7 @@ def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_
     assert verdict.mistakes[0].startswith("micro-batch 2 is committed, but ")
     assert (verdict.last, verdict.why_not) == (1, None)
     assert verdict.put_aside == ("spark/commits/2", *(["ledger/2.entry"] if how != "missing" else []))
-    agreement.repair(files, verdict, "repairs/0")
+    agreement.repair(files, verdict, "repairs/0", "an id")
     after = agreement.examine(files)
     assert (after.mistakes, after.last) == ((), 1)
 
@@ -134,7 +137,7 @@ def test_commits_that_were_lost_are_made_again_and_offsets_that_were_lost_are_no
     assert "commits of what lies between were lost" in verdict.mistakes[0]
     assert (verdict.last, verdict.why_not) == (1, None)
     assert verdict.put_aside == ("spark/offsets/3", "ledger/3.entry", "ledger/2.entry")
-    agreement.repair(files, verdict, "repairs/0")
+    agreement.repair(files, verdict, "repairs/0", "an id")
     assert agreement.examine(files).mistakes == ()
     files = world().files_of_spark()
     del files.files["spark/offsets/2"], files.files["spark/offsets/1"]
@@ -161,13 +164,77 @@ def test_a_state_that_is_not_there_is_named() -> None:
     assert agreement.examine(files).mistakes == ()
 
 
+def without(files: MemoryFiles, *folders: str) -> None:
+    for name in [*files.files]:
+        if name.split("/")[0] in folders or name in folders:
+            del files.files[name]
+
+
+def on_disk(files: MemoryFiles, directory: Path) -> str:
+    for name, data in files.files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(data)
+    return str(directory)
+
+
+def test_lives_that_are_gone_are_named_and_the_next_has_a_later_number() -> None:
+    found = world(spout=Jobs())
+    files = found.files_of_spark()
+    known = found.driver.ledger.life
+    without(files, "lives")
+    assert agreement.examine(files).mistakes == ()  # a checkpoint of an earlier version has only the other
+    without(files, "life")
+    verdict = agreement.examine(files)
+    assert verdict.mistakes == (
+        f"the ledger knows life {known}, but lives/ and the file 'life' tell of none: files were removed",
+    )
+    assert (verdict.put_aside, verdict.why_not, verdict.life) == ((), None, known)
+    with pytest.raises(CheckpointError, match=rf"^checkpoint x: the ledger knows life {known}, .* checkpoint repair"):
+        check_number(0, known, where="checkpoint x")
+    assert begin_life(files, "repair", after=verdict.life) == known + 1
+    assert agreement.examine(files).mistakes == ()
+    found.read_back()
+    found._new_driver()
+    assert found.driver.ledger.life == known + 2
+    assert found.run() is None
+    assert not found.checkers.violations
+
+
+def test_the_command_makes_lives_and_the_id_of_sparks_query_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = world().files_of_spark()
+    without(files, "lives", "life", "spark/metadata")
+    files.files["spark/.metadata.crc"] = b"of the file that is gone"
+    where = on_disk(files, tmp_path)
+    assert main(["checkpoint", "verify", where]) == 1
+    said = capsys.readouterr().out
+    assert "mistake: spark/metadata is missing, without which Spark does not go on" in said
+    assert "a repair would make anew: life\na repair would make anew: spark/metadata\n" in said
+    assert not (tmp_path / "life").exists()
+    assert main(["checkpoint", "repair", where]) == 0
+    assert "made anew: spark/metadata\n" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "spark/metadata").read_bytes())) == {"id"}
+    assert not (tmp_path / "spark/.metadata.crc").exists()
+    assert main(["checkpoint", "verify", where]) == 0
+
+
+def test_a_topology_that_is_gone_cannot_be_had_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = world().files_of_spark()
+    without(files, "topology")
+    where = on_disk(files, tmp_path)
+    for command in ("verify", "repair"):
+        assert main(["checkpoint", command, where]) == 1
+        said = capsys.readouterr().out
+        assert "mistake: there are committed micro-batches but no file 'topology'\n" in said
+        assert "a repair cannot help: nobody knows any more which task runs where; restore" in said
+
+
 def test_the_command_says_what_it_found_and_keeps_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = world()
     files = found.files_of_spark()
     del files.files["ledger/2.entry"]
-    for name, data in files.files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(data)
+    on_disk(files, tmp_path)
     for arguments in (["verify"], ["repair", "--dry-run"]):
         assert main(["checkpoint", *arguments, str(tmp_path)]) == 1
         said = capsys.readouterr().out

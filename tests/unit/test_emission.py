@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -531,6 +532,28 @@ def raise_(error: BaseException) -> None:
     raise error
 
 
+async def leave() -> None:
+    await asyncio.sleep(0)
+    raise SystemExit(3)
+
+
+async def leave_in_a_gathered_task() -> None:
+    await asyncio.gather(leave(), asyncio.sleep(0))
+
+
+async def leave_in_a_task() -> None:
+    await asyncio.create_task(leave())
+
+
+async def leave_in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leave())
+
+
+async def leave_in_time() -> None:
+    await asyncio.wait_for(asyncio.create_task(leave()), 3600)
+
+
 async def wait_for_what_is_cancelled() -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
@@ -546,6 +569,10 @@ async def wait_for_what_is_cancelled() -> None:
         (lambda: raise_(GeneratorExit()), "GeneratorExit"),
         (lambda: raise_(StopIteration(1)), "RuntimeError: coroutine raised StopIteration"),
         (lambda: raise_(SystemExit(3)), "SystemExit: 3"),
+        (leave_in_a_gathered_task, "SystemExit: 3"),
+        (leave_in_a_task, "SystemExit: 3"),
+        (leave_in_a_group, "SystemExit: 3"),
+        (leave_in_time, "SystemExit: 3"),
         (
             lambda: raise_(BaseExceptionGroup("two", [asyncio.CancelledError()])),
             "BaseExceptionGroup: two (1 sub-",
@@ -565,6 +592,41 @@ def test_a_coroutine_that_is_cancelled_or_ends_oddly_fails_its_tuple_alone(way: 
 def test_ctrl_c_in_a_coroutine_ends_the_program() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Ending(lambda: raise_(KeyboardInterrupt())))
+
+
+def test_ctrl_c_in_a_task_of_a_coroutine_ends_the_program() -> None:
+    async def interrupted() -> None:
+        raise_(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Ending(lambda: asyncio.gather(interrupted())))
+
+
+class Leaving(Bolt):
+    """Exits where it is prepared, or cleaned up."""
+
+    outputs = ["n"]
+    stateless = True
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def prepare(self, context: Any) -> None:
+        if self.where == "prepare":
+            sys.exit(3)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.ack(tup)
+
+    def cleanup(self) -> None:
+        if self.where == "cleanup":
+            sys.exit(3)
+
+
+@pytest.mark.parametrize("where", ["prepare", "cleanup"])
+def test_a_bolt_that_exits_outside_of_execute_raises_as_any_other_exception(where: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{where} of 'tested' raised SystemExit: 3"):
+        run(Leaving(where))
 
 
 def test_a_coroutine_that_cancels_all_others_fails_them_and_the_rest_is_run() -> None:
