@@ -200,7 +200,7 @@ def test_a_rate_below_one_a_second_reads_one_record_in_its_time(kafka, name, clo
 def test_a_range_that_is_not_taken_costs_nothing_of_the_rate(kafka, name, clock):
     kafka.produce(name, ["x"] * 100, kafka_partition=0)
     own = spout(kafka.brokers, name, max_records_per_sec=10)
-    own.open(SimpleNamespace(topology=name, component="messages", version="", parallelism=1))
+    own.open(SimpleNamespace(topology=name, component="messages", version="", parallelism=1, rehearsal_directory=None))
     refused = own.next_ranges({}, 1000)
     again = own.next_ranges({}, 1000)
     assert [range_.end - range_.start for range_ in (*refused, *again)] == [10, 10]
