@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
 
-DAY_MS = 86_400_000
 LINE_EVERY_SECS = 5.0
 """Plain lines: one in that time at most."""
 IDLE_SECS = 2.0

@@ -57,10 +57,6 @@ class Content:
         """Whether origins differ in their fields."""
         return any(origin.fields != self.origins[0].fields for origin in self.origins)
 
-    def origin_of(self, row: int) -> Origin:
-        """Where a row comes from."""
-        return self.origins[0 if self.codes is None else int(self.codes[row])]
-
     def take(self, rows: Picked) -> Content:
         """The content of some rows."""
         if rows is None:

@@ -41,13 +41,8 @@ class Count(BasicBolt):
         collector.emit([self.count])
 
 
-class FromFiles(Spout):
-    """Gives the numbers that stand in a directory as names of files, each once in a life; opens when it may.
-
-    ``gate`` is a file that must be there before ``open`` returns; ``failures`` is how often ``open`` raises first.
-    """
-
-    outputs = ["n"]
+class OpensWhenItMay:
+    """Reads a directory; ``gate`` must be there before ``open`` returns, which raises ``failures`` times first."""
 
     def __init__(self, directory: Path, *, gate: Path | None = None, failures: int = 0) -> None:
         self.directory, self.gate, self.failures = directory, gate, failures
@@ -55,6 +50,15 @@ class FromFiles(Spout):
     def open(self, context: Any) -> None:
         await_gate(self.gate)
         fail_at_first(self.directory, self.failures)
+
+
+class FromFiles(OpensWhenItMay, Spout):
+    """Gives the numbers that stand in a directory as names of files, each once in a life."""
+
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        super().open(context)
         self.given: set[str] = set()
 
     def next_tuple(self, collector: Any) -> None:
@@ -70,17 +74,10 @@ class FromFiles(Spout):
         self.given.discard(message_id)
 
 
-class Ranges(PartitionedSpout):
+class Ranges(OpensWhenItMay, PartitionedSpout):
     """The same by ranges: as many messages as there are files."""
 
     outputs = ["n"]
-
-    def __init__(self, directory: Path, *, gate: Path | None = None, failures: int = 0) -> None:
-        self.directory, self.gate, self.failures = directory, gate, failures
-
-    def open(self, context: Any) -> None:
-        await_gate(self.gate)
-        fail_at_first(self.directory, self.failures)
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
         start, end = progress.get("files", 0), len(list(self.directory.glob("*.n")))
