@@ -22,11 +22,25 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The doctests of sparkbolt/spark/ need a Spark session like any other test there."""
+    """What follows from where a test is, and from what it asks for.
+
+    The doctests of sparkbolt/spark/ need a Spark session like any other test there. Tests on Spark that share what
+    their module has set up are run by one process, others by whichever is free: each has a session of its own.
+    """
     for item in items:
         if item.nodeid.startswith("sparkbolt/spark/"):
             item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") and shares_its_module(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def shares_its_module(item: pytest.Item) -> bool:
+    """Whether a test has a fixture that is set up once for its module."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    asked = fixtures.name2fixturedefs.values() if fixtures is not None else ()
+    return any(definition.scope == "module" for definitions in asked for definition in definitions)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ def run(page: str, directory: Path, *, spark: bool) -> None:
                 runner.run(block, spark=spark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITHOUT_SPARK)
 def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) -> None:
     run(page, tmp_path, spark=False)

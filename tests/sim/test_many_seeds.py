@@ -22,6 +22,8 @@ from tests.sim.random_topologies import (
     starting_topology,
 )
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE_SEEDS = 200
 FIRST_SEEDS = 15
 """So many of them are run each time; the rest is a campaign."""

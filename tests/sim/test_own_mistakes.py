@@ -18,6 +18,8 @@ from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Messages
 
+pytestmark = pytest.mark.slow
+
 FEED = {"m": [[number] for number in range(30)]}
 
 

@@ -368,7 +368,7 @@ def patch() -> Iterator[Patch]:
         yield patch
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
@@ -425,7 +425,7 @@ OWN_PLANTS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("plant", OWN_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_bug_that_is_planted_in_what_bolts_start_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
@@ -569,7 +569,7 @@ LETTER_PLANTS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)
@@ -600,7 +600,7 @@ def spouts_go_on_at_full_speed(patch: Patch) -> None:
 OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go_on_at_full_speed)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("plant", OUTAGE_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_bug_that_is_planted_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
     plant(patch)

@@ -27,6 +27,8 @@ from sparkbolt.spouts import GeneratorSpout, TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _processes() -> Any:

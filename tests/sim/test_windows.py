@@ -21,6 +21,8 @@ from tests.sim.test_many_seeds import check
 from tests.windows.books import check_rows
 from tests.windows.shapes import Feed, shapes, topology_of
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = 100
 SECOND = timedelta(seconds=1)
 SEEDS = 100

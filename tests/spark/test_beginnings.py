@@ -17,8 +17,8 @@ from tests.spark.beginnings import LATER, NAMES, Beginning, Maker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 WAIT_SECS = 120.0
-STOPPED_AT_ONCE = ("no_data", "many_lines", "quiet_spout")
-STARTED_AGAIN = ("no_data", "many_lines", "quiet_spout", "ranges", "empty_topic")
+STOPPED_AT_ONCE = ("no_data", "quiet_spout")
+STARTED_AGAIN = ("no_data", "quiet_spout", "ranges")
 
 
 @dataclass

@@ -14,7 +14,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.session import for_lane
 from tests.spark.test_supervisor import COUNT, assert_exact, build
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
 
 
 def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:

@@ -25,7 +25,7 @@ def run(spark: Any, topology: Any, **options: Any) -> tuple[Outcome, str]:
     return perform(topology, PlainLines(out), spark=spark, **options), out.getvalue()
 
 
-@pytest.mark.parametrize("trouble", ["away", "unavailable"])
+@pytest.mark.parametrize("trouble", ["away", pytest.param("unavailable", marks=pytest.mark.campaign)])
 def test_a_database_that_is_away_for_two_seconds_drains_no_source(spark: Any, tmp_path: Path, trouble: Any) -> None:
     outcome, text = run(spark, storing(str(tmp_path), trouble), checkpoint=str(tmp_path / "checkpoint"))
     assert (outcome.kind, outcome.exit_code) == ("finished", 0), text

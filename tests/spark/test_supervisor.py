@@ -214,6 +214,7 @@ def fill(file: Path) -> None:
                 size //= 2
 
 
+@pytest.mark.campaign
 def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_path: Path, small_disk: Path) -> None:
     filler = small_disk / "filler"
     topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)

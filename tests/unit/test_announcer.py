@@ -75,12 +75,12 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
             raise ConnectionError(f"db-{tup['n'] % 2}:5432 refused") if tup["n"] % 50 else KeyError("rare")
 
     builder = TopologyBuilder("t", Config(outage_patience_secs=20, max_attempts=4))
-    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(3000)), outputs=["n"]))
+    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(800)), outputs=["n"]))
     builder.set_bolt("fickle", Fickle()).shuffle_grouping("numbers")
     topology = builder.build()
     engine, announcer = LocalEngine(topology), Announcer(topology.config)
     while not engine.host.finished:
-        engine.now_ms += 50
+        engine.now_ms += 250
         promotion = engine.step()
         if promotion is not None:
             announcer.promotion(promotion)

@@ -12,6 +12,8 @@ import pytest
 from sparkbolt.cli import main
 from sparkbolt.sim.twin import close_twins
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import random
 

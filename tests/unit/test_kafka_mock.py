@@ -52,6 +52,8 @@ from tests.kafka import (
     topology,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
     for number in range(4):

@@ -28,6 +28,8 @@ from sparkbolt.core.outages import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN, 
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 MICRO_BATCH_MS = 50
 

@@ -660,4 +660,4 @@ def test_no_two_deliveries_cancel_each_other(way: str, together: bool, grouping:
             waiting -= Counter(of)
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -17,6 +17,8 @@ from sparkbolt.testing import START, TopologyTestDriver
 from tests.windows.books import Found, check, check_rows, rows_of
 from tests.windows.shapes import Feed, Shape, shapes, topology_of
 
+pytestmark = pytest.mark.slow
+
 UNIT_MS = 100
 SHAPES = shapes(UNIT_MS)
 
