@@ -368,6 +368,8 @@ def replay(order: Order) -> list[str]:
     """
     shelf = open_shelf(order.place)
     read = shelf.letters()
+    if order.names:
+        _warn(read)
     every = _of(read.letters, order.spout)
     letters = _named(every, order.names) if order.names else every
     before = shelf.replayed() if not order.again else set()
@@ -379,11 +381,10 @@ def replay(order: Order) -> list[str]:
     skipped = len(letters) - len(chosen)
     more = f"; {skipped} were replayed before and are left alone (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
-    missed = "" if read.damage is None else f"; {read.damage}"
+    missed = "" if read.damage is None or order.names else f"; {read.damage}"
     if done.left_out:
         told = "".join(f"\n  {sentence}" for sentence in done.left_out)
         raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be:{told}")
-    if missed and not order.names:
+    if missed:
         raise NotAllReplayedError(f"{text}{missed}")
-    _warn(read)
     return [text]

@@ -133,6 +133,7 @@ def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys
     assert capsys.readouterr().err == f"sparkbolt: {damage}\n"
     assert main(["dlq", "replay", path, "eeee", "--into", into]) == 0, "what was asked for is replayed"
     assert capsys.readouterr() == ("1 letter(s) replayed, 1 tuple(s)\n", f"sparkbolt: {damage}\n")
+    assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
     said = printed(capsys, "replay", path, "--into", into, code=1)
     assert said == (
         "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed before and are left alone "
