@@ -6,6 +6,7 @@ Rule 1: letters are read and never changed; which ones were replayed stands besi
 Rule 2: a letter is noted as replayed after it is durable where it goes: a crash between the two replays it twice,
 never not at all.
 Rule 3: what cannot be replayed as it was is left out and told; it is never replayed as something else.
+Rule 4: a line that is no letter is told wherever letters are read, and nothing is written to where they are read.
 
 Read before: ``core.dead_letters``, ``bolts.letter_files``.
 """
@@ -14,21 +15,23 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlparse
 
-from sparkbolt.bolts.letter_files import LettersRead, append_lines, letters_of, read_letters
+from sparkbolt.bolts.letter_files import append_lines, letters_of, read_letters
 from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.letter_topic import KAFKA, LetterTopic, client_properties, give_again
-from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
+from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Found, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.core.ledger_files import LETTERS_FOLDER
 from sparkbolt.core.story import short_values, time_text
 from sparkbolt.errors import SparkboltError
+from sparkbolt.spark.places import local_directory
 
 REPLAYED = ".replayed"
 """What is added to the name of a file of letters for the ids of those that were replayed."""
@@ -37,7 +40,7 @@ REPLAYED = ".replayed"
 class Shelf(Protocol):
     """Where dead letters are: a file, or whatever else keeps them."""
 
-    def letters(self) -> LettersRead:
+    def letters(self) -> Found:
         """All letters, in the order in which they came."""
 
     def replayed(self) -> set[str]:
@@ -70,9 +73,10 @@ class LetterFile:
                 "PATH of the spout's dead_letters='file:PATH'"
             )
 
-    def letters(self) -> LettersRead:
+    def letters(self) -> Found:
         """All letters of the file."""
-        return read_letters(self._path)
+        read = read_letters(self._path)
+        return Found(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
 
     def replayed(self) -> set[str]:
         """The ids that stand in the file beside it."""
@@ -86,18 +90,35 @@ class LetterFile:
         """Append the tuples to ``into``, one JSON object a line: what ``JsonLinesSpout`` reads.
 
         Raises:
-            WrongUseError: there is no ``into``.
+            WrongUseError: there is no ``into``, or it is where the letters are.
         """
         if into is None:
             raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
-        done = append_tuples(letters, into)
+        done = append_tuples(letters, into, (self._path, self._path + REPLAYED))
         if done.ids:
             append_lines(self._path + REPLAYED, done.ids)
         return done
 
 
-def append_tuples(letters: Sequence[DeadLetter], into: str) -> Replay:
-    """Append the tuples of letters to a file, one JSON object a line: what ``JsonLinesSpout`` reads."""
+def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str]) -> Replay:
+    """Append the tuples of letters to a file, one JSON object a line: what ``JsonLinesSpout`` reads.
+
+    Args:
+        letters: which ones.
+        into: the file.
+        read: the files and directories in which the letters are, and what is noted of them.
+
+    Raises:
+        WrongUseError: the file is one of those, or is a directory.
+    """
+    path = os.path.abspath(os.path.expanduser(into))
+    if any(_is_in(path, place) for place in read):
+        raise WrongUseError(
+            f"--into {into} is where the dead letters are read from, and tuples are none: name another file, which a "
+            "JsonLinesSpout of the topology reads"
+        )
+    if os.path.isdir(path):
+        raise WrongUseError(f"--into {into} is a directory: name a file in it, which a JsonLinesSpout reads")
     done = Replay()
     lines: list[str] = []
     for letter in letters:
@@ -109,8 +130,16 @@ def append_tuples(letters: Sequence[DeadLetter], into: str) -> Replay:
         done.ids.append(letter.id)
     done.tuples = len(lines)
     if lines:
-        append_lines(os.path.abspath(os.path.expanduser(into)), lines)
+        append_lines(path, lines)
     return done
+
+
+def _is_in(path: str, place: str) -> bool:
+    """Whether a path is a file or directory, or below that directory, by whatever links."""
+    if os.path.exists(path) and os.path.exists(place) and os.path.samefile(path, place):
+        return True
+    real = os.path.realpath(place)
+    return os.path.commonpath([os.path.realpath(path), real]) == real
 
 
 def _not_for_json(letter: DeadLetter) -> str | None:
@@ -139,13 +168,17 @@ class LetterFolder:
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
-        self._files = open_files((above or ".") if name == LETTERS_FOLDER else directory, write=True)
+        self._directory = (above or ".") if name == LETTERS_FOLDER else directory
+        self._files = open_files(self._directory, write=True)
 
-    def letters(self) -> LettersRead:
+    def letters(self) -> Found:
         """All letters of the folder, in the order of their micro-batches."""
         names = sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
-        bodies = (self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names)
-        return letters_of(line for body in bodies for line in body.splitlines())
+        bodies = {name: self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names}
+        lines = [(name, at, line) for name in names for at, line in enumerate(bodies[name].splitlines(), start=1)]
+        read = letters_of(line for _, _, line in lines)
+        damaged = [lines[number - 1][:2] for number in read.damaged]
+        return Found(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
 
     def replayed(self) -> set[str]:
         """The ids that stand in the file ``replayed`` beside the letters."""
@@ -155,7 +188,7 @@ class LetterFolder:
         """Append the tuples to a file, one JSON object a line; or give messages of Kafka again, as they came.
 
         Raises:
-            WrongUseError: there is no ``into``.
+            WrongUseError: there is no ``into``, or it is where the letters are.
         """
         if into is None:
             raise WrongUseError(
@@ -165,7 +198,8 @@ class LetterFolder:
         if into.startswith(KAFKA):
             done = give_again(letters, into[len(KAFKA) :], self._client)
         else:
-            done = append_tuples(letters, into)
+            local = local_directory(self._directory)
+            done = append_tuples(letters, into, () if local is None else (os.path.join(local, LETTERS_FOLDER),))
         if done.ids:
             known = sorted(self.replayed().union(done.ids))
             self._files.write(f"{LETTERS_FOLDER}/replayed", "".join(f"{id_}\n" for id_ in known).encode())
@@ -213,6 +247,7 @@ def list_letters(place: Place, limit: int, spout: str | None, *, as_json: bool) 
     letters = _of(read.letters, spout)
     shown = letters[-limit:]
     if as_json:
+        _warn(read)
         return [json.dumps({**letter.to_json(), "replayed": letter.id in replayed}) for letter in shown]
     lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed)]
     return [*lines, *_closing(read, letters, len(shown), replayed)]
@@ -235,18 +270,20 @@ def _two_lines(letter: DeadLetter, replayed: bool) -> list[str]:
     ]
 
 
-def _closing(read: LettersRead, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
+def _warn(read: Found) -> None:
+    if read.damage is not None:
+        print(f"sparkbolt: {read.damage}", file=sys.stderr)
+
+
+def _closing(read: Found, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
     done = sum(letter.id in replayed for letter in letters)
     lines = [f"{len(letters)} dead letter(s), {shown} shown, {done} replayed"]
     causes = Counter(letter.last.cause for letter in letters)
     if len(causes) > 1:
         lines.append("causes: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
     if read.repeated:
-        lines.append(f"{read.repeated} line(s) repeat a letter that is there already (same id), and count once")
-    if read.damaged:
-        where = ", ".join(map(str, read.damaged[:5])) + (" ..." if len(read.damaged) > 5 else "")
-        lines.append(f"{len(read.damaged)} line(s) are no letters and were passed over: {where}")
-    return lines
+        lines.append(f"{read.repeated} {read.what}(s) repeat a letter that is there already (same id), and count once")
+    return lines if read.damage is None else [*lines, read.damage]
 
 
 def show_letters(place: Place, names: Sequence[str], *, as_json: bool) -> list[str]:
@@ -255,7 +292,9 @@ def show_letters(place: Place, names: Sequence[str], *, as_json: bool) -> list[s
     Raises:
         WrongUseError: a name is that of no letter, or of several.
     """
-    letters = _named(open_shelf(place).letters().letters, names)
+    read = open_shelf(place).letters()
+    _warn(read)
+    letters = _named(read.letters, names)
     if as_json:
         return [json.dumps(letter.to_json()) for letter in letters]
     lines: list[str] = []
@@ -316,7 +355,7 @@ class Order:
 
 
 class NotAllReplayedError(SparkboltError):
-    """Some letters were left out; the message says which, and why."""
+    """Some letters were left out, or lines could not be read; the message says which, and why."""
 
 
 def replay(order: Order) -> list[str]:
@@ -324,10 +363,14 @@ def replay(order: Order) -> list[str]:
 
     Raises:
         WrongUseError: the order cannot be meant.
-        NotAllReplayedError: some letters were left out; the others are replayed.
+        NotAllReplayedError: some letters were left out, or all were meant and some lines are no letters; the others
+            are replayed.
     """
     shelf = open_shelf(order.place)
-    every = _of(shelf.letters().letters, order.spout)
+    read = shelf.letters()
+    if order.names:
+        _warn(read)
+    every = _of(read.letters, order.spout)
     letters = _named(every, order.names) if order.names else every
     before = shelf.replayed() if not order.again else set()
     chosen = [letter for letter in letters if letter.id not in before]
@@ -337,8 +380,11 @@ def replay(order: Order) -> list[str]:
     done = shelf.replay(chosen, order.into)
     skipped = len(letters) - len(chosen)
     more = f"; {skipped} were replayed before and are left alone (--again replays them)" if skipped else ""
-    lines = [f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"]
+    text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
+    missed = "" if read.damage is None or order.names else f"; {read.damage}"
     if done.left_out:
         told = "".join(f"\n  {sentence}" for sentence in done.left_out)
-        raise NotAllReplayedError(f"{lines[0]}; {len(done.left_out)} could not be:{told}")
-    return lines
+        raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be:{told}")
+    if missed:
+        raise NotAllReplayedError(f"{text}{missed}")
+    return [text]

@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from sparkbolt.bolts.letter_files import LettersRead
-from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Replay
+from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Found, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.dead_letters import DeadLetter
 
@@ -63,14 +62,14 @@ class LetterTopic:
         self._settings = ClientSettings(brokers, client or {})
         self._topic = topic
 
-    def letters(self) -> LettersRead:
+    def letters(self) -> Found:
         """All letters of the topic."""
         from sparkbolt.spouts.kafka.dead_letters import read_topic
 
         found = read_topic(self._settings, self._topic)
         self._replayed = found.replayed
         letters = sorted(found.letters, key=lambda letter: letter.last.ended_ms)
-        return LettersRead(letters, found.repeated, list(range(1, found.damaged + 1)))
+        return Found(letters, found.repeated, found.damaged, "message")
 
     def replayed(self) -> set[str]:
         """The ids that are noted as replayed."""
@@ -79,9 +78,18 @@ class LetterTopic:
         return self._replayed
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Write the messages again to their topic, or to ``into``, which is a topic too."""
+        """Write the messages again to their topic, or to ``into``, which is a topic too.
+
+        Raises:
+            WrongUseError: ``into`` is the topic of the letters.
+        """
         from sparkbolt.spouts.kafka.dead_letters import replay
 
+        if into == self._topic:
+            raise WrongUseError(
+                f"--into {into} is the topic that the dead letters are read from, and messages as they came are none: "
+                "name the topic that the topology reads, or leave --into out for the topic that each came from"
+            )
         good, done = _as_they_came(letters)
         replay(self._settings, self._topic, good, into)
         return done

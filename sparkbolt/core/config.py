@@ -7,7 +7,7 @@ Rule 2: every value is checked where it is given; the error names the key, what 
 Rule 3: Storm's dotted names are second names of the same settings; one that has no meaning on Spark is
 refused with a sentence that says what takes its place.
 
-Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``retry``.
+Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``ids``, ``retry``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack
 
 from sparkbolt.core.dead_letters import DeadLetters, is_dead_letters
+from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 
@@ -97,6 +98,11 @@ def _whole_or_none(least: int, *, zero_is_none: bool = False) -> Any:
     return _setting(None, expected, lambda value: value is None or _is_int(value, least))
 
 
+def _tasks_or_none() -> Any:
+    expected = f"an int from 0 to {MAX_TASK_NUMBER}, as many as a topology may have tasks, or None"
+    return _setting(None, expected, lambda value: value is None or (_is_int(value, 0) and value <= MAX_TASK_NUMBER))
+
+
 def _secs(default: float) -> Any:
     return _setting(default, "a number of seconds above 0", _is_positive_number)
 
@@ -152,7 +158,7 @@ class Config:
     max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
     """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None, or 0 as in
     Storm: no limit but what is found by measuring for a spout, none at all for a bolt."""
-    acker_tasks: int | None = _whole_or_none(0)
+    acker_tasks: int | None = _tasks_or_none()
     """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
     debug: bool = _flag(False)
     """Whether every emit is logged."""

@@ -16,6 +16,7 @@ Read before: ``topology``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -238,14 +239,16 @@ class _DestSupply:
     def __init__(self, spark_partitions: int, taken: Collection[int | None]) -> None:
         self._spark_partitions = spark_partitions
         self._taken = taken
-        self._next = [0] * spark_partitions
+        self._free: list[deque[int]] = [deque() for _ in range(spark_partitions)]
+        self._next = 0
 
     def take(self, spark_partition: int) -> int:
-        dest = self._next[spark_partition]
-        while dest in self._taken or spark_hash(dest) % self._spark_partitions != spark_partition:
-            dest += 1
-        self._next[spark_partition] = dest + 1
-        return dest
+        free = self._free[spark_partition]
+        while not free:
+            if self._next not in self._taken:
+                self._free[spark_hash(self._next) % self._spark_partitions].append(self._next)
+            self._next += 1
+        return free.popleft()
 
 
 def _fused(topology: Topology) -> dict[str, str]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from sparkbolt.core.config import did_you_mean
+from sparkbolt.errors import UnknownNameError
 
 
 @dataclass
@@ -173,17 +174,17 @@ class ComponentCounts(dict[str, ComponentMetrics]):
 
     >>> ComponentCounts(bolt=ComponentMetrics())["botl"]
     Traceback (most recent call last):
-    KeyError: "there is no component 'botl': did you mean 'bolt'?"
+    sparkbolt.errors.UnknownNameError: there is no component 'botl'; there is 'bolt': did you mean 'bolt'?
     """
 
     def __missing__(self, component: str) -> ComponentMetrics:
         """Say what there is.
 
         Raises:
-            KeyError: always.
+            UnknownNameError: always; it is a KeyError.
         """
-        hint = did_you_mean(component, self) or f": there is {', '.join(self)}"
-        raise KeyError(f"there is no component {component!r}{hint}")
+        there = ", ".join(map(repr, self))
+        raise UnknownNameError(f"there is no component {component!r}; there is {there}{did_you_mean(component, self)}")
 
 
 @dataclass
@@ -201,7 +202,13 @@ class TopologyMetrics:
     """The lag of each source of each spout that knows it, where there is any."""
 
     def of(self, component: str) -> ComponentMetrics:
-        """The counters of a component, made on first use."""
+        """The counters of a component; the ledger's are made on first use.
+
+        Raises:
+            KeyError: it is a copy for users, and there is no such component; the message says which there are.
+        """
+        if isinstance(self.components, ComponentCounts):
+            return self.components[component]
         return self.components.setdefault(component, ComponentMetrics())
 
     def copy_for(self, components: Iterable[str]) -> TopologyMetrics:

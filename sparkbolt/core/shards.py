@@ -12,22 +12,21 @@ import numpy as np
 from sparkbolt.core.acker import Partials, only_shard, shard_of
 
 
-def shards_of(partials: Partials, shards: int) -> list[Partials | None]:
-    """What each of ``shards`` acker tasks is to hear; None for one that has nothing to hear."""
-    heard: list[Partials | None] = [None] * shards
+def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
+    """What those of ``shards`` acker tasks are to hear that have anything to hear, in the order of their numbers."""
     if partials.empty:
-        return heard
+        return {}
     only = only_shard(partials, shards)
     if only is not None:
-        heard[only] = partials
-        return heard
+        return {only: partials}
     init, ack, held, touched = (
         shard_of(keys, shards)
         for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
     )
     fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
-    for shard in range(shards):
-        chosen = Partials(
+    heard: dict[int, Partials] = {}
+    for shard in np.unique(np.concatenate((init, ack, held, touched, fails))).tolist():
+        heard[shard] = Partials(
             init_keys=partials.init_keys[init == shard],
             init_xors=partials.init_xors[init == shard],
             ack_keys=partials.ack_keys[ack == shard],
@@ -37,5 +36,4 @@ def shards_of(partials: Partials, shards: int) -> list[Partials | None]:
             touched_keys=partials.touched_keys[touched == shard],
             fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
         )
-        heard[shard] = chosen if not chosen.empty else None
     return heard

@@ -3,8 +3,10 @@
 Which question it answers: which number stands for a value, where Python's salted ``hash`` may not be used?
 
 Rule 1: the same value gives the same number in every process, on every machine, today and after a restart.
-Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones) give the same
-number; a column gives the same numbers as an Arrow array and as a list.
+Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones; numpy's times in any
+unit) give the same number; a column gives the same numbers as an Arrow array and as a list. One exception: to numpy a
+day equals both a date and the moment at which the day begins, which are not equal to each other; it has the number of
+the moment, as it has its ``hash``.
 Rule 3: a value without a stable identity (an object of the user's own class) is refused, never guessed at.
 
 How: texts and bytes of at most 256 bytes are read as 64-bit words and mixed one after the other, for all rows
@@ -68,6 +70,13 @@ _DECIMAL = mix64(18)
 _MEMOISED = frozenset({str, int, float, bool, bytes, datetime, date, UUID})
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
+_MONTHS = {"Y": 12, "M": 1}
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_NANOSECONDS |= {"D": 86_400 * 10**9, "W": 604_800 * 10**9}
+_NANOSECOND = {"ps": 10**3, "fs": 10**6, "as": 10**9}
+_MONTHS_OF_CYCLE = 4800
+_DAYS_OF_CYCLE = 146_097
+"""After 400 years the calendar repeats."""
 
 
 class UnroutableError(EmitError):
@@ -138,6 +147,8 @@ def _hash_scalar(value: Any) -> int:
         return _hash_bytes(value.bytes, _UUID)
     if isinstance(value, Enum):
         return _hash_bytes(f"{type(value).__qualname__}.{value.name}".encode(), _MEMBER)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _hash_numpy_time(value)
     if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return hash_value(value.item())
     raise TypeError(f"{printed(value):.200} of type {type(value).__qualname__}")
@@ -203,6 +214,31 @@ def _hash_datetime(value: datetime) -> int:
     if offset is None:
         return mix64((micros ^ _NAIVE) + nanos * _STEP)
     return mix64(((micros - offset // _MICROSECOND) ^ _MOMENT) + nanos * _STEP)
+
+
+def _hash_numpy_time(value: np.datetime64 | np.timedelta64) -> int:
+    """As a datetime without a zone, or as a timedelta, whatever the unit, and beyond their limits too.
+
+    Months and years have no length in days: as a lapse they are a number of months. So is a lapse without a unit just a
+    number. NaT is None, as numpy says of it.
+    """
+    if np.isnat(value):
+        return _NONE
+    unit, step = np.datetime_data(value.dtype)
+    count = int(value.astype(np.int64)) * step
+    is_lapse = isinstance(value, np.timedelta64)
+    if unit == "generic":
+        return _hash_int(count)
+    if unit in _MONTHS:
+        count *= _MONTHS[unit]
+        if is_lapse:
+            return _hash_int(count)
+        cycles, month = divmod(count, _MONTHS_OF_CYCLE)
+        first = np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64)
+        count, unit = cycles * _DAYS_OF_CYCLE + int(first), "D"
+    nanos = count * _NANOSECONDS[unit] if unit in _NANOSECONDS else count // _NANOSECOND[unit]
+    micros, nanos = divmod(nanos, 1000)
+    return mix64(micros ^ _LAPSE) if is_lapse else mix64((micros ^ _NAIVE) + nanos * _STEP)
 
 
 def hash_column(column: Column, field: str = "") -> U64:

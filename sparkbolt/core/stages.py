@@ -547,10 +547,9 @@ class StageRun:
             for emitted in self._captured:
                 capture(*emitted)
         if self.lane.tracked:
-            for shard, partials in enumerate(shards_of(self._combined(), len(self.lane.acker_dests))):
-                if partials is not None:
-                    body = encode_partials(partials)
-                    rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
+            for shard, partials in shards_of(self._combined(), len(self.lane.acker_dests)).items():
+                body = encode_partials(partials)
+                rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
         metrics = self._all_metrics()
         for number, seen in self._work_seen.items():

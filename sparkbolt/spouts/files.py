@@ -10,6 +10,7 @@ unpack it in pieces of one size.
 Rule 3: only regular files are opened. To open a named pipe waits for whoever writes to it, perhaps for ever, and to
 open a device may do something; so what is no regular file is passed over where files are listed, and one that took
 the place of a file since then counts as a file that is gone.
+Rule 4: a path is as the system gives it, half characters and all; whatever leaves this process has it escaped.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import IO, Any
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sparkbolt.errors import ConfigError
 
@@ -36,6 +38,32 @@ log = logging.getLogger(__name__)
 UNPACK_BYTES = 1 << 18
 TOLD_MAX = 5
 """So many paths that are passed over are named at once."""
+_URI = "file://"
+
+
+def escape(path: str) -> str:
+    r"""A path as text that can be written down anywhere: in names of sources, in tuples, in a log.
+
+    It is the path; or, where the name of a file is not valid UTF-8 and Python has half characters in the place of its
+    bytes, a URI. Paths are absolute, so none begins as a URI does.
+
+    >>> escape("/var/log/100%.log"), escape("/var/log/caf\udce9.log")
+    ('/var/log/100%.log', 'file:///var/log/caf%E9.log')
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return _URI + quote_from_bytes(os.fsencode(path))
+    return path
+
+
+def unescape(text: str) -> str:
+    r"""The inverse of ``escape``.
+
+    >>> unescape(escape("/var/log/caf\udce9.log")) == "/var/log/caf\udce9.log"
+    True
+    """
+    return os.fsdecode(unquote_to_bytes(text[len(_URI) :])) if text.startswith(_URI) else text
 
 
 @dataclass(frozen=True)
@@ -99,7 +127,7 @@ def _is_file(path: str, passed_over: dict[str, str]) -> bool:
         except OSError:  # it is no link: it was deleted just now
             return False
         why = "leads back to itself" if error.errno == errno.ELOOP else "does not exist"
-        passed_over[path] = f"is a link to {target}, which {why}"
+        passed_over[path] = f"is a link to {escape(target)}, which {why}"
         return False
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         passed_over[path] = f"is no regular file ({_kind(mode)})"
@@ -115,7 +143,7 @@ def _kind(mode: int) -> str:
 def tell_passed_over(passed_over: Mapping[str, str]) -> None:
     """Say in a WARNING what is not read, and why; say nothing where that is nothing."""
     if passed_over:
-        told = [f"{path} {why} and is passed over" for path, why in sorted(passed_over.items())]
+        told = [f"{escape(path)} {why} and is passed over" for path, why in sorted(passed_over.items())]
         more = f"; so are {len(told) - TOLD_MAX} more" if len(told) > TOLD_MAX else ""
         log.warning("%s%s", "; ".join(told[:TOLD_MAX]), more)
 
@@ -301,7 +329,7 @@ class UnpackedFile:
                 raise
             log.warning(
                 "%s is damaged after about %d unpacked bytes (%s): the rest is not read",
-                self.path,
+                escape(self.path),
                 self.unpacked,
                 error,
             )
@@ -354,7 +382,7 @@ class UnpackedEnd:
             try:
                 self._file = UnpackedFile(self.path)
             except FileNotFoundError:
-                log.warning("%s is gone: what was not yet planned of it is not read", self.path)
+                log.warning("%s is gone: what was not yet planned of it is not read", escape(self.path))
                 self._end = 0
         if self._file is not None:
             while self._file.unpacked <= start + want and self._file.advance():

@@ -39,6 +39,7 @@ from sparkbolt.spouts.files import (
     PlainFile,
     UnpackedEnd,
     UnpackedFile,
+    escape,
     find_files,
     head_of,
     is_compressed,
@@ -278,25 +279,26 @@ class Follower:
         try:
             return one.look(one.position(progress))
         except OSError as error:
-            self._tell_once(one.path, "%s cannot be read (%s): it is tried again until it can be", one.path, error)
+            self._tell_once(one.path, "%s cannot be read (%s): it is tried again until it can be", error)
             return Change.NONE
 
     def _learn(self, progress: Progress) -> None:
         """Take over what a checkpoint knows: files that were read before."""
         if len(progress) == len(self._known):
             return
-        ids = []
+        found: dict[FileId, int] = {}
         for source in progress.keys() - self._known:
             id_ = FileId.parse(source)
             if id_ is None:
                 self._paths[source] = progress[source]
-            elif source not in self.live and source not in self._gone:
-                ids.append(id_)
+            elif id_.source not in self.live and id_.source not in self._gone:
+                # By two sources, if an older checkpoint has a path that is not escaped.
+                found[id_] = max(found.get(id_, 0), progress[source])
         self._known.update(progress)
         # Of each file the last generation. Longer beginnings first, since they say more.
-        last = {(id_.path, id_.inode, id_.digest): id_ for id_ in sorted(ids, key=lambda id_: id_.generation)}
+        last = {(id_.path, id_.inode, id_.digest): id_ for id_ in sorted(found, key=lambda id_: id_.generation)}
         for id_ in sorted(last.values(), key=lambda id_: -id_.length):
-            self._gone[id_.source] = one = Followed(id_, id_.path, None)
+            self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
             one.searches = 1
             self._paths.pop(id_.path, None)
 
@@ -338,7 +340,7 @@ class Follower:
                     continue
                 if source in self._told:
                     self._told.discard(source)
-                    log.info("%s is there again, as %s: it is read on", one.id.path, path)
+                    log.info("%s is there again, as %s: it is read on", escape(one.id.path), escape(path))
                 self.live[source] = self._gone.pop(source)
                 taken.add((one.device, one.id.inode))
                 break
@@ -357,7 +359,7 @@ class Follower:
                 except FileNotFoundError:  # it has just been moved; under its new name it is met with the next look
                     continue
                 except OSError as error:
-                    self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", path, error)
+                    self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", error)
 
     def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
         self._unborn.pop(path, None)
@@ -375,7 +377,7 @@ class Follower:
             log.warning(
                 "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
                 "start",
-                path,
+                escape(path),
                 max(before, begin),
             )
             begin = 0
@@ -404,7 +406,8 @@ class Follower:
             return False
         self._begin_with(path, found, head, _before_end(path, position))
         one.continued = True
-        log.info("%s holds what was read of %s up to byte %d: it is read from there", path, one.id.path, position)
+        was = escape(one.id.path)
+        log.info("%s holds what was read of %s up to byte %d: it is read from there", escape(path), was, position)
         return True
 
     def _begin_with(self, path: str, found: os.stat_result, head: bytes, begin: int) -> None:
@@ -421,7 +424,8 @@ class Follower:
             if os.path.splitext(path)[0] == one.path and is_compressed(path):
                 if path not in self._told:
                     self._told.add(path)
-                    log.info("%s begins as %s does: it is not read while that is there", path, one.path)
+                    was = escape(one.path)
+                    log.info("%s begins as %s does: it is not read while that is there", escape(path), was)
                 return True
             if path[len(one.path)] in ".-_~":
                 before, looks = self._copies.pop(path, (-1, 0))
@@ -439,7 +443,7 @@ class Follower:
         if one.emptied:
             log.warning(
                 "%s was emptied or written anew: what it holds now is read from its start; of what it held, %s",
-                one.path,
+                escape(one.path),
                 "the rest is read of a copy" if one.continued else f"at least {rest} bytes were not read and are lost",
             )
         elif one.id.source in self._gone and not one.continued:
@@ -449,7 +453,7 @@ class Follower:
                 logging.INFO if is_read else logging.WARNING,
                 "%s is gone (deleted, compressed, or moved to another directory?): at least %d bytes of it were not "
                 "read; it is read on if it comes back",
-                one.path,
+                escape(one.path),
                 rest,
             )
 
@@ -462,14 +466,14 @@ class Follower:
                 "%d file(s) are gone that were read before (%s%s): what they gained since is not read, unless they "
                 "come back",
                 len(missing),
-                ", ".join(missing[:3]),
+                ", ".join(map(escape, missing[:3])),
                 " ..." if len(missing) > 3 else "",
             )
 
     def _tell_once(self, path: str, text: str, *values: object) -> None:
         if path not in self._told:
             self._told.add(path)
-            log.warning(text, *values)
+            log.warning(text, escape(path), *values)
 
 
 def _lay_there(one: Followed, path: str, found: os.stat_result) -> bool:

@@ -5,7 +5,8 @@ Which question it answers: which of the files that lie here is the one of which 
 A file that is followed is renamed, and another one is made under its name. So its source is not its path alone: it is
 ``PATH#INODE-LENGTH-DIGEST``, the path under which it was found, its inode, and a digest of the first ``LENGTH`` bytes
 of its content (unpacked, where it is compressed), since a system gives the inode of a deleted file to the next one. A
-file that was emptied and begins as before gets a number behind it: ``PATH#INODE-LENGTH-DIGEST.2``.
+file that was emptied and begins as before gets a number behind it: ``PATH#INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped
+(``files``).
 
 Rule 1: a range of such a source is read from the file with this inode and this head, under whatever name it lies, or
 not at all.
@@ -23,7 +24,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.spouts.files import PlainFile, UnpackedFile, find_files, is_compressed
+from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, find_files, is_compressed, unescape
 
 HEAD_BYTES = 512
 """How much of a file's beginning its name stands for, where there is so much when it is met."""
@@ -43,7 +44,7 @@ class FileId:
     """
 
     path: str
-    """Under which it was found; what its tuples tell as ``path``."""
+    """Under which it was found, as the system gives it; its tuples tell it, escaped, as ``path``."""
     inode: int
     length: int
     digest: str
@@ -62,13 +63,13 @@ class FileId:
         if found is None:
             return None
         path, inode, length, digest, generation = found.groups()
-        return cls(path, int(inode), int(length), digest, int(generation or 1))
+        return cls(unescape(path), int(inode), int(length), digest, int(generation or 1))
 
     @property
     def source(self) -> str:
         """The name of the source."""
         behind = f".{self.generation}" if self.generation > 1 else ""
-        return f"{self.path}#{self.inode}-{self.length}-{self.digest}{behind}"
+        return f"{escape(self.path)}#{self.inode}-{self.length}-{self.digest}{behind}"
 
     def has_head(self, head: bytes) -> bool:
         """Whether a content that begins with ``head`` may be the file's."""
@@ -82,7 +83,7 @@ def path_of(source: str) -> str:
     ('/var/log/a.log', '/var/log/a.log')
     """
     found = FileId.parse(source)
-    return found.path if found is not None else source
+    return escape(found.path if found is not None else source)
 
 
 def _digest(head: bytes) -> str:

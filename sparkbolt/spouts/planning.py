@@ -19,7 +19,15 @@ from typing import Protocol
 
 from sparkbolt.core.components import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import UnpackedEnd, check_unpackable, find_files, is_compressed, tell_passed_over
+from sparkbolt.spouts.files import (
+    UnpackedEnd,
+    check_unpackable,
+    escape,
+    find_files,
+    is_compressed,
+    tell_passed_over,
+    unescape,
+)
 from sparkbolt.spouts.following import Follower
 
 RANGES_MAX = 64
@@ -93,7 +101,9 @@ class FilePlanner:
         if there.missing and not follow:
             for pattern in there.missing:
                 if pattern in there.passed_over:
-                    raise ConfigError(f"{pattern} {there.passed_over[pattern]}: expected a file, a directory or a glob")
+                    raise ConfigError(
+                        f"{escape(pattern)} {there.passed_over[pattern]}: expected a file, a directory or a glob"
+                    )
             raise ConfigError(
                 f"no file is named by {', '.join(map(repr, there.missing))}: expected a file, a directory or "
                 "a glob such as 'books/*.txt'; is it relative to another working directory? "
@@ -108,8 +118,8 @@ class FilePlanner:
         self._ends: dict[str, FileEnd] = {}
         if not follow:
             tell_passed_over(there.passed_over)
-            self._ends = {path: UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
-        self._sources = sorted(self._ends)
+            self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
+        self._sources = list(self._ends)  # in the order of their paths
         self._last = ""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
@@ -132,7 +142,7 @@ class FilePlanner:
             if budget <= 0 or len(pieces) >= RANGES_MAX * self._parallelism:
                 break
             end = self._ends[source]
-            start = progress.get(source, end.begin)
+            start = self._position(source, progress)
             if end.reached(start):
                 continue
             stop = end.reach(start, budget if end.splittable else min(budget, share))
@@ -142,11 +152,16 @@ class FilePlanner:
                 self._last = source
         return pieces
 
+    def _position(self, source: str, progress: Mapping[str, int]) -> int:
+        """How far a source was planned; older checkpoints name it by a path that is not escaped."""
+        begin = self._ends[source].begin
+        return progress.get(source, progress.get(unescape(source), begin))
+
     def finished(self, progress: Mapping[str, int]) -> bool:
         """Whether the end of every file was planned; never while files are followed."""
         if self._follower is not None:
             return False
-        return all(end.reached(progress.get(source, end.begin)) for source, end in self._ends.items())
+        return all(end.reached(self._position(source, progress)) for source, end in self._ends.items())
 
     def close(self) -> None:
         """Close what is open."""

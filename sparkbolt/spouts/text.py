@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import PlainFile, UnpackedFile, is_compressed
+from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, is_compressed, unescape
 from sparkbolt.spouts.identity import FileId, open_file, path_of
 from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.spouts.planning import FilePlanner
@@ -51,6 +51,10 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
     for path in several:
         if not isinstance(path, str | Path) or not str(path):
             raise ConfigError(f"paths holds {path!r}: expected the name of a file or directory, or a glob")
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            raise ConfigError(f"paths holds {path!r}, which can be the name of no file") from None
     return tuple(os.path.abspath(os.path.expanduser(str(path))) for path in several)
 
 
@@ -72,8 +76,9 @@ class TextSpout(PartitionedSpout):
 
     ``paths`` is a file, a directory (with all below it but names that begin with ``.`` or ``_``), a glob
     (``books/*.txt``, ``**`` for any directories), or a list of those. A source is a file, named by its
-    absolute path (and by more with ``follow``); a position is the byte at which a line starts. On a cluster every
-    machine must see the files under the same paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
+    absolute path (and by more with ``follow``); a position is the byte at which a line starts. A path that is not valid
+    UTF-8 is told as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the files under the same
+    paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
     ``encoding`` become U+FFFD. A line longer than ``line_bytes_max`` fails its tree alone.
 
     Without ``follow`` the list of files and their sizes are taken when the topology starts, a last line
@@ -187,8 +192,8 @@ class TextSpout(PartitionedSpout):
             yield positions, [lines, paths, pa.array(positions)]
 
     def path_of(self, range_: Range) -> str:
-        """The path under which the file of a range was found."""
-        return path_of(range_.source) if self.follow else range_.source
+        """The path under which the file of a range was found, as its tuples tell it."""
+        return path_of(range_.source) if self.follow else escape(range_.source)
 
     def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
         """Where lines start and the lines, a block at a time; a ``BadRecord`` for a line that is too long."""
@@ -221,7 +226,8 @@ class TextSpout(PartitionedSpout):
         if kept is not None and kept.oldest <= max(0, range_.start - 1):
             return self._unpacked.pop(range_.source)
         if id_ is None:
-            return UnpackedFile(range_.source) if is_compressed(range_.source) else PlainFile(range_.source)
+            path = unescape(range_.source)
+            return UnpackedFile(path) if is_compressed(path) else PlainFile(path)
         place, file = open_file(id_, self._places.get(range_.source), self.patterns)
         self._places[range_.source] = place
         return file

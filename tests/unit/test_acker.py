@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.acker import BLOCK_BITS, Fail, Partials, combine, judge, merge, shard_of
 from sparkbolt.core.acker_bytes import decode_partials, decode_verdicts, encode_partials, encode_verdicts
-from sparkbolt.core.ids import AGAIN, mix64_array, split_key, tree_key
+from sparkbolt.core.ids import AGAIN, MAX_TASK_NUMBER, mix64_array, split_key, tree_key
 from sparkbolt.core.packing import KEY_ARRAYS, keys_to_pack, pack, pack_keys, packed_keys, unpack, unpack_keys
+from sparkbolt.core.shards import shards_of
 from sparkbolt.errors import InvariantError
 
 
@@ -111,6 +112,15 @@ def test_shards_that_are_merged_say_what_one_judge_says(parts, shards):
     whole = merge([judge(parts)])
     assert same(verdicts, whole)
     assert verdicts.failed == whole.failed
+
+
+def test_a_shard_that_has_nothing_to_hear_costs_nothing():
+    keys = np.array([block << BLOCK_BITS for block in range(20)], dtype=np.uint64)
+    heard = shards_of(Partials(init_keys=keys, init_xors=keys, fails=[fail(1 << 60)]), MAX_TASK_NUMBER)
+    assert len(heard) == 21
+    assert list(heard) == sorted(heard)
+    assert sorted(key for part in heard.values() for key in part.init_keys.tolist()) == keys.tolist()
+    assert shards_of(Partials(), 3) == {}
 
 
 def test_a_range_is_of_first_attempts_or_of_further_ones_and_never_of_both():

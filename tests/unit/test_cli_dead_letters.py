@@ -46,7 +46,10 @@ def test_list_shows_the_newest_with_who_and_why(path: str, capsys: pytest.Captur
 
 def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     append_lines(path, ["{"])
-    assert "1 line(s) are no letters and were passed over: 6" in printed(capsys, "list", path)
+    assert "1 line(s) are no letters and were passed over: line 6" in printed(capsys, "list", path)
+    assert main(["dlq", "list", path, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), err) == (4, "sparkbolt: 1 line(s) are no letters and were passed over: line 6\n")
     assert "there are some of lines" in printed(capsys, "list", path, "--spout", "order", code=2)
     assert "no file of dead letters" in printed(capsys, "list", path + "x", code=2)
 
@@ -119,3 +122,61 @@ def test_replay_wants_to_know_where_and_of_which_spout(
     into = str(tmp_path / "again.jsonl")
     assert "--spout" in printed(capsys, "replay", path, "--into", into, code=2)
     assert printed(capsys, "replay", path, "--into", into, "--spout", "orders").startswith("1 letter(s)")
+
+
+def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage = "2 line(s) are no letters and were passed over: line 1, line 3"
+    good = [letter("eeee", position=80).to_line(), letter("ffff", position=90).to_line()]
+    Path(path).write_text("\n".join(['{"id": 5}', good[0], good[1][:40], good[1]]) + "\n")
+    into = str(tmp_path / "again.jsonl")
+    assert main(["dlq", "show", path, "eeee"]) == 0
+    assert capsys.readouterr().err == f"sparkbolt: {damage}\n"
+    assert main(["dlq", "replay", path, "eeee", "--into", into]) == 0, "what was asked for is replayed"
+    assert capsys.readouterr() == ("1 letter(s) replayed, 1 tuple(s)\n", f"sparkbolt: {damage}\n")
+    assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
+    said = printed(capsys, "replay", path, "--into", into, code=1)
+    assert said == (
+        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed before and are left alone "
+        f"(--again replays them); {damage}\n"
+    )
+    assert len(Path(into).read_text().splitlines()) == 2
+
+
+def test_a_damaged_line_of_a_checkpoint_is_told_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "state" / "dead-letters"
+    folder.mkdir(parents=True)
+    (folder / "000000003.jsonl").write_text(letter("aaaa").to_line() + "\n")
+    (folder / "000000007.jsonl").write_text("\n[]\n" + letter("bbbb").to_line() + "\n")
+    said = printed(capsys, "replay", str(tmp_path / "state"), "--into", str(tmp_path / "again.jsonl"), code=1)
+    assert "2 letter(s) replayed, 2 tuple(s); 1 line(s) are no letters" in said
+    assert said.endswith("passed over: 000000007.jsonl line 2\n")
+
+
+def test_replay_writes_nothing_to_where_the_letters_are(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(path).read_bytes()
+    (tmp_path / "link.jsonl").symlink_to(path)
+    (tmp_path / "hard.jsonl").hardlink_to(path)
+    (tmp_path / "folder").mkdir()
+    for into in (path, f"{path}.replayed", *(str(tmp_path / name) for name in ("link.jsonl", "hard.jsonl"))):
+        said = printed(capsys, "replay", path, "--into", into, code=2)
+        assert f"--into {into} is where the dead letters are read from" in said
+        assert "name another file, which a JsonLinesSpout of the topology reads" in said
+    assert "is a directory: name a file in it" in printed(
+        capsys, "replay", path, "--into", str(tmp_path / "folder"), code=2
+    )
+    assert Path(path).read_bytes() == before
+    assert not Path(f"{path}.replayed").exists()
+
+    folder = tmp_path / "state" / "dead-letters"
+    folder.mkdir(parents=True)
+    (folder / "000000003.jsonl").write_bytes(before)
+    (tmp_path / "other").symlink_to(tmp_path / "state")
+    for where in (str(folder), str(tmp_path / "state"), f"{tmp_path}/other"):
+        for into in (folder, folder / "000000003.jsonl", folder / "new.jsonl", folder / "replayed"):
+            said = printed(capsys, "replay", where, "--into", str(into), code=2)
+            assert "is where the dead letters are read from" in said
+    assert [one.name for one in folder.iterdir()] == ["000000003.jsonl"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.core.config import COMPONENT_KEYS, STORM_KEYS, STORM_KEYS_WITHOUT_MEANING, Config, Settings
+from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.errors import ConfigError
 
 
@@ -80,6 +81,8 @@ def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist(
         ("max_spout_pending", -1),
         ("max_spout_pending", 1.5),
         ("acker_tasks", -1),
+        ("acker_tasks", 65_536),
+        ("acker_tasks", 10**9),
         ("tick_tuple_freq_secs", 0),
         ("micro_batch_target_ms", 0),
         ("max_attempts", 0),
@@ -108,6 +111,13 @@ def test_a_setting_given_under_both_names_is_refused() -> None:
 
 def test_no_tracking_is_zero_ackers() -> None:
     assert Config(acker_tasks=0).acker_tasks == 0
+
+
+def test_ackers_are_at_most_as_many_as_a_topology_may_have_tasks() -> None:
+    assert Config(acker_tasks=MAX_TASK_NUMBER).acker_tasks == MAX_TASK_NUMBER
+    message = "expected an int from 0 to 65535, as many as a topology may have tasks, or None, got 1000000"
+    with pytest.raises(ConfigError, match=f"setting 'topology.acker.executors': {message}"):
+        Config.from_mapping({"topology.acker.executors": 1_000_000})
 
 
 def test_a_components_own_settings_take_the_place_of_the_topologys() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.cli import main
 from sparkbolt.cli.letter_topic import LetterTopic
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.spouts.kafka import MockKafka
@@ -60,3 +61,20 @@ def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     done = topic.replay(topic.letters().letters, None)
     assert done.ids == []
     assert "is gone" in done.left_out[0]
+
+
+def test_replay_tells_where_messages_of_a_topic_are_no_letters_and_never_writes_into_it(kafka, capsys):
+    kafka.create("some.dlq")
+    kafka.create("orders")
+    sink = KafkaDeadLetters(kafka.brokers, "some.dlq")
+    sink.open(SimpleNamespace())
+    kafka.produce("some.dlq", ["no letter"], kafka_partition=0)
+    sink.write([letter("good")])
+    where = f"kafka:{kafka.brokers}/some.dlq"
+    assert main(["dlq", "replay", where, "--into", "some.dlq"]) == 2
+    assert "--into some.dlq is the topic that the dead letters are read from" in capsys.readouterr().err
+    assert main(["dlq", "list", where]) == 0
+    damage = "1 message(s) are no letters and were passed over: partition 0, offset 0"
+    assert capsys.readouterr().out.splitlines()[2:] == ["1 dead letter(s), 1 shown, 0 replayed", damage]
+    assert main(["dlq", "replay", where]) == 1
+    assert capsys.readouterr().err == f"sparkbolt: 1 letter(s) replayed, 1 tuple(s); {damage}\n"

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from sparkbolt.core.components import BadRecord, Range, TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts import TextSpout, files, lines
+from sparkbolt.spouts import JsonLinesSpout, TextSpout, files, lines
+from sparkbolt.spouts.files import escape, unescape
 from sparkbolt.spouts.following import Follower
 from sparkbolt.spouts.identity import path_of
 
@@ -416,6 +417,76 @@ def test_a_link_to_nothing_is_passed_over_below_a_directory_and_refused_where_it
         TextSpout([tmp_path, loop]).open(context())
 
 
+ODD_NAMES = [
+    *(b"caf\xe9.txt", b"\xff\xfe", b"caf%E9.txt", b"100%", b"new\nline", b"caf\xe9\nline", b"a:b@40", b"file:\xe9@3"),
+    *("caf\u00e9.txt".encode(), b"x#17-5-4fd786f4855f5fa2", b"\xe9#17-5-4fd786f4855f5fa2", b"with space\xe9"),
+]
+
+
+def odd_files(directory: Path, data: bytes) -> list[str]:
+    """Files whose names are not all valid UTF-8; their paths as the system gives them."""
+    paths = sorted(os.fsdecode(os.path.join(os.fsencode(directory), name)) for name in ODD_NAMES)
+    for path in paths:
+        Path(path).write_bytes(data)
+    return paths
+
+
+@given(st.binary(min_size=1).filter(lambda name: b"\0" not in name))
+def test_a_path_is_told_as_itself_or_as_a_uri_and_comes_back(name: bytes) -> None:
+    path = os.fsdecode(b"/" + name)
+    text = escape(path)
+    text.encode()
+    assert unescape(text) == path
+    assert escape(text) == text
+    try:
+        assert text == (b"/" + name).decode()
+    except UnicodeDecodeError:
+        assert text.isascii()
+        assert text.startswith("file:///")
+
+
+def test_files_are_read_whatever_their_names_are(tmp_path: Path) -> None:
+    paths = odd_files(tmp_path, b"one\ntwo\n")
+    spout = TextSpout(tmp_path)
+    for progress in ({}, {escape(path): 4 for path in paths}):
+        spout.open(context(2))  # again: as a restart does
+        ranges = list(spout.next_ranges(progress, 1 << 20))
+        assert sorted(range_.source for range_ in ranges) == sorted(map(escape, paths))
+        worker = pickle.loads(pickle.dumps(spout))
+        expected = [(4, "two")] if progress else [(0, "one"), (4, "two")]
+        for range_ in ranges:
+            assert by_rows(worker, [range_]) == by_columns(worker, [range_]) == expected
+            assert unescape(worker.path_of(range_)) in paths
+        assert spout.finished(dict.fromkeys(map(escape, paths), 8))
+        assert not spout.finished(progress)
+
+
+def test_a_packed_file_is_read_and_its_damage_told_whatever_its_name_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, damaged = (os.fsdecode(os.path.join(os.fsencode(tmp_path), name)) for name in (b"g\xe9.gz", b"\xe9.gz"))
+    Path(good).write_bytes(gzip.compress(b"one\n"))
+    Path(damaged).write_bytes(gzip.compress(b"one\n")[:-9])
+    Path(f"{tmp_path}/link").symlink_to(os.fsdecode(b"nowhere\xe9"))
+    assert (0, "one") in drain(TextSpout(tmp_path), 100, 1)[0]
+    assert f"{escape(damaged)} is damaged" in caplog.text
+    assert "is a link to file://nowhere%E9, which does not exist" in caplog.text
+    caplog.text.encode()
+    with pytest.raises(ConfigError, match=r"link is a link to file://nowhere%E9") as refused:
+        TextSpout(tmp_path / "link").open(context())
+    str(refused.value).encode()
+
+
+def test_a_checkpoint_in_which_such_a_name_is_no_uri_goes_on(tmp_path: Path) -> None:
+    paths = odd_files(tmp_path, b'{"n":1}\n{"n":2}\n')
+    spout = JsonLinesSpout(tmp_path, ["n"])
+    spout.open(context())
+    progress = dict.fromkeys(paths, 8)
+    found = [record for range_ in spout.next_ranges(progress, 1 << 20) for record in spout.read(range_)]
+    assert found == [(8, [2])] * len(paths)
+    assert spout.finished(dict.fromkeys(paths, 16))
+
+
 def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes("né\r\nça\n".encode("latin-1"))
@@ -433,6 +504,7 @@ def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
         ({"paths": 5}, "paths is 5, of type int"),
         ({"paths": b"x"}, "paths is b'x', of type bytes"),
         ({"paths": ["a", 5]}, "paths holds 5"),
+        ({"paths": "a\ud800"}, r"paths holds 'a\\ud800', which can be the name of no file"),
         ({"paths": "x", "encoding": "utf-16"}, "convert the files"),
         ({"paths": "x", "encoding": "klingon"}, "not known"),
         ({"paths": "x", "line_bytes_max": 0}, "line_bytes_max=0"),

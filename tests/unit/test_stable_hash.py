@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -105,6 +106,11 @@ def test_a_long_column_that_repeats_is_its_values_one_by_one_too() -> None:
     assert hash_column(pa.array(column)).tolist() == expected == hash_column(column).tolist()
 
 
+MOMENTS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"]
+LAPSES = ["W", "D", "h", "m", "s", "ms", "us", "ns"]
+PARTS = [("ns", 1), ("ps", 10**3), ("fs", 10**6), ("as", 10**9)]
+
+
 @pytest.mark.parametrize(
     "equal",
     [
@@ -124,11 +130,44 @@ def test_a_long_column_that_repeats_is_its_values_one_by_one_too() -> None:
         [{"a": 1, "b": 2}, {"b": 2.0, "a": True}],
         [datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))],
         [time(12, tzinfo=UTC), time(14, tzinfo=timezone(timedelta(hours=2)))],
+        [datetime(2015, 1, 1), pd.Timestamp("2015-01-01"), *(np.datetime64("2015-01-01", unit) for unit in MOMENTS)],
+        [datetime(2015, 1, 1, 5), *(np.datetime64("2015-01-01T05", unit) for unit in MOMENTS[4:])],
+        [pd.Timestamp(-5), *(np.datetime64(-5 * part, unit) for unit, part in PARTS)],
+        [np.datetime64(-12_000, "Y"), np.datetime64(-144_000, "M"), np.datetime64(-4_382_910, "D")],
+        [np.datetime64(1 << 40, "h"), np.datetime64(60 << 40, "m"), np.datetime64(3600 << 40, "s")],
+        [np.datetime64(30 << 50, "m"), np.datetime64(1 << 50, ("m", 30))],
+        [timedelta(days=7), pd.Timedelta(7, "D"), *(np.timedelta64(7, "D").astype(f"m8[{unit}]") for unit in LAPSES)],
+        [pd.Timedelta(-5), *(np.timedelta64(-5 * part, unit) for unit, part in PARTS)],
+        [np.timedelta64(1 << 40, "W"), np.timedelta64(7 << 40, "D"), np.timedelta64(168 << 40, "h")],
+        [np.timedelta64(3, "Y"), np.timedelta64(36, "M")],
+        [None, np.datetime64("NaT"), np.datetime64("NaT", "ns"), np.timedelta64("NaT", "D")],
     ],
 )
 def test_values_that_are_equal_have_the_same_number(equal: list[Any]) -> None:
     assert len({hash_value(value) for value in equal}) == 1
     assert len(set(hash_column(equal).tolist())) == 1
+
+
+@given(st.sampled_from(MOMENTS), st.sampled_from(MOMENTS), st.datetimes(datetime(1970, 1, 1), datetime(1970, 3, 1)))
+def test_moments_of_numpy_that_are_equal_have_the_same_number(one: str, other: str, moment: datetime) -> None:
+    rough = np.datetime64(moment, "us").astype(f"M8[{one}]")
+    fine = rough.astype(f"M8[{other}]")
+    if {one, other} not in ({"Y", "W"}, {"M", "W"}):  # numpy compares a month and a week in weeks
+        assert (hash_value(rough) == hash_value(fine)) == bool(rough == fine)
+
+
+@given(st.sampled_from(["h", "m", "s", "ms", "us"]), st.datetimes(), st.timedeltas())
+def test_times_of_numpy_have_the_numbers_of_those_of_python(unit: str, moment: datetime, lapse: timedelta) -> None:
+    then = np.datetime64(moment).astype(f"M8[{unit}]")
+    assert hash_value(then) == hash_value(then.item())
+    assert hash_value(pd.Timestamp(then)) == hash_value(then)
+    long = np.timedelta64(lapse).astype(f"m8[{unit}]")
+    assert hash_value(long) == hash_value(long.item())
+
+
+def test_a_column_of_nanoseconds_is_the_same_in_arrow() -> None:
+    moments = np.array(["2020-01-01", "1960-05-06T07:08:09.123456789", "NaT"], dtype="M8[ns]")
+    assert hash_column(moments).tolist() == hash_column(pa.array(moments)).tolist() == hash_column([*moments]).tolist()
 
 
 @given(values, values)

@@ -326,8 +326,13 @@ def test_each_component_has_counters_before_anything_is_committed_and_the_log_ha
     before = running._host.ledger.snapshot()
     counts = running.metrics().components
     assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
-    with pytest.raises(KeyError, match="there is no component 'pas': did you mean 'pass'"):
-        counts["pas"]
+    assert running.metrics().of("pass").executed == 0
+    wrong = "there is no component 'pas'; there is 'numbers', 'pass': did you mean 'pass'?"
+    for look in (counts.__getitem__, running.metrics().of):
+        with pytest.raises(KeyError) as refused:
+            look("pas")
+        assert str(refused.value) == wrong
+    assert "pas" not in counts
     assert running._host.ledger.snapshot() == before
 
 
@@ -348,6 +353,8 @@ def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPa
     running._host.ledger.metrics.components.clear()
     running._tell(running._host, Promotion(0))
     assert list(heard[0].metrics.components) == ["numbers", "pass"]
+    with pytest.raises(KeyError, match="there is no component 'typo'"):
+        heard[0].metrics.of("typo")
 
 
 def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,8 +202,8 @@ class TopicRead:
     letters: list[DeadLetter] = field(default_factory=list)
     """Each id once."""
     repeated: int = 0
-    damaged: int = 0
-    """Messages that are no letters."""
+    damaged: list[str] = field(default_factory=list)
+    """Where the messages stand that are no letters: ``partition 0, offset 17``."""
     replayed: set[str] = field(default_factory=set)
 
 
@@ -234,7 +234,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
             for message in came:
                 error = message.error()
                 if error is None:
-                    _sort(found, known, raw_of(message))
+                    _sort(found, known, message)
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
     except kafka.KafkaException as error:
@@ -244,15 +244,16 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
     return found
 
 
-def _sort(found: TopicRead, known: set[str], message: RawMessage) -> None:
-    replayed = dict(message.headers).get(REPLAYED)
+def _sort(found: TopicRead, known: set[str], message: Any) -> None:
+    raw = raw_of(message)
+    replayed = dict(raw.headers).get(REPLAYED)
     if replayed is not None:
         found.replayed.add(replayed.decode())
         return
     try:
-        letter = letter_of(message)
+        letter = letter_of(raw)
     except (ValueError, RecursionError):
-        found.damaged += 1
+        found.damaged.append(f"partition {message.partition()}, offset {message.offset()}")
         return
     if letter.id in known:
         found.repeated += 1
