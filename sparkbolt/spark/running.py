@@ -17,14 +17,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import cloudpickle
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
-from sparkbolt.core.activity import Hangs, Progress
+from sparkbolt.core.activity import Hangs, Progress, Sight
 from sparkbolt.core.components import Spout
 from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
@@ -40,6 +40,7 @@ from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
+from sparkbolt.spark.calls import Calls, Listeners
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.life import Life, now_ms
@@ -78,8 +79,9 @@ class RunningTopology(core_running.RunningTopology):
         self._checkpoint = checkpoint
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
-        self._listeners: list[Callable[[MicroBatchReport], None]] = []
+        self._calls = Calls(self._changed)
         self._announcer = Announcer(topology.config)
+        self._listeners = Listeners(self._calls, self._announcer.listener_raised)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -87,13 +89,20 @@ class RunningTopology(core_running.RunningTopology):
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The life that failed last, and why."""
-        self._life = self._first_life()
+        self._sights: list[Callable[[], Mapping[str, Sight]]] = [self._calls.sights]
+        """Who tells of calls of user code that go on."""
+        self._hangs = Hangs()
+        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
+        try:
+            self._life = self._first_life()
+        except BaseException:
+            self._stopping.set()
+            raise
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
-        self._hangs = Hangs()
 
     def _first_life(self) -> Life:
         """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
@@ -113,7 +122,7 @@ class RunningTopology(core_running.RunningTopology):
                 self._stopping.wait(restart.wait_secs)
 
     def _new_life(self) -> Life:
-        return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
+        return Life(self.lane, self._spark, self._checkpoint, self._calls, self._tell)
 
     def _make_threads(self) -> list[SpoutThread]:
         threads = []
@@ -131,6 +140,7 @@ class RunningTopology(core_running.RunningTopology):
                         tracked=self.lane.tracked,
                         report=self._spout_raised,
                         tell=self._spout_reported,
+                        calls=self._calls,
                     )
                     threads.append(thread)
         return threads
@@ -166,7 +176,7 @@ class RunningTopology(core_running.RunningTopology):
             thread.start()
         self._life.start()
         self._supervisor.start()
-        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
+        self._sights.append(lambda: self._life.sights())
 
     # The supervisor.
 
@@ -236,8 +246,8 @@ class RunningTopology(core_running.RunningTopology):
         self._checkpoint.check_life()  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()
         old.end()
+        life = self._new_life()
         with self._changed:
-            life = self._new_life()
             life.host.take_over(old.host)
             for thread in self._threads:
                 thread.go_on_with(life.host.desks)
@@ -251,12 +261,13 @@ class RunningTopology(core_running.RunningTopology):
 
     def progress(self) -> Progress:
         """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
-        return self._life.progress()
+        return self._life.progress().with_calls([*self._calls.sights().values()])
 
     def _look_out(self) -> None:
         """Say which calls of user code do not return."""
         while not self._stopping.wait(LOOK_OUT_SECS):
-            for sight in self._hangs.worth(self._life.sights()):
+            sights = {name: sight for tell in self._sights for name, sight in tell().items()}
+            for sight in self._hangs.worth(sights):
                 log.warning("%s", warning(sight, self.topology.task_owner))
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
@@ -266,12 +277,7 @@ class RunningTopology(core_running.RunningTopology):
             self._failure = reason
             host.active = False
         metrics = host.ledger.metrics.copy_for(self.topology.components)
-        report_ = MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0)
-        for listener in list(self._listeners):
-            try:
-                listener(report_)
-            except BaseException as error:  # noqa: BLE001  user code, ``sys.exit`` in it too; the promotion is done
-                self._announcer.listener_raised(listener, error)
+        self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
 
     def _spout_reported(self, report: Report) -> None:
         self._announcer.report(report)
@@ -284,11 +290,11 @@ class RunningTopology(core_running.RunningTopology):
             self._host.ledger.metrics.of(failure.component).errors += 1
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
-        """Have ``listener`` called after each promotion, from the engine's thread.
+        """Have ``listener`` called after each promotion, from a thread of the listeners, for which the engine waits.
 
         One that raises is logged, and called again after the next promotion; the topology goes on.
         """
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, totals since the topology's first start with its checkpoint; all components' ones."""
@@ -416,7 +422,8 @@ class RunningTopology(core_running.RunningTopology):
         Raises:
             EngineError: the topology failed.
         """
-        return self._await(lambda: self._idle, timeout_secs)
+        since_s = time.monotonic()
+        return self._await(lambda: self._idle_since(since_s), timeout_secs)
 
     def await_finished(self, timeout_secs: float | None = None) -> bool:
         """Wait until all spouts are exhausted and every tree is finished; False if the time is over first.
@@ -442,17 +449,16 @@ class RunningTopology(core_running.RunningTopology):
         with self._changed:
             return self._host.retries
 
-    @property
-    def _idle(self) -> bool:
+    def _idle_since(self, since_s: float) -> bool:
+        """Whether everything is finished, and spouts were asked since then and had nothing new."""
         host = self._host
-        if not host.drained or host.retries:
-            return False
-        return not host.reads(host.next_plan(now_ms(), time.monotonic()))
+        asked_s = host.nothing_new_s
+        return host.drained and not host.retries and asked_s is not None and asked_s >= since_s
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs
         with self._changed:
-            while not condition():
+            while (self._life.telling and not self._listeners.is_current) or not condition():
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:
@@ -489,14 +495,14 @@ class RunningTopology(core_running.RunningTopology):
         if self._stopping.is_set():
             return
         self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._calls.break_off()
         self._life.stop_query()
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
             self._supervisor.join(1.0)
             self._life.stop_query()
         close_all(self._threads)
         self._life.end()
+        self._listeners.end()
         self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:

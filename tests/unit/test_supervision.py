@@ -61,7 +61,7 @@ class NoLock(Checkpoint):
 
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)
-        self.files = LocalFiles(self.directory)
+        self.files = self.letters = LocalFiles(self.directory)
         self._lock: Any = None
 
 
@@ -95,7 +95,7 @@ class Lives:
         self.begun: list[Any] = []
         self.changed = threading.Condition()
 
-    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, changed: Any, tell: Any) -> Any:
+    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, tell: Any) -> Any:
         number = checkpoint.begin_life()
         error = self.fails(number)
         if error is not None:
@@ -108,6 +108,7 @@ class Lives:
             passing=False,
             promoted=False,
             quiet=False,
+            telling=False,
             failure=None,
             runs=None,
             collected_bytes=0,
@@ -244,7 +245,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False)
+    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False, telling=False)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
