@@ -50,7 +50,7 @@ from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.pages import Pages
-from sparkbolt.spark.session import cores_of, is_local, stage_that_runs
+from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source import LanePartition
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
@@ -284,7 +284,8 @@ class Life:
                 killer.start()
                 self.query.stop()
         except (Py4JError, OSError) as error:
-            log.warning("the query could not be asked to stop (%s): it ends with its JVM", error)
+            level = logging.WARNING if jvm_lives(self._spark) else logging.DEBUG
+            log.log(level, "the query could not be asked to stop (%s): it ends with its JVM", error)
         finally:
             killer.cancel()
 

@@ -43,6 +43,7 @@ from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.calls import Calls, Listeners
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import explain, query_failure
+from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
 from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
@@ -196,21 +197,18 @@ class RunningTopology(core_running.RunningTopology):
     def _wait_to_begin_again(self, failure: QueryFailure) -> bool:
         """The query has failed: whether it is to be started again, after the time that is due before it."""
         self._failed = self._life, failure
-        reason = self._why_to_give_up(failure)
-        restart = self._restarts.next(time.monotonic()) if reason is None else None
+        reason, config = self._why_to_give_up(failure), self.topology.config
+        worked = self._life.promoted
+        restart = self._restarts.next(time.monotonic(), free=failure.free, worked=worked) if reason is None else None
         if restart is None:
-            config = self.topology.config
             if reason is None and config.restarts_max:
-                reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
-            self._fail(failure.text + (f" ({reason})" if reason else ""))
+                tried = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
+                reason = f"so for {config.outage_patience_secs:g} s, outage_patience_secs" if failure.free else tried
+            gone = reason == JVM_IS_GONE  # what py4j says of it tells nobody more
+            self._fail(JVM_IS_GONE if gone else failure.text + (f" ({reason})" if reason else ""))
             return False
-        log.error(
-            "query failed: %s; it is started again in %g s (%d of %d)",
-            failure.text,
-            restart.wait_secs,
-            restart.number,
-            self.topology.config.restarts_max,
-        )
+        which = "costs no restart" if restart.free else f"{restart.number} of {config.restarts_max}"
+        log.error("query failed: %s; it is started again in %g s (%s)", failure.text, restart.wait_secs, which)
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -547,6 +545,7 @@ def start(
     """
     if spark is not None and not jvm_lives(spark):
         raise EngineError(JVM_IS_GONE)
+    quieten_py4j()
     for left in scratch.sweep():
         log.info("%s was left by a process that has died, and is removed", left)
     if spark is not None:
