@@ -41,7 +41,7 @@ from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.calls import Calls, Listeners
-from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.checkpoint import Checkpoint, refuse_if_in_use
 from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
@@ -545,6 +545,8 @@ def start(
     """
     if spark is not None and not jvm_lives(spark):
         raise EngineError(JVM_IS_GONE)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    refuse_if_in_use(place)
     quieten_py4j()
     for left in scratch.sweep():
         log.info("%s was left by a process that has died, and is removed", left)
@@ -554,7 +556,6 @@ def start(
         session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
-    place = None if checkpoint is None else os.fspath(checkpoint)
     check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = scratch.make("checkpoint-") if place is None else None
