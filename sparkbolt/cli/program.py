@@ -214,6 +214,8 @@ def _start_and_watch(
     from sparkbolt.spark import jvm  # only now: pyspark takes its time
 
     jvm.show_prints(display.printed)
+    if limits.stop_after_secs is not None:
+        options = {"open_secs": limits.stop_after_secs, **options}
     running: RunningTopology = topology.start(**options)
     requests.may_interrupt = False
     committed = 0

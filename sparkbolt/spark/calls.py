@@ -51,7 +51,7 @@ class Calls:
         """None yet; ``changed`` guards the host, and whoever waits for a call waits on it."""
         self.changed = changed
         self.ended_s = math.inf
-        """When the topology was stopped, on the monotonic clock."""
+        """When the topology was stopped, on the monotonic clock; or when its start is given up."""
         self._serials = count(1)
         self._now: dict[int, tuple[str, float, int, bool]] = {}
 
@@ -151,10 +151,9 @@ class Caller:
         with self._calls.changed:
             self._ended_s = now_s
             self._calls.changed.notify_all()
-        busy_s = self._since_s()
-        until_s = min(busy_s, self._calls.ended_s, now_s) + CLOSE_SECS
+        until_s = max(self._since_s() + CLOSE_SECS, now_s + LEAVE_SECS)
         try:
-            self._wait(what, function, lambda: max(until_s, now_s + LEAVE_SECS))
+            self._wait(what, function, lambda: until_s)
         finally:
             self._jobs.put(None)
 

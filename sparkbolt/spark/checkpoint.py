@@ -30,6 +30,7 @@ import json
 import logging
 import os
 import re
+import tempfile
 import threading
 import time
 import uuid
@@ -468,6 +469,15 @@ class Checkpoint:
             self.files.flush(f"spark/offsets/{micro_batch_id}")
             self.files.flush(f"spark/commits/{micro_batch_id}")
         ledger_files.compact(self.files, micro_batch_id, snapshot)
+
+
+def letters_beside(name: str) -> str:
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
+
+    The directory is made when there is a letter.
+    """
+    name = re.sub(r"[^\w.-]", "_", name)
+    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def refuse_if_in_use(place: str | None) -> None:

@@ -11,12 +11,10 @@ Read before: ``life``, ``announcer``, ``core.restarts``.
 from __future__ import annotations
 
 import logging
+import math
 import os
-import re
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 import cloudpickle
@@ -41,7 +39,7 @@ from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spark.calls import Calls, Listeners
-from sparkbolt.spark.checkpoint import Checkpoint, refuse_if_in_use
+from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
@@ -71,9 +69,15 @@ class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
-        self, topology: Topology, lane: Lane, spark: SparkSession, checkpoint: Checkpoint, temporary: str | None
+        self,
+        topology: Topology,
+        lane: Lane,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        temporary: str | None,
+        open_secs: float | None = None,
     ) -> None:
-        """Begin a life and open the spouts; ``start`` begins to process."""
+        """Begin a life and open the spouts, within ``open_secs``; ``start`` begins to process."""
         self.topology = topology
         self.lane = lane
         self._spark = spark
@@ -94,11 +98,13 @@ class RunningTopology(core_running.RunningTopology):
         """Who tells of calls of user code that go on."""
         self._hangs = Hangs()
         threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
+        self._calls.ended_s = time.monotonic() + (math.inf if open_secs is None else open_secs)
         try:
             self._life = self._first_life()
         except BaseException:
             self._stopping.set()
             raise
+        self._calls.ended_s = math.inf
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
@@ -507,15 +513,6 @@ class RunningTopology(core_running.RunningTopology):
             scratch.remove(self._temporary)
 
 
-def _letters_beside(topology: Topology) -> str:
-    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
-
-    The directory is made when there is a letter.
-    """
-    name = re.sub(r"[^\w.-]", "_", topology.name)
-    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
-
-
 def start(
     topology: Topology,
     *,
@@ -524,6 +521,7 @@ def start(
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
+    open_secs: float | None = None,
 ) -> RunningTopology:
     """Start a topology; does not block.
 
@@ -538,9 +536,10 @@ def start(
         settings: further settings of a new session; beside another they must be what that has.
         py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
             On a cluster the modules that this program has loaded and that are not installed are sent without it.
+        open_secs: how long ``open`` of each ``PartitionedSpout`` together may take; None: as long as it takes.
 
     Raises:
-        EngineError: Java or Spark cannot do the work.
+        EngineError: Java or Spark cannot do the work, or a spout is not opened.
         CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
     if spark is not None and not jvm_lives(spark):
@@ -560,7 +559,7 @@ def start(
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary)
+        running = _running(topology, session, place or str(temporary), temporary, open_secs)
     except BaseException:
         if temporary is not None:
             scratch.remove(temporary)
@@ -569,10 +568,12 @@ def start(
     return running
 
 
-def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
+def _running(
+    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
+) -> RunningTopology:
     """The topology with its checkpoint, locked and agreed with, its first life begun."""
     try:
-        held = Checkpoint(session, place, letters=None if temporary is None else _letters_beside(topology))
+        held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:
@@ -583,7 +584,7 @@ def _running(topology: Topology, session: SparkSession, place: str, temporary: s
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
     except OSError as error:
         held.close()
         raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, TopologyBuilder
+from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, TopologyBuilder
 from sparkbolt.core.activity import Hangs
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.lane import lay_out
@@ -107,14 +108,14 @@ def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Played(RunningTopology):
     """A topology whose query is played here: each plan is run in this process, staged, committed and promoted."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, open_secs: float | None = None) -> None:
         topology = build()
         hangs = [*HANGS_IN]
         HANGS_IN.clear()
         self._engine = LocalEngine(topology)
         HANGS_IN.update(hangs)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
-        super().__init__(topology, lay_out(topology, 2), session, NoLock(directory), None)
+        super().__init__(topology, lay_out(topology, 2), session, NoLock(directory), None, open_secs)
 
     def _new_life(self) -> Life:
         life = super()._new_life()
@@ -304,6 +305,18 @@ def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_th
         Played(tmp_path)
     assert lines(caplog)[0].startswith("open of spout 'numbers' has not returned for 0 s, at test_calls.py:")
     assert lines(caplog)[-1].endswith("it is left behind, and spout numbers is not closed")
+
+
+def test_a_start_is_given_up_when_its_spouts_have_taken_as_long_as_they_may(tmp_path: Path) -> None:
+    HANGS_IN.add("open")
+    with pytest.raises(EngineError, match=r"^open of spout 'numbers' has not returned for \d s$"):
+        Played(tmp_path, open_secs=0.2)
+    HANGS_IN.clear()
+    running = Played(tmp_path, open_secs=60.0)
+    assert running._calls.ended_s == math.inf
+    running.start()
+    assert running.await_finished(20)
+    running.stop()
 
 
 # The parts.
