@@ -108,6 +108,14 @@ class KilledWorkerError(SparkboltError):
     """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
 
 
+class LostWorkerError(SparkboltError):
+    """A worker process died between the tuples of a micro-batch: nobody is to blame, and the query is started again."""
+
+
+class WorkerStartError(SparkboltError):
+    """Spark has waited in vain for a Python process of its own to start, before it asked anything of the topology."""
+
+
 class UnkeptError(KilledWorkerError):
     """A tuple, a window or a flush is not tried again, because what it left in the task's state cannot be kept."""
 

@@ -4,7 +4,7 @@ Which question it answers: when does a run end, how, and what is left?
 Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and
 leaves them for replay. Signals are only counted where they arrive; the main loop acts on them.
 Rule 2: nobody waits for a long micro-batch: one that runs on for ``DRAIN_SECS`` after a stop was asked for is broken
-off, and its trees are left for replay.
+off, and its trees are left for replay. Nor does anybody wait longer for a call of user code in the driver.
 Rule 3: a run has one outcome, and the display hears of it once.
 
 Read before: ``display``.
@@ -26,6 +26,7 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
+    from sparkbolt.core.activity import Progress
     from sparkbolt.core.promotion import MicroBatchReport
     from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
@@ -111,7 +112,7 @@ class StopRequests:
 
 
 class Patience:
-    """How long a micro-batch may go on once a stop was asked for.
+    """How long a micro-batch, or a call in the driver, may go on once a stop was asked for.
 
     >>> patience = Patience(4)
     >>> patience.is_over(7, now_s=100), patience.is_over(7, now_s=103), patience.is_over(7, now_s=104)
@@ -121,13 +122,13 @@ class Patience:
     """
 
     def __init__(self, secs: float) -> None:
-        """Wait for ``secs`` for each micro-batch."""
+        """Wait for ``secs`` for each of them."""
         self._secs = secs
-        self._of: int | None = None
+        self._of: object = None
         self._until_s = 0.0
 
-    def is_over(self, runs: int | None, now_s: float) -> bool:
-        """Whether the micro-batch that runs now is to be broken off; None: none runs."""
+    def is_over(self, runs: object, now_s: float) -> bool:
+        """Whether what runs now is to be broken off; None: nothing does."""
         if runs != self._of:
             self._of, self._until_s = runs, now_s + self._secs
         return runs is not None and now_s >= self._until_s
@@ -213,6 +214,8 @@ def _start_and_watch(
     from sparkbolt.spark import jvm  # only now: pyspark takes its time
 
     jvm.show_prints(display.printed)
+    if limits.stop_after_secs is not None:
+        options = {"open_secs": limits.stop_after_secs, **options}
     running: RunningTopology = topology.start(**options)
     requests.may_interrupt = False
     committed = 0
@@ -261,6 +264,13 @@ class _End:
     time_over: bool = False
 
 
+def _runs(progress: Progress) -> object:
+    """What a run that stops waits for just now: a micro-batch, else a call in the driver; None: neither."""
+    if progress.micro_batch_id is not None:
+        return progress.micro_batch_id
+    return next((("call", one.doing.serial) for one in progress.calls if one.waited_for), None)
+
+
 def _watch(running: RunningTopology, display: Display, requests: StopRequests, limits: Limits) -> _End:
     """Wait for the end, or for a reason to stop, and then for the open trees."""
     until = None if limits.stop_after_secs is None else time.monotonic() + limits.stop_after_secs
@@ -279,11 +289,12 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
         # A tree dies at most a thirtieth of the timeout late, and its failure needs a micro-batch.
         limit = time.monotonic() + 1.1 * timeout_secs + 10
         while requests.count < 2 and time.monotonic() < limit and not running.await_drained(POLL_SECS):
-            runs = running.progress().micro_batch_id
-            if patience.is_over(runs, time.monotonic()):
+            if patience.is_over(_runs(running.progress()), time.monotonic()):
                 break
             display.look(running)
         if time_over and not requests.count:
+            calls = (one for one in running.progress().calls if one.waited_for and one.secs >= limits.drain_secs)
+            trouble = trouble or next((one.sentence() for one in calls), None)
             waits = running.waits_for
             trouble = trouble or (waits and f"it never came up: {waits}; give it longer, or see why that takes so long")
             if trouble is not None:

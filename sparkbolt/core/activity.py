@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkbolt.core.deaths import Deed
@@ -268,6 +268,29 @@ class Sight:
         return f", at {self.where}" if self.where else ""
 
 
+@dataclass(frozen=True)
+class CallSight(Sight):
+    """A call of user code in the driver: a spout's, or a listener's."""
+
+    what: str = ""
+    """The method, and whose it is."""
+    waited_for: bool = False
+    """Whether nothing new is read before it returns, and a stop waits for it."""
+
+    @property
+    def busy(self) -> bool:
+        """Code of users runs."""
+        return True
+
+    def sentence(self, who: Callable[[int], tuple[str, int]] | None = None) -> str:
+        """What has not returned, for people; ``who`` is not asked.
+
+        >>> CallSight(Doing(), 12.2, where="words.py:9, in next_ranges", what="next_ranges of spout 'lines'").sentence()
+        "next_ranges of spout 'lines' has not returned for 12 s, at words.py:9, in next_ranges"
+        """
+        return f"{self.what} has not returned for {self.secs:.0f} s{self._at()}"
+
+
 _VERBS = {
     Deed.OTHER: "its worker",
     Deed.PREPARE: "prepare",
@@ -355,6 +378,13 @@ class Progress:
     """Whether its work is done, and is being committed."""
     hung: tuple[str, ...] = ()
     """Sentences on calls of user code that have gone on for longer than ``HUNG_SECS``."""
+    calls: tuple[CallSight, ...] = ()
+    """The calls of user code in the driver that have not returned just now, the oldest first."""
+
+    def with_calls(self, calls: Sequence[CallSight]) -> Progress:
+        """The same, with what the driver is in besides."""
+        hung = tuple(call.sentence() for call in calls if call.secs >= HUNG_SECS)
+        return replace(self, hung=(*self.hung, *hung), calls=tuple(calls))
 
     @property
     def sentence(self) -> str:

@@ -312,8 +312,9 @@ class PartitionedSpout(Component):
     """A source that can be read again from any position: a file, a log. It is how sources scale.
 
     The driver only plans which ranges are read; the executors read them. The same object is used in both
-    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``committed`` and ``close`` run in the driver,
-    ``prepare``, ``read``, ``read_columns`` and ``cleanup`` on executors.
+    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``committed`` and ``close`` run in the driver, in
+    one thread, ``prepare``, ``read``, ``read_columns`` and ``cleanup`` on executors. Until a method returns that the
+    driver is in, nothing new is read, and a stop leaves it behind.
     """
 
     first_budget: int = 1000
@@ -379,7 +380,8 @@ class PartitionedSpout(Component):
     def lag(self) -> Mapping[str, int]:
         """Driver: for each source how many of its positions are not finished, as far as that is known.
 
-        Called after each promotion and whenever somebody asks for metrics, so it answers at once. Empty: not known.
+        Called after each promotion and whenever somebody asks for metrics, who gets what it said last where it does not
+        answer within half a second. Empty: not known.
         """
         return {}
 

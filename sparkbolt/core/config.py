@@ -203,14 +203,16 @@ class Config:
     error_throttle_interval_secs: float = _secs(10)
     """The length of that interval, in seconds."""
     restarts_max: int = _whole(5, 0)
-    """How often a query that failed is started again in the same driver within ``restart_window_secs``."""
+    """How often a query that failed is started again in the same driver within ``restart_window_secs``. A Python
+    process of Spark's that does not come up in time costs none of them."""
     restart_backoff_secs: float = _secs(2)
     """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
     restart_window_secs: float = _secs(600)
     """The time, in seconds, within which restarts are counted."""
     outage_patience_secs: float = _secs(3600)
     """For how long, in seconds, the failures of a bolt that fails nearly everything it gets cost no attempt, and its
-    spouts only probe it. Then ``retry`` takes its course again."""
+    spouts only probe it. Then ``retry`` takes its course again. So long a Python process of Spark's is waited
+    for that does not come up."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         """Check the settings and keep them; what is not given has its default.

@@ -7,7 +7,7 @@ Rule 1: whoever works notes where it is before it calls user code, so that the n
 Rule 2: what died once is never called again in the same piece of work: its tuple fails as if it had raised.
 Rule 3: where a whole block of rows died at once (a column bolt, or while what the rows emitted was routed), the
 block is cut into pieces until one row is left to blame. What belongs to no tuple and no read (``prepare``, the
-state) is nobody's fault but the component's, and is an error.
+state) is nobody's fault but the component's, and is an error; what belongs to no task costs a start of the query.
 Rule 4: a window that a hosted bolt shows is a place of its own: it is over, as if the bolt had raised, and its tuples
 are not blamed for it unless they wait for it.
 Rule 5: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from sparkbolt.core.failures import Interruption, pass_on
-from sparkbolt.errors import EngineError, KilledWorkerError, UnkeptError
+from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
 DEATHS_MAX = 100
 """How many tuples of one task may die in one piece of work, before the rest of its rows fails unseen."""
@@ -155,6 +155,7 @@ class Deaths:
 
         Raises:
             EngineError: no tuple and no read can be blamed for it, or the limit is reached.
+            LostWorkerError: it was at no task.
         """
         call = f"killed its worker ({how}) in {place.deed.name.lower()}"
         in_call = place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE)
@@ -183,9 +184,9 @@ class Deaths:
         elif self._counts[place.task] > 2 * DEATHS_MAX:
             raise self._error(place, how, f"and {2 * DEATHS_MAX} times before in the same micro-batch")
 
-    def _error(self, place: Place, how: str, more: str) -> EngineError:
+    def _error(self, place: Place, how: str, more: str) -> SparkboltError:
         if not place.task:
-            return EngineError(f"a worker process died ({how}) between the tuples of a micro-batch, {more}")
+            return LostWorkerError(f"a worker process died ({how}) between the tuples of a micro-batch, {more}")
         component, index = self.who(place.task)
         doing = {
             Deed.PREPARE: "in prepare",

@@ -5,6 +5,8 @@ Rule 1: a plan is made from promoted facts alone, so a plan that was made and dr
 before it was confirmed, the host gives the same plan again.
 Rule 2: spouts hear of a verdict after its promotion, once.
 Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
+Rule 4: code of spouts is called while nothing is half done, before a plan takes anything and after a promotion is
+complete, since the engine lets go of its lock for it.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 Read before: ``plan``, ``ledger``, ``outages``, ``pacing``.
@@ -84,6 +86,8 @@ class Host:
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
+        self.nothing_new_s: float | None = None
+        """As of when, on the monotonic clock, spouts were asked last, if nothing new came of it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts of which that plan has a probe only."""
         self._promoted_at = mono_s
@@ -135,13 +139,16 @@ class Host:
         check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
         self._rotate(mono_s)
         now_ms = self._time_ms(now_ms, mono_s)
-        bases: dict[int, int] = {}
         rooms = self._rooms(now_ms)
+        held_back = self._held_back()
+        offered = {} if held_back else self._offered(rooms)
+        bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
-        if not self._held_back():
-            entries += [*self._ranges(bases, rooms), *self._records(bases, now_ms, rooms)]
+        if not held_back:
+            entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
+        self.nothing_new_s = None if entries or again else mono_s
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
@@ -268,18 +275,21 @@ class Host:
         """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
         return self._promoted_at + (SETTLED_WAIT_SECS if len(settled) < SETTLED_PER_PLAN_MAX else 0.0)
 
-    def _ranges(self, bases: dict[int, int], rooms: Mapping[str, int]) -> list[Entry]:
-        if not self.active:
-            return []
+    def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
+        """The ranges that active spouts would have read next; nothing is taken of them yet."""
+        progress, offered = self.ledger.progress, {}
+        budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+        for component, spout in self.spouts.items() if self.active else ():
+            if budgets[component] >= 1:
+                offered[component] = spout.next_ranges(progress.get(component, {}), budgets[component])
+        return offered if self.active else {}  # it may have been deactivated meanwhile
+
+    def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
         entries = []
-        progress = self.ledger.progress
         takes_more = self.ledger.messages.takes_more
-        for component, spout in self.spouts.items():
-            budget = self._budget(component, rooms.get(component))
-            if budget < 1:
-                continue
-            numbers = self.topology.tasks(component)
-            for range_ in spout.next_ranges(progress.get(component, {}), budget):
+        for component, ranges in offered.items():
+            spout, numbers = self.spouts[component], self.topology.tasks(component)
+            for range_ in ranges:
                 if takes_more(component, range_.source, spout.max_uncommitted):
                     task = numbers[range_.task]
                     base = self._base(bases, task, range_.end - range_.start)

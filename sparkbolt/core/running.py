@@ -45,8 +45,8 @@ class RunningTopology(ABC):
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
         """Have ``listener`` called with each micro-batch that is committed.
 
-        The engine's thread calls it and waits for it, so it must return soon. One that raises is logged, and called
-        again with the next micro-batch.
+        All listeners are called in one thread, for which the engine waits, so they must return soon. One that raises is
+        logged, and called again with the next micro-batch.
         """
 
     @property

@@ -299,6 +299,7 @@ class Topology:
         spark: Any = None,
         settings: Mapping[str, str] | None = None,
         py_files: Sequence[str] = (),
+        open_secs: float | None = None,
     ) -> RunningTopology:
         """Start on Spark and return at once; also in a notebook.
 
@@ -312,12 +313,14 @@ class Topology:
             py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
                 URLs. On a cluster the modules that this program has loaded and that are not installed are sent
                 without it.
+            open_secs: how long ``PartitionedSpout.open`` may take, of all of them; by default as long as it takes.
 
         Raises:
-            EngineError: Java or Spark cannot do the work.
+            EngineError: Java or Spark cannot do the work, or a spout is not opened.
             CheckpointError: the checkpoint is corrupt, another topology's, or in use.
         """
-        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
+        given = _given(checkpoint=checkpoint, **options)
         running: RunningTopology = importlib.import_module("sparkbolt.spark.running").start(self, **given)
         return running
 

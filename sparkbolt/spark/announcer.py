@@ -22,6 +22,7 @@ from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.outages import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.throttle import Throttle
+from sparkbolt.spark.calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2
 """How many errors of a bolt that is out are told of each micro-batch: the rest say the same."""
@@ -82,7 +83,7 @@ class Announcer:
 
     def listener_raised(self, listener: object, error: BaseException) -> None:
         """A listener of ``on_micro_batch`` raised."""
-        name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        name = name_of(listener)
         text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
         self._log_some(logging.ERROR, f"listener {name}", text)
 

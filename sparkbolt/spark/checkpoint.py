@@ -25,9 +25,12 @@ Read before: ``core.ledger_files``.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
+import re
+import tempfile
 import threading
 import time
 import uuid
@@ -52,6 +55,7 @@ LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
 CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
+_OWNER = re.compile(r"another driver \(process (\d+), its JVM is (\d+)\)")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
 """The modules of Hadoop that Spark does not bring along, by what they are for."""
@@ -465,6 +469,58 @@ class Checkpoint:
             self.files.flush(f"spark/offsets/{micro_batch_id}")
             self.files.flush(f"spark/commits/{micro_batch_id}")
         ledger_files.compact(self.files, micro_batch_id, snapshot)
+
+
+def letters_beside(name: str) -> str:
+    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
+
+    The directory is made when there is a letter.
+    """
+    name = re.sub(r"[^\w.-]", "_", name)
+    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
+
+
+def refuse_if_in_use(place: str | None) -> None:
+    """Before Spark is started, which takes seconds: refuse a local checkpoint that a driver which lives has locked.
+
+    One whose driver has died is not refused: its JVM dies meanwhile.
+
+    Raises:
+        CheckpointError: it is in use.
+    """
+    directory = None if place is None else local_directory(place)
+    if directory is None or not is_locked(directory):
+        return
+    try:
+        owner = Path(directory, "owner").read_text()
+    except OSError:
+        return
+    match = _OWNER.fullmatch(owner)
+    # Its own number says nothing: in containers the first process is always number 1.
+    if match and int(match[1]) != os.getpid() and all(_lives(int(pid)) for pid in match.groups()):
+        raise CheckpointError(_in_use(directory, owner, held_here=False))
+
+
+def is_locked(directory: str) -> bool:
+    """Whether the JVM of another process has locked a directory just now."""
+    try:
+        with Path(directory, "lock").open("rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # what Java locks with, too; closing lets go of it
+    except (BlockingIOError, PermissionError):
+        return True
+    except OSError:  # there is none, or nobody can say
+        return False
+    return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _lock(spark: SparkSession, directory: str, owner: str) -> Any:

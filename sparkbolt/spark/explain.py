@@ -4,7 +4,8 @@ Which question it answers: what has happened, and which of the hundred lines of 
 Rule 1: the kind of an error of ours is never guessed from words. What raised in the driver is kept as it is; what
 raises in another process can only come back through Spark as a text, so it carries its kind and its words in it
 (``errors_carried``), marked and in JSON. Nothing that came as text is unpickled or evaluated.
-Rule 2: only of what Spark, Java or the system say there is nothing but words.
+Rule 2: what Java throws is known by its class and by where it was thrown. Only of the rest of what Spark, Java or the
+system say there is nothing but words.
 
 Read before: ``core.restarts``.
 """
@@ -22,13 +23,23 @@ from pyspark.errors import PySparkException
 from sparkbolt import errors
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.restarts import QueryFailure
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, WorkerStartError
 
 _MARK = "sparkbolt-error:"
 _DISK_FULL = (
     "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make room; "
     "nothing that was acked is lost, and the topology goes on from its checkpoint"
 )
+
+
+_TIMEOUT = "java.net.SocketTimeoutException"
+_WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
+_NO_WORKER = (
+    "Spark has waited 10 s in vain for a Python process to start (Python worker failed to connect back): the machine "
+    "has too much to do, or too little memory"
+)
+CAUSES_MAX = 30
+"""How far a chain of causes is followed."""
 
 
 class CarriedError(Exception):
@@ -84,8 +95,26 @@ def query_failure(error: BaseException) -> QueryFailure:
         return QueryFailure(_DISK_FULL)
     if not isinstance(error, PySparkException | Py4JError):
         return QueryFailure(line_of(error))
+    if _is_worker_missing(error):
+        return QueryFailure(_NO_WORKER, WorkerStartError)
     text = str(error)
     return carried(text) or QueryFailure(explain(text))
+
+
+def _is_worker_missing(error: BaseException) -> bool:
+    """Whether it was caused by a Python process that has not come up within the time that Spark gives it."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    try:
+        for _ in range(CAUSES_MAX):
+            if java is None:
+                return False
+            places = java.getStackTrace()
+            if java.getClass().getName() == _TIMEOUT and len(places) and places[0].getClassName() == _WORKER_FACTORY:
+                return True
+            java = java.getCause()
+    except (Py4JError, OSError):  # the JVM is gone
+        return False
+    return False
 
 
 def explain(text: str) -> str:

@@ -13,6 +13,7 @@ Read before: ``scratch``.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -20,6 +21,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from py4j import java_gateway
 
 from sparkbolt.spark import scratch
 from sparkbolt.spark.prints import PRINTS_ENV, PrintReader
@@ -29,6 +32,25 @@ LOG_ENV = "SPARKBOLT_SPARK_LOG"
 LOG_BYTES_MAX = 16 << 20
 """Above this size the log is moved to ``<name>.1`` and begins anew."""
 LOG_CHECK_SECS = 5.0
+
+
+class _OwnLog:
+    """``logging`` as py4j sees it: what py4j would tell the root logger is told by a logger of its own, in a whisper.
+
+    ``logging.exception`` sets up the root logger of a program that has none: what is logged by us would come twice.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(logging, name)
+
+    def exception(self, message: str) -> None:
+        """An error that py4j raises besides."""
+        logging.getLogger("py4j.java_gateway").debug(message, exc_info=True)
+
+
+def quieten_py4j() -> None:
+    """Keep tracebacks of py4j to its own log; whoever called it is raised the error, and says what it means."""
+    vars(java_gateway)["logging"] = _OwnLog()
 
 
 class JvmOutput:

@@ -3,11 +3,12 @@
 Which question it answers: what does the planner get, what becomes of what comes out of the lane?
 Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages n and makes its log entry durable; Spark commits n; the
 next ``latest`` with the end of n promotes it.
-Rule 2: everything that touches the host does so under one lock, which lives share.
+Rule 2: everything that touches the host does so under one lock, which lives share; it is let go of while code of
+spouts and listeners runs (``calls``).
 Rule 3: one Spark action a micro-batch.
 Rule 4: a life that has ended answers nobody: what may still ask is a planner of a query that failed.
 
-Read before: ``core.host``, ``checkpoint``, ``lane_query``.
+Read before: ``core.host``, ``calls``, ``checkpoint``, ``lane_query``.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
+from sparkbolt.spark.calls import Calls, NotReturned, in_driver
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.pages import Pages
-from sparkbolt.spark.session import cores_of, is_local, stage_that_runs
+from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source import LanePartition
 from sparkbolt.spark.workers import SCHEMA, Shipment
 
@@ -68,7 +70,7 @@ class Life:
         lane: Lane,
         spark: SparkSession,
         checkpoint: Checkpoint,
-        changed: threading.Condition,
+        calls: Calls,
         tell: Callable[[Host, Promotion], None],
     ) -> None:
         """Load the ledger, begin a life, open the partitioned spouts; ``start`` begins to process.
@@ -77,8 +79,9 @@ class Life:
             lane: the topology, laid out.
             spark: a session of the topology's own.
             checkpoint: locked.
-            changed: guards the host, and is notified whenever something was promoted.
-            tell: called with each promotion, under ``changed``.
+            calls: those of the topology; its ``changed`` guards the host, and is notified whenever something was
+                promoted.
+            tell: called with each promotion, under ``changed``, which it may let go of.
         """
         self.lane = lane
         self.topology = lane.topology
@@ -88,6 +91,8 @@ class Life:
         """Whether it has done its work with its first promotion (``lineage``), and another life is to follow."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
+        self.telling = False
+        """Whether spouts and listeners are still to hear of what was promoted last."""
         self.quiet = False
         """Whether it has answered that there is nothing to do."""
         self.failure: QueryFailure | None = None
@@ -96,7 +101,8 @@ class Life:
         """Bytes of the frames that came to the driver at the end of the lane."""
         self._spark = spark
         self._checkpoint = checkpoint
-        self._changed = changed
+        self._calls = calls
+        self._changed = calls.changed
         self._tell = tell
         self._partials = 0
         self._runs: tuple[int, float] | None = None
@@ -129,7 +135,7 @@ class Life:
         """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
-                spout = cloudpickle.loads(self.shipment.components[spec.id])
+                spout = in_driver(cloudpickle.loads(self.shipment.components[spec.id]), spec.id, self._calls)
                 spouts[spec.id] = spout
                 try:
                     spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
@@ -218,10 +224,14 @@ class Life:
             self._checkpoint.write_entry(micro_batch_id, entry)
 
     def _promote(self, micro_batch_id: int) -> None:
-        promotion = self.host.promote(micro_batch_id, time.monotonic())
-        self.promoted = True
         self._runs = None
-        self._tell(self.host, promotion)
+        self.telling = True
+        try:
+            promotion = self.host.promote(micro_batch_id, time.monotonic())
+            self.promoted = True
+            self._tell(self.host, promotion)
+        finally:
+            self.telling = False
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
             self._compact(micro_batch_id)
         self._changed.notify_all()
@@ -274,7 +284,8 @@ class Life:
                 killer.start()
                 self.query.stop()
         except (Py4JError, OSError) as error:
-            log.warning("the query could not be asked to stop (%s): it ends with its JVM", error)
+            level = logging.WARNING if jvm_lives(self._spark) else logging.DEBUG
+            log.log(level, "the query could not be asked to stop (%s): it ends with its JVM", error)
         finally:
             killer.cancel()
 
@@ -299,6 +310,8 @@ def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
     for component, spout in spouts.items():
         try:
             spout.close()
+        except NotReturned as error:
+            log.warning("%s: it is left behind, and spout %s is not closed", error, component)
         except BaseException as error:  # noqa: BLE001  user code; nothing else may stay open for it
             log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 

@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.activity import NOTE_BYTES, Activity, Hangs, Looker, Sight, sight_of
+from sparkbolt.core.activity import NOTE_BYTES, Activity, CallSight, Hangs, Looker, Sight, sight_of
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16
@@ -126,6 +126,9 @@ class LookOut:
 
 def warning(sight: Sight, who: Callable[[int], tuple[str, int]]) -> str:
     """What is logged of a call that hangs."""
+    if isinstance(sight, CallSight):
+        holds_up = "nothing new is read before it returns" if sight.waited_for else "its acks and fails wait for it"
+        return f"{sight.sentence()}: {holds_up}; Ctrl-C or stop() leaves it behind"
     return (
         f"{sight.sentence(who)}: its micro-batch is not committed before it returns, and nothing new is read; "
         "Ctrl-C or stop() breaks it off and leaves its trees for replay"

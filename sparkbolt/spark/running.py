@@ -11,20 +11,18 @@ Read before: ``life``, ``announcer``, ``core.restarts``.
 from __future__ import annotations
 
 import logging
+import math
 import os
-import re
-import tempfile
 import threading
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import cloudpickle
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import running as core_running
 from sparkbolt.core.acker import Report
-from sparkbolt.core.activity import Hangs, Progress
+from sparkbolt.core.activity import Hangs, Progress, Sight
 from sparkbolt.core.components import Spout
 from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
@@ -40,8 +38,10 @@ from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
-from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.calls import Calls, Listeners
+from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.explain import explain, query_failure
+from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
 from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
@@ -69,17 +69,24 @@ class RunningTopology(core_running.RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
-        self, topology: Topology, lane: Lane, spark: SparkSession, checkpoint: Checkpoint, temporary: str | None
+        self,
+        topology: Topology,
+        lane: Lane,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        temporary: str | None,
+        open_secs: float | None = None,
     ) -> None:
-        """Begin a life and open the spouts; ``start`` begins to process."""
+        """Begin a life and open the spouts, within ``open_secs``; ``start`` begins to process."""
         self.topology = topology
         self.lane = lane
         self._spark = spark
         self._checkpoint = checkpoint
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
-        self._listeners: list[Callable[[MicroBatchReport], None]] = []
+        self._calls = Calls(self._changed)
         self._announcer = Announcer(topology.config)
+        self._listeners = Listeners(self._calls, self._announcer.listener_raised)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -87,13 +94,22 @@ class RunningTopology(core_running.RunningTopology):
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The life that failed last, and why."""
-        self._life = self._first_life()
+        self._sights: list[Callable[[], Mapping[str, Sight]]] = [self._calls.sights]
+        """Who tells of calls of user code that go on."""
+        self._hangs = Hangs()
+        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
+        self._calls.ended_s = time.monotonic() + (math.inf if open_secs is None else open_secs)
+        try:
+            self._life = self._first_life()
+        except BaseException:
+            self._stopping.set()
+            raise
+        self._calls.ended_s = math.inf
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
         if self._host.ledger.replayed is not None:  # told again rather than never
             self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
         self._threads = self._make_threads()
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
-        self._hangs = Hangs()
 
     def _first_life(self) -> Life:
         """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
@@ -113,7 +129,7 @@ class RunningTopology(core_running.RunningTopology):
                 self._stopping.wait(restart.wait_secs)
 
     def _new_life(self) -> Life:
-        return Life(self.lane, self._spark, self._checkpoint, self._changed, self._tell)
+        return Life(self.lane, self._spark, self._checkpoint, self._calls, self._tell)
 
     def _make_threads(self) -> list[SpoutThread]:
         threads = []
@@ -131,6 +147,7 @@ class RunningTopology(core_running.RunningTopology):
                         tracked=self.lane.tracked,
                         report=self._spout_raised,
                         tell=self._spout_reported,
+                        calls=self._calls,
                     )
                     threads.append(thread)
         return threads
@@ -166,7 +183,7 @@ class RunningTopology(core_running.RunningTopology):
             thread.start()
         self._life.start()
         self._supervisor.start()
-        threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
+        self._sights.append(lambda: self._life.sights())
 
     # The supervisor.
 
@@ -186,21 +203,18 @@ class RunningTopology(core_running.RunningTopology):
     def _wait_to_begin_again(self, failure: QueryFailure) -> bool:
         """The query has failed: whether it is to be started again, after the time that is due before it."""
         self._failed = self._life, failure
-        reason = self._why_to_give_up(failure)
-        restart = self._restarts.next(time.monotonic()) if reason is None else None
+        reason, config = self._why_to_give_up(failure), self.topology.config
+        worked = self._life.promoted
+        restart = self._restarts.next(time.monotonic(), free=failure.free, worked=worked) if reason is None else None
         if restart is None:
-            config = self.topology.config
             if reason is None and config.restarts_max:
-                reason = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
-            self._fail(failure.text + (f" ({reason})" if reason else ""))
+                tried = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
+                reason = f"so for {config.outage_patience_secs:g} s, outage_patience_secs" if failure.free else tried
+            gone = reason == JVM_IS_GONE  # what py4j says of it tells nobody more
+            self._fail(JVM_IS_GONE if gone else failure.text + (f" ({reason})" if reason else ""))
             return False
-        log.error(
-            "query failed: %s; it is started again in %g s (%d of %d)",
-            failure.text,
-            restart.wait_secs,
-            restart.number,
-            self.topology.config.restarts_max,
-        )
+        which = "costs no restart" if restart.free else f"{restart.number} of {config.restarts_max}"
+        log.error("query failed: %s; it is started again in %g s (%s)", failure.text, restart.wait_secs, which)
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -236,8 +250,8 @@ class RunningTopology(core_running.RunningTopology):
         self._checkpoint.check_life()  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()
         old.end()
+        life = self._new_life()
         with self._changed:
-            life = self._new_life()
             life.host.take_over(old.host)
             for thread in self._threads:
                 thread.go_on_with(life.host.desks)
@@ -251,12 +265,13 @@ class RunningTopology(core_running.RunningTopology):
 
     def progress(self) -> Progress:
         """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
-        return self._life.progress()
+        return self._life.progress().with_calls([*self._calls.sights().values()])
 
     def _look_out(self) -> None:
         """Say which calls of user code do not return."""
         while not self._stopping.wait(LOOK_OUT_SECS):
-            for sight in self._hangs.worth(self._life.sights()):
+            sights = {name: sight for tell in self._sights for name, sight in tell().items()}
+            for sight in self._hangs.worth(sights):
                 log.warning("%s", warning(sight, self.topology.task_owner))
 
     def _tell(self, host: Host, promotion: Promotion) -> None:
@@ -266,12 +281,7 @@ class RunningTopology(core_running.RunningTopology):
             self._failure = reason
             host.active = False
         metrics = host.ledger.metrics.copy_for(self.topology.components)
-        report_ = MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0)
-        for listener in list(self._listeners):
-            try:
-                listener(report_)
-            except BaseException as error:  # noqa: BLE001  user code, ``sys.exit`` in it too; the promotion is done
-                self._announcer.listener_raised(listener, error)
+        self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
 
     def _spout_reported(self, report: Report) -> None:
         self._announcer.report(report)
@@ -284,11 +294,11 @@ class RunningTopology(core_running.RunningTopology):
             self._host.ledger.metrics.of(failure.component).errors += 1
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
-        """Have ``listener`` called after each promotion, from the engine's thread.
+        """Have ``listener`` called after each promotion, from a thread of the listeners, for which the engine waits.
 
         One that raises is logged, and called again after the next promotion; the topology goes on.
         """
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, totals since the topology's first start with its checkpoint; all components' ones."""
@@ -416,7 +426,8 @@ class RunningTopology(core_running.RunningTopology):
         Raises:
             EngineError: the topology failed.
         """
-        return self._await(lambda: self._idle, timeout_secs)
+        since_s = time.monotonic()
+        return self._await(lambda: self._idle_since(since_s), timeout_secs)
 
     def await_finished(self, timeout_secs: float | None = None) -> bool:
         """Wait until all spouts are exhausted and every tree is finished; False if the time is over first.
@@ -442,17 +453,16 @@ class RunningTopology(core_running.RunningTopology):
         with self._changed:
             return self._host.retries
 
-    @property
-    def _idle(self) -> bool:
+    def _idle_since(self, since_s: float) -> bool:
+        """Whether everything is finished, and spouts were asked since then and had nothing new."""
         host = self._host
-        if not host.drained or host.retries:
-            return False
-        return not host.reads(host.next_plan(now_ms(), time.monotonic()))
+        asked_s = host.nothing_new_s
+        return host.drained and not host.retries and asked_s is not None and asked_s >= since_s
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs
         with self._changed:
-            while not condition():
+            while (self._life.telling and not self._listeners.is_current) or not condition():
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:
@@ -489,27 +499,18 @@ class RunningTopology(core_running.RunningTopology):
         if self._stopping.is_set():
             return
         self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._calls.break_off()
         self._life.stop_query()
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
             self._supervisor.join(1.0)
             self._life.stop_query()
         close_all(self._threads)
         self._life.end()
+        self._listeners.end()
         self._announcer.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)
-
-
-def _letters_beside(topology: Topology) -> str:
-    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
-
-    The directory is made when there is a letter.
-    """
-    name = re.sub(r"[^\w.-]", "_", topology.name)
-    return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def start(
@@ -520,6 +521,7 @@ def start(
     spark: SparkSession | None = None,
     settings: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
+    open_secs: float | None = None,
 ) -> RunningTopology:
     """Start a topology; does not block.
 
@@ -534,13 +536,17 @@ def start(
         settings: further settings of a new session; beside another they must be what that has.
         py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
             On a cluster the modules that this program has loaded and that are not installed are sent without it.
+        open_secs: how long ``open`` of each ``PartitionedSpout`` together may take; None: as long as it takes.
 
     Raises:
-        EngineError: Java or Spark cannot do the work.
+        EngineError: Java or Spark cannot do the work, or a spout is not opened.
         CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
     if spark is not None and not jvm_lives(spark):
         raise EngineError(JVM_IS_GONE)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    refuse_if_in_use(place)
+    quieten_py4j()
     for left in scratch.sweep():
         log.info("%s was left by a process that has died, and is removed", left)
     if spark is not None:
@@ -549,12 +555,11 @@ def start(
         session = make_session(topology.name, master, settings)
     if not jvm_lives(session):
         raise EngineError(JVM_IS_GONE)
-    place = None if checkpoint is None else os.fspath(checkpoint)
     check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary)
+        running = _running(topology, session, place or str(temporary), temporary, open_secs)
     except BaseException:
         if temporary is not None:
             scratch.remove(temporary)
@@ -563,10 +568,12 @@ def start(
     return running
 
 
-def _running(topology: Topology, session: SparkSession, place: str, temporary: str | None) -> RunningTopology:
+def _running(
+    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
+) -> RunningTopology:
     """The topology with its checkpoint, locked and agreed with, its first life begun."""
     try:
-        held = Checkpoint(session, place, letters=None if temporary is None else _letters_beside(topology))
+        held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
     try:
@@ -577,7 +584,7 @@ def _running(topology: Topology, session: SparkSession, place: str, temporary: s
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary)
+        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
     except OSError as error:
         held.close()
         raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None

@@ -7,6 +7,8 @@ the same work without it.
 Rule 2: a child has instances of its own and touches nothing that belongs to the worker: it asks for what it needs
 of Spark's state store, and what it would write comes back with its rows, to be written by the worker.
 Rule 3: a child dies with its worker, so that no two attempts of one spark_task run at the same time.
+Rule 4: a child that cannot speak to its worker any more, since user code has closed its files, dies before it moves on,
+so that what has closed them is what it was at.
 
 What instances the worker has kept are stale after a child ran, and are known to be: the stamps of the state that
 the child's rows brought say so (``core.state``, rule 2).
@@ -47,6 +49,8 @@ Work: TypeAlias = Callable[[Worker, StoreOf], list[Row]]
 END_WAIT_SECS = 10.0
 """How long a child that has delivered its rows may take to clean up before it is killed."""
 POLL_SECS = 1.0
+CLOSED = b"\1"
+"""Noted behind the place by a child whose files were closed."""
 _PR_SET_PDEATHSIG = 1
 log = logging.getLogger("sparkbolt")
 
@@ -151,8 +155,8 @@ def _in_child(
         Dead: it died.
     """
     ours, its = Pipe()
-    with ours, mmap.mmap(-1, PLACE_BYTES) as memory:
-        memory[:] = Place().pack()
+    with ours, mmap.mmap(-1, PLACE_BYTES + len(CLOSED)) as memory:
+        memory[:PLACE_BYTES] = Place().pack()
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -169,7 +173,8 @@ def _in_child(
         finally:
             status = _end(pid, wait_secs)
         if outcome == "dead":
-            raise Dead(Place.unpack(memory[:]), _how(status))
+            closed = memory[PLACE_BYTES:] == CLOSED
+            raise Dead(Place.unpack(memory[:PLACE_BYTES]), "closed its files" if closed else _how(status))
     if outcome == "raised":
         raise cloudpickle.loads(rest[0])
     rows, writes = rest
@@ -226,7 +231,7 @@ def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) ->
         _die_with(parent)
         own, said = _attempt(connection, memory, task)
         connection.send(said)
-        memory[:] = Place().pack()
+        memory[:PLACE_BYTES] = Place().pack()
         own.close()
     except SystemExit as leaving:  # in user code this is one more way to die
         code = leaving.code if isinstance(leaving.code, int) else 1
@@ -251,8 +256,13 @@ def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Wor
 
         return stores.setdefault(dest, StagedStore(ask))
 
+    pipe = _file_of(connection)
+
     def note(place: bytes) -> None:
-        memory[:] = place
+        if _file_of(connection) != pipe:
+            memory[PLACE_BYTES:] = CLOSED
+            os._exit(1)
+        memory[:PLACE_BYTES] = place
 
     own = Worker(task.worker.materials, Watch(task.deaths, note), activity_of_child(task.worker))
     try:
@@ -260,6 +270,15 @@ def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Wor
     except Exception as error:  # noqa: BLE001  handed on to the worker, which raises it
         return own, ("raised", _pickled(error))
     return own, ("rows", rows, {dest: store.writes for dest, store in stores.items()})
+
+
+def _file_of(connection: Connection) -> tuple[int, int] | None:
+    """What is open under the number of a connection; None: nothing is, somebody has closed it."""
+    try:
+        status = os.fstat(connection.fileno())
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _pickled(error: Exception) -> bytes:

@@ -4,7 +4,7 @@ Which question it answers: who calls ``next_tuple``, ``ack`` and ``fail``, and w
 Rule: all calls of one task come from its own thread; an exception of user code is reported, waited for, and never
 ends the topology.
 
-Read before: ``core.host``.
+Read before: ``core.host``, ``calls``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +25,8 @@ from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import line_of, said
 from sparkbolt.core.records import Record
 from sparkbolt.core.returned import refuse_of_spout
+from sparkbolt.spark.calls import CLOSE_SECS, Calls
 
-CLOSE_SECS = 5.0
-"""How long a spout may take to leave its last call, and to close."""
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
 PAUSE_SECS_MAX = 10.0
@@ -63,10 +63,13 @@ def close_all(threads: Sequence[SpoutThread], wait_secs: float = CLOSE_SECS) -> 
         thread._thread.join(max(0.0, until - time.monotonic()))
     for thread in threads:
         if thread._thread.is_alive():
+            what, since_s = thread._at or ("a call", until - wait_secs)
+            secs = time.monotonic() - since_s
             log.warning(
-                "spout %s is still in a call %g s after it was to stop: it is left behind and not closed",
+                "%s of spout %s has not returned for %.0f s: it is left behind, and the spout is not closed",
+                what,
                 thread.name,
-                wait_secs,
+                secs,
             )
 
 
@@ -84,6 +87,7 @@ class SpoutThread:
         tracked: bool,
         report: Callable[[SpoutFailure], None],
         tell: Callable[[Report], None],
+        calls: Calls | None = None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -96,6 +100,7 @@ class SpoutThread:
             tracked: whether the topology has ackers.
             report: is called with what raised.
             tell: is called with each error that the spout itself reports.
+            calls: those of the topology, where somebody looks at them.
         """
         self.spout = spout
         self._context = context
@@ -106,6 +111,9 @@ class SpoutThread:
         self._tracked = tracked
         self._report = report
         self._tell = tell
+        self._calls = calls or Calls(lock)
+        self._at: tuple[str, float] | None = None
+        """The method that the thread is in, and since when."""
         self._active = True
         self._was_active = False
         self._stop = threading.Event()
@@ -208,7 +216,8 @@ class SpoutThread:
     def _is_exhausted(self) -> bool:
         """Whether the spout says that it will never emit again; one that raises has not said so."""
         try:
-            exhausted = bool(self.spout.exhausted)
+            with self._in("exhausted"):
+                exhausted = bool(self.spout.exhausted)
         except BaseException as error:  # noqa: BLE001  as in ``_call``
             self._raised("exhausted", error)
             return False
@@ -218,7 +227,8 @@ class SpoutThread:
     def _call(self, what: str, call: Callable[..., Any], *arguments: Any) -> bool:
         """Call user code, which may raise anything: ``sys.exit`` ends neither the thread nor the topology."""
         try:
-            refuse_of_spout(call(*arguments), what, self._context.component)
+            with self._in(what):
+                refuse_of_spout(call(*arguments), what, self._context.component)
         except BaseException as error:  # noqa: BLE001
             self._tell_reported()
             self._raised(what, error)
@@ -228,6 +238,16 @@ class SpoutThread:
         if self._collector.records and what != "next_tuple":
             self._hand_over()
         return True
+
+    @contextmanager
+    def _in(self, what: str) -> Iterator[None]:
+        """Be in a method of the spout."""
+        self._at = what, time.monotonic()
+        try:
+            with self._calls.at(f"{what} of spout {self.name}", waited_for=what in ("ack", "fail")):
+                yield
+        finally:
+            self._at = None
 
     def _raised(self, what: str, error: BaseException) -> None:
         failure = SpoutFailure(self._context.component, self._context.index, what, error)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.spark.checkpoint import HadoopFiles, LocalFiles
+from sparkbolt.spark.checkpoint import Checkpoint, HadoopFiles, LocalFiles, is_locked
 
 pytestmark = pytest.mark.spark
 
@@ -31,3 +31,12 @@ def test_files_are_written_whole_replaced_listed_and_removed(kind: str, spark: A
     files.remove("ledger/0.entry")
     files.remove("ledger/0.entry")
     assert files.read("ledger/0.entry") is None
+
+
+def test_a_lock_of_a_jvm_is_seen_from_outside_of_it(spark: Any, tmp_path: Path) -> None:
+    assert not is_locked(str(tmp_path))
+    held = Checkpoint(spark, str(tmp_path))
+    assert is_locked(str(tmp_path))
+    assert is_locked(str(tmp_path)), "to look takes no lock away"
+    held.close()
+    assert not is_locked(str(tmp_path))

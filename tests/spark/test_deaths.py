@@ -27,6 +27,8 @@ DEATHS = {
     7: ("fused", "killed its worker (exit code 3)"),
     8: ("columns", "killed its worker (signal 11)"),
     9: ("columns", "killed its worker (signal 9)"),
+    17: ("fused", "killed its worker (closed its files)"),
+    360: ("count", "killed its worker (closed its files)"),
     350: ("count", "killed its worker (signal 9)"),
     **dict.fromkeys(SEGFAULTS, ("count", "killed its worker (signal 11)")),
 }
@@ -51,6 +53,8 @@ class Numbers(PartitionedSpout):
 def fused(tup):
     if tup["n"] == 7:
         os._exit(3)
+    if tup["n"] == 17:
+        os.closerange(3, 10_000)
     yield [tup["n"]]
 
 
@@ -78,6 +82,8 @@ class Count(BasicBolt):
             ctypes.string_at(0)
         if tup["n"] == 350:
             os.kill(os.getpid(), signal.SIGKILL)
+        if tup["n"] == 360:
+            os.closerange(3, 10_000)
         digit = tup["n"] % 10
         self.counts[digit] += 1
         collector.emit([digit, self.counts[digit]])

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, PartitionedSpout, Range, Spout, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.topology import Topology
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.checkpoint import LocalFiles
+from sparkbolt.spark.explain import query_failure
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -312,6 +314,15 @@ def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_it
         assert running.trouble == running.failure
     finally:
         running.stop()
+
+
+def test_a_python_process_that_spark_waits_for_in_vain_is_known_by_its_class_and_its_thrower(spark: Any) -> None:
+    """Spark's own code throws it, 10 s after it has started a program that never connects."""
+    python = spark._jvm.org.apache.spark.api.python
+    factory = python.PythonWorkerFactory("/bin/true", "no.module", python.PythonUtils.toScalaMap({}), False)
+    with pytest.raises(Py4JJavaError) as raised:
+        factory.createSimpleWorker(True)
+    assert query_failure(raised.value).free
 
 
 def test_a_checkpoint_that_nobody_answers_for_is_a_sentence(spark: Any, tmp_path: Path) -> None:

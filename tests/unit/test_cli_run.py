@@ -25,7 +25,7 @@ from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
-from sparkbolt.core.activity import Progress
+from sparkbolt.core.activity import CallSight, Doing, Progress
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 
 
@@ -517,13 +517,15 @@ class FakeRunning:
     finishes: bool = True
     runs: int | None = None
     """The micro-batch that never ends."""
+    calls: tuple[CallSight, ...] = ()
+    """What the driver is in."""
     trouble: str | None = None
     waits_for: str | None = None
     set_aside_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
 
     def progress(self) -> Progress:
-        return Progress(self.runs)
+        return Progress(self.runs, calls=self.calls)
 
     def _wait(self, answer: bool) -> bool:
         if self.failure is not None:
@@ -601,6 +603,28 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(mon
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
     assert (outcome.broken_off, outcome.time_over, outcome.exit_code) == (1, True, 4)
     assert text.splitlines()[-1].endswith("left for replay (and there is no --checkpoint to replay from)")
+
+
+def hung(secs: float, *, waited_for: bool = True) -> CallSight:
+    return CallSight(Doing(3), secs, what="told of spout 'lines'", waited_for=waited_for)
+
+
+def test_a_call_in_the_driver_that_does_not_return_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "calls": (hung(1.0),)}
+    outcome, _ = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
+    assert (outcome.kind, outcome.broken_off, outcome.exit_code) == ("stopped", None, 130)
+
+
+def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake: dict[str, Any] = {"signals": [], "finishes": False, "waits_for": "Spark has not run its first micro-batch"}
+    outcome, text = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(12.4)), **fake)
+    assert (outcome.kind, outcome.exit_code) == ("failed", 1)
+    assert "when its time was over: told of spout 'lines' has not returned for 12 s" in text
+    fake["waits_for"] = None
+    outcome, _ = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(9.0, waited_for=False)), **fake)
+    assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "a call may take a moment"
 
 
 @pytest.mark.parametrize(

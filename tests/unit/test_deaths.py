@@ -20,10 +20,11 @@ from sparkbolt.core.ledger import FailedTree
 from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
+from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.stages import Row
 from sparkbolt.core.topology import TopologyBuilder
 from sparkbolt.core.worker import Worker
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
 from tests.unit.test_reading import Numbers
 
@@ -226,6 +227,12 @@ def test_a_read_that_kills_breaks_its_range_off() -> None:
     _, failed = run(Basic(), spout=Numbers(trouble))
     reasons = [tree.fail.reason for tree in failed if tree.fail.cause == "read"]
     assert reasons == ["reading n@0 and what follows it up to 50: killed its worker (signal 11) in read"]
+
+
+def test_a_death_at_no_task_costs_a_start_of_the_query_and_does_not_end_the_topology() -> None:
+    with pytest.raises(LostWorkerError, match=r"^a worker process died \(signal 9\) between the tuples") as raised:
+        Deaths(lambda task: ("count", 0)).add(Place(), "signal 9")
+    assert not QueryFailure(str(raised.value), type(raised.value)).hopeless
 
 
 class Preparing(Basic):

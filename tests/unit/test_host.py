@@ -76,6 +76,26 @@ def test_asked_again_before_it_was_confirmed_the_host_gives_the_same_plan() -> N
     assert engine.host.next_plan(999, 1.0) is first
 
 
+def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -> None:
+    engine = LocalEngine(keeping())
+    spout = engine.host.spouts["numbers"]
+    next_ranges = spout.next_ranges
+
+    def slow(progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        engine.host.active = False
+        return next_ranges(progress, budget)
+
+    spout.next_ranges = slow  # type: ignore[method-assign]
+    assert engine.host.next_plan(0, 0.0) is None
+    assert engine.host.nothing_new_s == 0.0
+    spout.next_ranges = next_ranges  # type: ignore[method-assign]
+    engine.host.active = True
+    plan = engine.host.next_plan(0, 0.5)
+    assert plan is not None
+    assert engine.host.reads(plan)
+    assert engine.host.nothing_new_s is None
+
+
 def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -> None:
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)

@@ -36,8 +36,13 @@ WAYS = {
     6: "exit code 0",
     7: "exit code 5",
     8: "signal 6",
+    9: "closed its files",
+    10: "closed its files",
+    11: "closed its files",
     60: "signal 11",
+    99: "closed its files",
 }
+"""By number, how it dies: the last of all as well, behind which no other tuple comes."""
 
 
 def die_of(number: int) -> None:
@@ -54,6 +59,15 @@ def die_of(number: int) -> None:
         sys.exit(5)
     elif number == 8:
         os.abort()
+    elif number in (9, 99):
+        os.closerange(3, 10_000)
+    elif number == 10:
+        os.closerange(3, 10_000)
+        raise ValueError("and then it raises")
+    elif number == 11:
+        os.closerange(3, 10_000)
+        for _ in range(100):
+            os.open("/dev/null", os.O_RDONLY)  # under the numbers of what was closed
 
 
 class Count(BasicBolt):

@@ -101,7 +101,7 @@ def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
         thread.start()
     assert all(event.wait(60) for event in called)
     close_all(threads, wait_secs=0)
-    said = "spout spout[0] is still in a call 0 s after it was to stop: it is left behind and not closed"
+    said = "next_tuple of spout spout[0] has not returned for 0 s: it is left behind, and the spout is not closed"
     assert said in [record.getMessage() for record in caplog.records]
     close_all(threads[1:], wait_secs=60)
     assert closed == ["closed"], "the first hangs still"

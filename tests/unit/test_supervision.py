@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class NoLock(Checkpoint):
 
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)
-        self.files = LocalFiles(self.directory)
+        self.files = self.letters = LocalFiles(self.directory)
         self._lock: Any = None
 
 
@@ -95,7 +96,7 @@ class Lives:
         self.begun: list[Any] = []
         self.changed = threading.Condition()
 
-    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, changed: Any, tell: Any) -> Any:
+    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, tell: Any) -> Any:
         number = checkpoint.begin_life()
         error = self.fails(number)
         if error is not None:
@@ -108,6 +109,7 @@ class Lives:
             passing=False,
             promoted=False,
             quiet=False,
+            telling=False,
             failure=None,
             runs=None,
             collected_bytes=0,
@@ -214,6 +216,112 @@ def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
         assert running.failure == f"{error} (not started again: it would fail again)"
 
 
+def thrown(kind: str, thrower: str, cause: Any = None) -> Any:
+    """What Java has thrown, as py4j gives it."""
+    return SimpleNamespace(
+        getClass=lambda: SimpleNamespace(getName=lambda: kind),
+        getStackTrace=lambda: [SimpleNamespace(getClassName=lambda: thrower)],
+        getCause=lambda: cause,
+    )
+
+
+FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
+NO_WORKER = thrown("org.apache.spark.SparkException", FACTORY, thrown("java.net.SocketTimeoutException", FACTORY))
+
+
+class SparkSaysError(Py4JError):
+    def __init__(self, java: Any) -> None:
+        super().__init__("o1.awaitTermination\njava.lang.Something: else")
+        self.java_exception = java
+
+
+def test_a_python_process_of_sparks_that_does_not_come_up_costs_no_restart(
+    start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = Lives()
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        running = start(lives, restarts_max=1)
+        for number in range(1, 4):
+            lives.await_begun(number).query.end(
+                SparkSaysError(thrown("x.StreamingQueryException", "x.Stream", NO_WORKER))
+            )
+        lives.await_begun(4).query.end(ValueError("a query may end"))
+        lives.await_begun(5)
+    assert running.failure is None
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split("; ")[1] for line in lines] == [
+        "it is started again in 0.01 s (costs no restart)",
+        "it is started again in 0.02 s (costs no restart)",
+        "it is started again in 0.04 s (costs no restart)",
+        "it is started again in 0.01 s (1 of 1)",
+    ]
+    assert lines[0].startswith(
+        "query failed: Spark has waited 10 s in vain for a Python process to start (Python worker"
+    )
+
+
+def test_a_python_process_that_never_comes_up_is_waited_for_as_long_as_for_an_outage(start: Any) -> None:
+    lives = Lives()
+    running = start(lives, outage_patience_secs=0.001)
+    lives.await_begun(1).query.end(SparkSaysError(NO_WORKER))
+    lives.await_begun(2).query.end(SparkSaysError(NO_WORKER))
+    running._supervisor.join(30)
+    assert running.failure.endswith("(so for 0.001 s, outage_patience_secs)")
+    assert len(lives.begun) == 2
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        thrown("java.net.SocketTimeoutException", "org.postgresql.Driver"),
+        thrown("java.lang.IllegalStateException", FACTORY),
+        thrown("org.apache.spark.SparkException: java.net.SocketTimeoutException " + FACTORY, "x"),
+    ],
+)
+def test_no_other_failure_is_taken_for_a_process_that_did_not_come_up(java: Any) -> None:
+    assert not query_failure(SparkSaysError(java)).free
+
+
+def test_a_jvm_that_has_died_is_one_sentence(
+    start: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = Lives()
+    running = start(lives)
+    monkeypatch.setattr(running_module, "jvm_lives", lambda spark: False)
+    lives.await_begun(1).query.end(Py4JError("Error while sending or receiving"))
+    running._supervisor.join(30)
+    assert running.failure == running_module.JVM_IS_GONE
+    assert caplog.records == []
+
+
+def test_what_py4j_logs_of_a_jvm_that_has_died_sets_up_no_logger_of_the_program() -> None:
+    """In a process of its own, since pytest has set up the root logger."""
+    program = """
+import logging
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JNetworkError
+from sparkbolt.spark.jvm import quieten_py4j
+quieten_py4j()
+gateway = JavaGateway(gateway_parameters=GatewayParameters(port=9))
+def broken(self):
+    class Connection:
+        def send_command(self, command):
+            raise Py4JNetworkError("gone")
+        def close(self, reset):
+            pass
+    return Connection()
+type(gateway._gateway_client)._get_connection = broken
+try:
+    gateway.jvm.java.lang.System.nanoTime()
+except Exception as error:
+    print(type(error).__name__)
+assert not logging.getLogger().handlers
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Py4J")
+
+
 def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed_since(start: Any) -> None:
     lives = Lives()
     running = start(lives)
@@ -244,7 +352,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False)
+    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False, telling=False)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
