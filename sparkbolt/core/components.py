@@ -27,12 +27,7 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import (
-        BasicCollector,
-        BoltCollector,
-        ColumnCollector,
-        SpoutCollector,
-    )
+    from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
     from sparkbolt.core.partition_manager import SourceView
     from sparkbolt.core.state import KeyValueState
 
@@ -125,6 +120,9 @@ class Spout(Component):
     was built with."""
     dead_letters: DeadLetters | None = None
     """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
+
+    rehearsable: ClassVar[bool] = True
+    """Set to False where messages are taken out of a real queue: a simulation runs it only fed."""
 
     def open(self, context: TopologyContext) -> None:
         """Called once when the task starts, before anything else: open connections here."""

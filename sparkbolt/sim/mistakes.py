@@ -1,4 +1,4 @@
-"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it.
+"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it; and what it would have sent.
 
 Which question it answers: which messages are never acked, fail or are given up though no fault happens, who is
 responsible, and what is the likely mistake?
@@ -10,7 +10,7 @@ Read before: ``promises``, ``trees``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -69,8 +69,18 @@ class Mistake:
         return asdict(self)
 
 
-def mistakes_of(subject: Subject, seed: int = 0) -> tuple[Mistake, ...]:
-    """Run a topology once without a fault and say what it does wrong; nothing where a promise is broken, too."""
+@dataclass(frozen=True)
+class Trial:
+    """What came of a run without a fault."""
+
+    mistakes: tuple[Mistake, ...]
+    """What the topology does wrong; nothing where a promise is broken, too."""
+    unsent: Mapping[str, int]
+    """By component, how many messages it would have sent to a server."""
+
+
+def try_once(subject: Subject, seed: int = 0) -> Trial:
+    """Run a topology once without a fault."""
     seen: list[_Mishaps] = []
 
     def watch(facts: Facts) -> Checker:
@@ -78,7 +88,7 @@ def mistakes_of(subject: Subject, seed: int = 0) -> tuple[Mistake, ...]:
         return seen[0]
 
     run = run_seed(subject, seed, (), stories=True, state=False, watch=watch)
-    return () if run.violations else seen[0].mistakes()
+    return Trial(() if run.violations else seen[0].mistakes(), run.unsent)
 
 
 class _Mishaps(Checker):
@@ -190,17 +200,19 @@ def _message(tree: FailedTree) -> Any:
     )
 
 
-def in_words(mistakes: Sequence[Mistake], messages_max: int) -> str:
-    """What is told of them; empty if there is none."""
-    if not mistakes:
-        return ""
-    things = (
-        "one thing that looks like a mistake"
-        if len(mistakes) == 1
-        else f"{len(mistakes)} things that look like mistakes"
-    )
-    head = (
-        f"with nothing going wrong around it the topology does {things} (no promise is broken by that; of each spout "
-        f"at most {messages_max:,} messages were read):"
-    )
-    return "\n".join([head, *(mistake.words for mistake in mistakes)])
+def in_words(subject: Subject, trial: Trial) -> str:
+    """What is told of a trial; empty if there is nothing to tell."""
+    lines = []
+    if trial.mistakes:
+        count = len(trial.mistakes)
+        things = "one thing that looks like a mistake" if count == 1 else f"{count} things that look like mistakes"
+        lines.append(
+            f"with nothing going wrong around it the topology does {things} (no promise is broken by that; of each "
+            f"spout at most {subject.messages_max:,} messages were read):"
+        )
+        lines += [mistake.words for mistake in trial.mistakes]
+    for component, count in trial.unsent.items():
+        kind = type(subject.topology.components[component].component).__name__
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        lines.append(f"{kind} {component!r}: {messages} not sent: simulate sends nothing")
+    return "\n".join(lines)

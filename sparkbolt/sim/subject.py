@@ -5,6 +5,7 @@ Rule 1: a topology is simulated as it is, but for its sources (``sources``), for
 is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
 Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
+Rule 4: nothing is taken out of a real queue: a spout that would do so is fed, or refused.
 
 Read before: ``core.shipping``, ``sources``.
 """
@@ -89,9 +90,10 @@ def subject_of(
         rehearsal_directory: where components write their files; None: in a directory that is made, and removed.
 
     Raises:
-        SimulationError: ``feed`` names no spout, or a spout cannot be read here.
+        SimulationError: ``feed`` names no spout, a spout cannot be read here, or would empty a real queue.
     """
     fed = _fed_rows(topology, feed or {})
+    _refuse_queues(topology, fed)
     rehearsal = Rehearsal(rehearsal_directory)
     surveys: dict[str, Survey] = {}
     specs: dict[str, ComponentSpec] = {}
@@ -164,6 +166,16 @@ def _fed_rows(topology: Topology, feed: Feed) -> dict[str, list[tuple[str, list[
             raise SimulationError(str(error.args[0])) from error
         fed.setdefault(component, []).extend(mine)
     return fed
+
+
+def _refuse_queues(topology: Topology, fed: Mapping[str, object]) -> None:
+    for spec in topology.spouts:
+        if isinstance(spec.component, Spout) and not spec.component.rehearsable and spec.id not in fed:
+            raise SimulationError(
+                f"spout {spec.id!r} is a {type(spec.component).__name__}: a simulation would take messages out of its "
+                f"queue, and nobody would ever see them. Give it messages with feed={{{spec.id!r}: [...]}} (on the "
+                f"command line: --feed {spec.id}=FILE), which stand for a queue then"
+            )
 
 
 def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) -> Component:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
-from sparkbolt.sim.mistakes import Mistake, MistakeKind, mistakes_of
+from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import subject_of
 from sparkbolt.sim.twin import close_twins
@@ -35,7 +35,7 @@ def behind(component: Any, config: Config | None = None, **settings: Any) -> Any
 
 
 def mistakes(component: Any, config: Config | None = None, **settings: Any) -> tuple[Mistake, ...]:
-    return mistakes_of(subject_of(behind(component, config, **settings), FEED))
+    return try_once(subject_of(behind(component, config, **settings), FEED)).mistakes
 
 
 class Forgets(Bolt):
