@@ -250,7 +250,7 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
                 break
             position, values = record
             kind = values.__class__
-            row = values if kind is list or kind is tuple else _row_of(values)
+            row = tuple(values) if kind is list or kind is tuple else _row_of(values)  # a reader may use its list again
             if row is not None and len(row) == width:
                 positions.append(position)
                 rows.append(row)
@@ -275,12 +275,12 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
     return chunk
 
 
-def _row_of(values: Any) -> list[Any] | None:
-    """What was read as a record's values, as a list; None if it is no sequence of them."""
+def _row_of(values: Any) -> tuple[Any, ...] | None:
+    """What was read as a record's values, as a tuple; None if it is no sequence of them."""
     if isinstance(values, str | bytes | bytearray | Mapping | Set) or not hasattr(values, "__len__"):
         return None
     try:
-        return list(values)
+        return tuple(values)
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
         return None

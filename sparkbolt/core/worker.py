@@ -45,8 +45,17 @@ Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 class Witness(Protocol):
     """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
 
+    def emits(self, output: Output) -> None:
+        """A task is made, and emits into this."""
+
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """A task is about to run on these rows; what is returned is what it runs on."""
+
+    def sending(self, task: BoltTask) -> None:
+        """What a task has emitted is sent next."""
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
 
     def started(self, keys: U64) -> None:
         """Trees of these keys begin."""
@@ -174,6 +183,8 @@ class Worker:
             spec = self.lane.topology.components[component]
             overheard = self.materials.capture is not None or spec.config.debug
             output = Output(component, self.routes(number), overheard=overheard)
+            if self.materials.witness is not None:
+                self.materials.witness.emits(output)
             with self.doing(Deed.PREPARE, number):
                 instance = self.materials.unpickle(self.materials.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
