@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -23,7 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.failures import exiting_fails, line_of
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
@@ -202,7 +202,8 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             with self.doing(Deed.PREPARE, number):
                 spout = self.materials.unpickle(self.materials.components[component])
-                spout.prepare(self.context(number))
+                with exiting_fails(f"prepare of {component!r}"):
+                    spout.prepare(self.context(number))
             self._spouts[number] = spout
         return self._spouts[number]
 
@@ -227,7 +228,7 @@ class Worker:
         """Close what could not write; the next letters are written by another copy."""
         sink = self._sinks.pop(number, None)
         if sink is not None:
-            with suppress(Exception):
+            with suppress(Exception, SystemExit):
                 sink.close()
 
     def load(self, number: int, store: SegmentStore) -> BoltTask:
@@ -241,7 +242,8 @@ class Worker:
         if fresh:
             key_value = state.key_value()
             if hasattr(task.bolt, "init_state"):
-                task.bolt.init_state(key_value)
+                with exiting_fails(f"init_state of {task.context.component!r}"):
+                    task.bolt.init_state(key_value)
             self._durable[number] = DurableAttributes(
                 task.bolt,
                 task.context.component,
@@ -348,13 +350,18 @@ class Worker:
             task.abandon()
 
     def close(self) -> None:
-        """Clean up in an orderly way."""
-        for task in self._tasks.values():
-            task.cleanup()
-        for spout in self._spouts.values():
-            spout.cleanup()
-        for sink in self._sinks.values():
-            sink.close()
+        """Clean up in an orderly way, all of it, whatever raises; the last that was raised is raised in the end."""
+        with ExitStack() as last_first:
+            for number, sink in self._sinks.items():
+                last_first.callback(self._end, "close of the sink of dead letters", number, sink.close)
+            for number, spout in self._spouts.items():
+                last_first.callback(self._end, "cleanup", number, spout.cleanup)
+            for task in reversed(self._tasks.values()):
+                last_first.callback(task.cleanup)
+
+    def _end(self, what: str, number: int, call: Callable[[], None]) -> None:
+        with exiting_fails(f"{what} of {self.lane.topology.task_owner(number)[0]!r}"):
+            call()
 
 
 def _nowhere(place: bytes) -> None:

@@ -30,7 +30,7 @@ from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import Capture, Materials, Worker
-from sparkbolt.sim.spouts import open_ranged, open_tasks
+from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
 class LocalEngine:
@@ -165,5 +165,4 @@ class LocalEngine:
         self.worker.close()
         for spout in self.spouts.values():
             spout.close()
-        for ranged in self.host.spouts.values():
-            ranged.close()
+        close_ranged(self.host.spouts)

@@ -24,6 +24,7 @@ import cloudpickle
 from sparkbolt.core.components import Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import DeadLetterSink
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -192,7 +193,8 @@ def _survey(lane: Lane, spec: ComponentSpec, messages_max: int, rehearsal_direct
     try:
         context = context_of(lane, lane.topology.tasks(spec.id)[0], rehearsal_directory)
         return survey(spout, context, messages_max)
-    except Exception as error:
+    except BaseException as error:  # user code, which may exit, too
+        pass_on(error)
         raise SimulationError(
             f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "
             f"or give it messages with feed={{{spec.id!r}: [...]}} (on the command line: --feed {spec.id}=FILE)"

@@ -399,3 +399,41 @@ class HarmlessRing(Ring):
 
 def test_a_queue_that_is_none_may_say_so() -> None:
     assert simulate(behind(Count(), spout=HarmlessRing()), messages_max=10, repeat=False).ok
+
+
+class Leaves(GeneratorSpout):
+    """Exits in one of its methods."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(lambda: [[number] for number in range(10)], outputs=["n"])
+        self.method = method
+
+    def _may_leave(self, method: str) -> None:
+        if self.method == method:
+            raise SystemExit(3)
+
+    def open(self, context: Any) -> None:
+        self._may_leave("open")
+        super().open(context)
+
+    def prepare(self, context: Any) -> None:
+        self._may_leave("prepare")
+        super().prepare(context)
+
+    def committed(self, progress: Any) -> None:
+        self._may_leave("committed")
+
+    def close(self) -> None:
+        self._may_leave("close")
+
+
+@pytest.mark.parametrize("method", ["open", "prepare", "close"])
+def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
+    with pytest.raises(SimulationError, match=r"spout 'm' cannot be read here \(SystemExit: 3\)"):
+        simulate(behind(Count(), spout=Leaves(method)))
+
+
+def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
+    report = simulate(behind(Count(), spout=Leaves("committed")), repeat=False)
+    assert report.promise == "the engine goes on"
+    assert "committed of 'm' raised SystemExit: 3" in report.story
