@@ -40,7 +40,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
-from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole
+from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, topology_in
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
@@ -330,10 +330,7 @@ class Checkpoint:
                     "start with a new checkpoint directory"
                 )
             return None
-        try:
-            known = json.loads(data)
-        except ValueError as error:
-            raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
+        known = topology_in(data, f"checkpoint {self.directory}")
         self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
         placement: Mapping[str, Any] = known["placement"]
         return placement
@@ -379,8 +376,11 @@ class Checkpoint:
         while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
             kept.pop()
         last = kept[-1] if kept else -1
+        undone = ledger_files.undone(self.files, last, max(offsets, default=-1))
         for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
             log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
+        if undone is not None:
+            log.warning("checkpoint %s: %s", self.directory, undone)
         for number in reversed(commits[len(kept) :]):
             self._remove_of_spark("commits", number, "is not whole, or its offset or state is not")
         for number in reversed(offsets):
