@@ -260,13 +260,11 @@ def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...
     except CheckpointError as error:
         steps.mistakes.append(str(error))
         return (), (), "which lives have begun is not known"
-    if steps.offsets or steps.commits:
-        metadata = files.read(METADATA)
-        damage = "missing" if metadata is None else damage_of(metadata, {"id": str})
-        if damage is not None:
-            steps.mistakes.append(f"{METADATA} is {damage}, without which Spark does not go on from what it has logged")
-            aside += [METADATA] * (metadata is not None)
-            made.append(METADATA)
+    wrong = metadata_mistake(files, is_logged=bool(steps.offsets or steps.commits))
+    if wrong is not None:
+        steps.mistakes.append(wrong)
+        aside += [METADATA] * (files.read(METADATA) is not None)
+        made.append(METADATA)
     topology = files.read("topology")
     damage = None if topology is None else damage_of(topology, _TOPOLOGY)
     if damage is not None:
@@ -280,6 +278,18 @@ def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 _TOPOLOGY = {"fingerprint": dict, "placement": dict}
+
+
+def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
+    """What is wrong with the id of Spark's query, in a sentence; None if nothing is.
+
+    Args:
+        files: the checkpoint's.
+        is_logged: whether Spark has logged anything, so that the id must be there.
+    """
+    data = files.read(METADATA)
+    damage = ("missing" if is_logged else None) if data is None else damage_of(data, {"id": str})
+    return damage and f"{METADATA} is {damage}, without which Spark does not go on from what it has logged"
 
 
 def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:

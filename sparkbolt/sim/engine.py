@@ -162,7 +162,9 @@ class LocalEngine:
 
     def close(self) -> None:
         """Clean tasks and spouts up."""
-        self.worker.close()
-        for spout in self.spouts.values():
-            spout.close()
-        close_ranged(self.host.spouts)
+        try:
+            self.worker.close()
+        finally:
+            for spout in self.spouts.values():
+                spout.close()
+            close_ranged(self.host.spouts)

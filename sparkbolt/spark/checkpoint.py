@@ -40,7 +40,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
-from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, topology_in
+from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
@@ -368,7 +368,8 @@ class Checkpoint:
         Spark would go on with the newest of them, whatever is missing before it.
 
         Raises:
-            CheckpointError: the ledger knows nothing as old as the last commit that is left; nothing was removed.
+            CheckpointError: the ledger knows nothing as old as the last commit that is left (nothing was removed then),
+                or the id of Spark's query is damaged.
         """
         # Offsets first: a driver elsewhere that commits meanwhile must not make us remove what it has written since.
         offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
@@ -388,6 +389,11 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
             elif number == last + 1 and not self._is_whole("offsets", number):
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
+        wrong = metadata_mistake(self.files, is_logged=bool(self._numbers("spark/offsets")))
+        if wrong is not None:
+            raise CheckpointError(
+                f"checkpoint {self.directory}: {wrong}: have it made anew with `sparkbolt checkpoint repair`"
+            )
 
     def _is_whole(self, log_: str, number: int) -> bool:
         """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""

@@ -270,6 +270,14 @@ def test_a_topology_that_is_damaged_before_anything_was_committed_is_put_aside(
     assert not (tmp_path / "topology").exists()
 
 
+def test_metadata_that_is_damaged_before_anything_was_logged_is_named() -> None:
+    files = MemoryFiles()
+    files.files["spark/metadata"] = b""
+    verdict = agreement.examine(files)
+    assert verdict.mistakes[0].startswith("spark/metadata is damaged (there is nothing in it)")
+    assert verdict.put_aside == verdict.made == ("spark/metadata",)
+
+
 @pytest.mark.parametrize("left", [b"", b"{", b'{"id"', b"[]", b'{"id": 3}', b"\0" * 45])
 def test_metadata_of_sparks_that_is_damaged_is_named_and_made_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes

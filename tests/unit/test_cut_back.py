@@ -205,6 +205,7 @@ class SparkLogs(Checkpoint):
             self.files.write(f"spark/offsets/.{number}.crc", b"crc")
         for number in range(12):
             self.files.write(f"spark/commits/{number}", b'v2\n{"nextBatchWatermarkMs":0}')
+        self.files.write("spark/metadata", b'{"id":"an id"}')
         Logged(self.files, 12)
 
     def left(self) -> tuple[int, int]:
@@ -285,3 +286,14 @@ def test_a_commit_whose_state_is_empty_does_not_count_and_one_whose_state_is_els
     (folder / "11_b-10.changelog").unlink()
     checkpoint.cut_back()
     assert checkpoint.left() == (10, 11), "nobody knows where else Spark has it"
+
+
+@pytest.mark.parametrize(("left", "damage"), [(b"", "damaged"), (b'{"id', "damaged"), (None, "missing")])
+def test_an_id_of_sparks_query_that_is_damaged_is_named_with_what_to_do(
+    checkpoint: SparkLogs, left: bytes | None, damage: str
+) -> None:
+    checkpoint.files.remove("spark/metadata")
+    if left is not None:
+        checkpoint.files.write("spark/metadata", left)
+    with pytest.raises(CheckpointError, match=rf"spark/metadata is {damage}.* with `sparkbolt checkpoint repair`"):
+        checkpoint.cut_back()
