@@ -31,6 +31,7 @@ from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import ComponentSpec, Topology
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.core.unsent import unsent_messages
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
@@ -358,6 +359,26 @@ class TopologyTestDriver:
         What is there stays as long as the driver is referred to, also behind ``close``.
         """
         return Path(rehearsal_path(self._rehearsal.directory, path))
+
+    def unsent(self, component: str) -> list[dict[str, Any]]:
+        """The messages that a ``KafkaBolt`` or ``RabbitMQBolt`` would have sent, in order: nothing is sent in a test.
+
+        Each has the parts that the client is given: ``topic``, ``key``, ``value`` and ``headers``, or ``exchange``,
+        ``routing_key``, ``body`` and ``headers``. KeyError as ``emitted``.
+
+        >>> from sparkbolt import TopologyBuilder
+        >>> from sparkbolt.bolts import KafkaBolt
+        >>> from sparkbolt.spouts import TextSpout
+        >>> builder = TopologyBuilder("copying")
+        >>> builder.set_spout("lines", TextSpout("books/*.txt"))
+        >>> _ = builder.set_bolt("out", KafkaBolt("localhost:9092", "lines", value="line")).shuffle_grouping("lines")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.feed("lines", {"line": "to be"})
+        ...     driver.run_until_idle()
+        ...     driver.unsent("out")
+        [{'topic': 'lines', 'key': None, 'value': b'to be', 'headers': None}]
+        """
+        return unsent_messages(self._rehearsal.directory).get(self._component(component).id, [])
 
     def pending(self, spout: str) -> list[Any]:
         """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""

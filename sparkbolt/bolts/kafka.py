@@ -5,8 +5,8 @@ Rule: a tuple is acked when the broker has acknowledged its message, and failed 
 ``deliver_secs`` or refuses it. ``flush`` waits for what is under way, so that a micro-batch commits nothing that the
 broker does not have.
 
-A micro-batch that runs again writes its messages again: at least once, as everywhere.
-Read before: ``core.components``, ``spouts.kafka.settings``.
+A micro-batch that runs again writes its messages again: at least once, as everywhere. In a rehearsal nothing is sent.
+Read before: ``core.components``, ``core.unsent``, ``spouts.kafka.settings``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkbolt.core.components import Bolt, TopologyContext
 from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.unsent import note_unsent
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
@@ -47,6 +48,7 @@ class KafkaBolt(Bolt):
     they are never printed.
 
     A tuple that cannot be encoded, or whose message is refused or not acknowledged within ``deliver_secs``, fails.
+    Under the simulator and ``TopologyTestDriver`` messages are noted, not sent (``TopologyTestDriver.unsent``).
 
     >>> KafkaBolt("localhost:9092", topic="words", key="word").topic
     'words'
@@ -89,16 +91,20 @@ class KafkaBolt(Bolt):
         Raises:
             ConfigError: the client refuses a property.
         """
+        self._context = context
         self._under_way = 0
         self._executed = 0
         self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
         self._connect()
 
     def _connect(self) -> None:
+        if self._context.rehearsal_directory is not None:
+            self._producer: Any = _Notes(self._context)
+            return
         kafka = client_library()
         properties = self.settings.producer(**{"linger.ms": 5})
         properties["message.timeout.ms"] = int(self.deliver_secs * 1000)
-        self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+        self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
         """Hand the tuple's message to the producer."""
@@ -165,6 +171,27 @@ class KafkaBolt(Bolt):
     def cleanup(self) -> None:
         """Let the producer go; nothing is under way."""
         self._producer = None
+
+
+class _Notes:
+    """What stands for a producer in a rehearsal: it notes each message, and acknowledges it when it is flushed."""
+
+    def __init__(self, context: TopologyContext) -> None:
+        self._context = context
+        self._taken: list[Callable[[Any, Any], None]] = []
+
+    def produce(self, topic: str, *, on_delivery: Callable[[Any, Any], None], **message: Any) -> None:
+        note_unsent(self._context, {"topic": topic, **message})
+        self._taken.append(on_delivery)
+
+    def poll(self, wait_secs: float) -> int:
+        return len(self._taken)
+
+    def flush(self, wait_secs: float) -> int:
+        taken, self._taken = self._taken, []
+        for acknowledged in taken:
+            acknowledged(None, None)
+        return 0
 
 
 def _part(part: Part) -> Callable[[Tuple], Any] | None:

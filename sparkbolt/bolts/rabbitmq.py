@@ -5,8 +5,8 @@ Rule: a tuple is acked when the broker has confirmed its message, and failed, al
 ``confirm_secs``, refuses it, or has no queue for it.
 
 A micro-batch that runs again publishes its messages again, under the same ``message_id``: at least once, and whoever
-consumes them can tell.
-Read before: ``core.components``, ``rabbitmq_publisher``.
+consumes them can tell. In a rehearsal nothing is published.
+Read before: ``core.components``, ``core.unsent``, ``rabbitmq_publisher``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sparkbolt.bolts.rabbitmq_publisher import Publisher
 from sparkbolt.core.components import AsyncBolt, TopologyContext
 from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.unsent import note_unsent
 from sparkbolt.errors import ConfigError, FailedException
 from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of
 
@@ -40,7 +41,8 @@ class RabbitMQBolt(AsyncBolt):
     anything else as JSON. ``durable=False`` makes messages that do not outlive the broker. The URL is never printed.
 
     A tuple whose message cannot be made, is refused, finds no queue, or is not confirmed within ``confirm_secs``,
-    fails. A connection that is lost is made again, and what was not confirmed is published again over it.
+    fails. A connection that is lost is made again, and what was not confirmed is published again over it. Under the
+    simulator and ``TopologyTestDriver`` messages are noted, not published (``TopologyTestDriver.unsent``).
 
     >>> print(RabbitMQBolt("amqp://ann:secret@localhost/", routing_key="words"))
     RabbitMQBolt(exchange '' at localhost:5672/)
@@ -84,7 +86,8 @@ class RabbitMQBolt(AsyncBolt):
 
     def prepare(self, context: TopologyContext) -> None:
         """Connect with the first tuple, not before."""
-        self._publisher = Publisher(self.url)
+        rehearsed = context.rehearsal_directory is not None
+        self._publisher: Any = _Notes(context) if rehearsed else Publisher(self.url)
         self._properties = pika().BasicProperties
 
     async def execute(self, tup: Tuple, collector: BasicCollector) -> None:
@@ -113,6 +116,26 @@ class RabbitMQBolt(AsyncBolt):
 
     def __str__(self) -> str:
         return f"RabbitMQBolt(exchange {self.exchange!r} at {place_of(self.url)})"
+
+
+class _Notes:
+    """What stands for a publisher in a rehearsal: it notes each message that the protocol has a form for."""
+
+    trouble = "nothing is sent"
+
+    def __init__(self, context: TopologyContext) -> None:
+        self._context = context
+
+    async def publish(self, exchange: str, routing_key: str, body: bytes, properties: Any) -> None:
+        properties.encode()
+        message = {"exchange": exchange, "routing_key": routing_key, "body": body, "headers": properties.headers}
+        note_unsent(self._context, message)
+
+    def drop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def _message_id(tup: Tuple) -> str:

@@ -30,7 +30,7 @@ from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.faults import history_of
-from sparkbolt.sim.mistakes import in_words, mistakes_of
+from sparkbolt.sim.mistakes import Trial, in_words, try_once
 from sparkbolt.sim.report import (
     Report,
     difference,
@@ -113,10 +113,10 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
         seeds, micro_batches, report = _many(order, feed, show)
     subject = subject_of(order.topology, feed, order.messages_max)
     with redirect_stdout(_Nowhere()), quiet_collector():
-        mistakes = mistakes_of(subject)
+        trial = try_once(subject)
     elapsed_s = time.monotonic() - began
     rate = seeds / elapsed_s
-    failed = report is not None or (order.strict and bool(mistakes))
+    failed = report is not None or (order.strict and bool(trial.mistakes))
     if order.as_json:
         if report is not None:
             print(json.dumps({"event": "failure", **report.to_json()}), file=out)
@@ -127,7 +127,8 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
             "micro_batches": micro_batches,
             "elapsed_s": round(elapsed_s, 3),
             "seeds_per_s": round(rate, 1),
-            "mistakes": [mistake.to_json() for mistake in mistakes],
+            "mistakes": [mistake.to_json() for mistake in trial.mistakes],
+            "unsent": dict(trial.unsent),
         }
         print(json.dumps(summary), file=out)
     elif report is not None:
@@ -138,8 +139,9 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
             f"({elapsed_s:.1f} s, {rate:,.0f} seeds a second)",
             file=out,
         )
-    if mistakes and not order.as_json:
-        print(in_words(mistakes, order.messages_max), file=out)
+    told = in_words(subject, trial)
+    if told and not order.as_json:
+        print(told, file=out)
     return EXIT_FAILED if failed else EXIT_FINISHED
 
 
@@ -163,7 +165,8 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
             subject = subject_of(order.topology, feed, order.messages_max)
             with quiet_collector():
                 failed = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
-                report = failed.with_mistakes(subject, report.mistakes, strict=order.strict)
+                trial = Trial(report.mistakes, report.unsent)
+                report = failed.with_trial(subject, trial, strict=order.strict)
     print(json.dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 

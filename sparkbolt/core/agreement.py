@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sparkbolt.core import ledger_log
 from sparkbolt.core.ledger_files import Files, last_life, lives_missing
@@ -234,7 +235,7 @@ def examine(files: Files, where: str = "the checkpoint") -> Verdict:
     ahead = max(steps.snapshots, default=-1)
     if ahead > steps.last_commit:
         mistakes.append(f"the ledger has counted micro-batch {ahead}, but Spark's commits end with {steps.last_commit}")
-    made, why_not = _besides(steps, known := steps.known_life())
+    aside, made, why_not = _besides(steps, known := steps.known_life())
     if why_not is not None:
         return Verdict(facts, tuple(mistakes), why_not=why_not)
     missing = steps.state_missing(last) if last >= 0 and last == steps.last_commit else None
@@ -246,26 +247,77 @@ def examine(files: Files, where: str = "the checkpoint") -> Verdict:
     lost = steps.lost_by_going_back(last)
     if lost is not None:
         return Verdict(facts, tuple(mistakes), why_not=lost)
-    return Verdict(facts, tuple(mistakes), tuple(steps.behind(last)), last, made=made, life=known)
+    return Verdict(facts, tuple(mistakes), (*aside, *steps.behind(last)), last, made=made, life=known)
 
 
-def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], str | None]:
-    """Note the mistakes in the files beside the steps; (what a repair makes anew, why it cannot help)."""
-    files, made = steps.files, []
+def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    """Note the mistakes in the files beside the steps; (what a repair puts aside, makes anew, why it cannot help)."""
+    files, aside, made = steps.files, [], []
     try:
         if (last := last_life(files)) < known:
             steps.mistakes.append(lives_missing(known, last))
             made += [f"lives/{known + 1}", "life"]
     except CheckpointError as error:
         steps.mistakes.append(str(error))
-        return (), "which lives have begun is not known"
-    if (steps.offsets or steps.commits) and files.read(METADATA) is None:
-        steps.mistakes.append(f"{METADATA} is missing, without which Spark does not go on from what it has logged")
+        return (), (), "which lives have begun is not known"
+    wrong = metadata_mistake(files, is_logged=bool(steps.offsets or steps.commits))
+    if wrong is not None:
+        steps.mistakes.append(wrong)
+        aside += [METADATA] * (files.read(METADATA) is not None)
         made.append(METADATA)
-    if steps.commits and files.read("topology") is None:
+    topology = files.read("topology")
+    damage = None if topology is None else damage_of(topology, _TOPOLOGY)
+    if damage is not None:
+        steps.mistakes.append(f"the file 'topology' is {damage}")
+        aside.append("topology")  # the next start makes it
+    elif steps.commits and topology is None:
         steps.mistakes.append(f"there are {TOPOLOGY_MISSING}")
-        return (), "nobody knows any more which task runs where"
-    return tuple(made), None
+    if steps.commits and (topology is None or damage is not None):
+        return (), (), "nobody knows any more which task runs where"
+    return tuple(aside), tuple(made), None
+
+
+_TOPOLOGY = {"fingerprint": dict, "placement": dict}
+
+
+def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
+    """What is wrong with the id of Spark's query, in a sentence; None if nothing is.
+
+    Args:
+        files: the checkpoint's.
+        is_logged: whether Spark has logged anything, so that the id must be there.
+    """
+    data = files.read(METADATA)
+    damage = ("missing" if is_logged else None) if data is None else damage_of(data, {"id": str})
+    return damage and f"{METADATA} is {damage}, without which Spark does not go on from what it has logged"
+
+
+def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
+    """What is wrong with a file that is to hold a JSON object with these parts; None if nothing is."""
+    if not data.strip(b"\0 \r\n\t"):
+        return "damaged (there is nothing in it)"
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        return f"damaged ({error})"
+    parts = body if isinstance(body, dict) else {}
+    missing = next((name for name, kind in wanted.items() if not isinstance(parts.get(name), kind)), None)
+    return None if missing is None else f"damaged (it has no {missing!r})"
+
+
+def topology_in(data: bytes, where: str) -> dict[str, Any]:
+    """What the file ``topology`` holds: the topology's fingerprint, and its placement.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    damage = damage_of(data, _TOPOLOGY)
+    if damage is not None:
+        raise CheckpointError(
+            f"{where}: the file 'topology' is {damage}: restore the file, or start with a new checkpoint directory"
+        )
+    known: dict[str, Any] = json.loads(data)
+    return known
 
 
 def repair(files: Files, verdict: Verdict, folder: str, query_id: str) -> list[str]:

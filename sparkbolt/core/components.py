@@ -27,12 +27,7 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import (
-        BasicCollector,
-        BoltCollector,
-        ColumnCollector,
-        SpoutCollector,
-    )
+    from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
     from sparkbolt.core.partition_manager import SourceView
     from sparkbolt.core.state import KeyValueState
 
@@ -125,6 +120,9 @@ class Spout(Component):
     was built with."""
     dead_letters: DeadLetters | None = None
     """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
+
+    rehearsable: ClassVar[bool] = True
+    """Set to False where messages are taken out of a real queue: a simulation runs it only fed."""
 
     def open(self, context: TopologyContext) -> None:
         """Called once when the task starts, before anything else: open connections here."""
@@ -252,7 +250,7 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
                 break
             position, values = record
             kind = values.__class__
-            row = values if kind is list or kind is tuple else _row_of(values)
+            row = tuple(values) if kind is list or kind is tuple else _row_of(values)  # a reader may use its list again
             if row is not None and len(row) == width:
                 positions.append(position)
                 rows.append(row)
@@ -277,12 +275,12 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
     return chunk
 
 
-def _row_of(values: Any) -> list[Any] | None:
-    """What was read as a record's values, as a list; None if it is no sequence of them."""
+def _row_of(values: Any) -> tuple[Any, ...] | None:
+    """What was read as a record's values, as a tuple; None if it is no sequence of them."""
     if isinstance(values, str | bytes | bytearray | Mapping | Set) or not hasattr(values, "__len__"):
         return None
     try:
-        return list(values)
+        return tuple(values)
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
         return None

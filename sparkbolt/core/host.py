@@ -27,6 +27,7 @@ from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
+from sparkbolt.core.failures import exiting_fails
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane
@@ -277,11 +278,12 @@ class Host:
 
     def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
         """The ranges that active spouts would have read next; nothing is taken of them yet."""
-        progress, offered = self.ledger.progress, {}
+        progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
         for component, spout in self.spouts.items() if self.active else ():
             if budgets[component] >= 1:
-                offered[component] = spout.next_ranges(progress.get(component, {}), budgets[component])
+                with exiting_fails(f"next_ranges of {component!r}"):
+                    offered[component] = list(spout.next_ranges(progress.get(component, {}), budgets[component]))
         return offered if self.active else {}  # it may have been deactivated meanwhile
 
     def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
@@ -413,7 +415,8 @@ class Host:
         self._tell_sizes()
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
-                self.spouts[component].committed(moved)
+                with exiting_fails(f"committed of {component!r}"):
+                    self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
         self.ledger.metrics.see_sources(self.spouts)
@@ -464,12 +467,14 @@ class Host:
 
     def _tell_sizes(self) -> None:
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            self.spouts[component].measured([(range_, size) for _, range_, size in items])
+            with exiting_fails(f"measured of {component!r}"):
+                self.spouts[component].measured([(range_, size) for _, range_, size in items])
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)
         if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
-            spout.told(self.ledger.views(component, changed=changed))
+            with exiting_fails(f"told of {component!r}"):
+                spout.told(self.ledger.views(component, changed=changed))
 
     def _tell_desks(self, promotion: Promotion) -> None:
         if not self.desks:
@@ -528,7 +533,8 @@ class Host:
         """Whether there is nothing left to do, now and ever: no window waits for its time either."""
         if not self.drained or self.retries or self._wakes.waits:
             return False
-        progress = self.ledger.progress
-        return all(spout.finished(progress.get(component, {})) for component, spout in self.spouts.items()) and all(
-            desk.exhausted for desk in self.desks.values()
-        )
+        return all(map(self._is_read_out, self.spouts)) and all(desk.exhausted for desk in self.desks.values())
+
+    def _is_read_out(self, component: str) -> bool:
+        with exiting_fails(f"finished of {component!r}"):
+            return self.spouts[component].finished(self.ledger.progress.get(component, {}))

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from sparkbolt.core.ledger import Ledger
+from sparkbolt.core.ledger_log import load_entry
 from sparkbolt.errors import CheckpointError, FencedError
 
 LIVES_KEPT = 16
@@ -266,6 +268,75 @@ def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -
     for number in gone:
         files.remove(f"ledger/{number}.snapshot")
     return gone
+
+
+@dataclass(frozen=True)
+class Undone:
+    """Micro-batches that were promoted and are not committed any more: they run again."""
+
+    first: int
+    last: int
+    acked: int
+    """How many trees were acked in the micro-batch that began them, as far as entries tell."""
+    failed: int
+    forgotten: int
+    """How many records they held that are not given again: of a ``Spout``, or read at most once."""
+
+    def __str__(self) -> str:
+        """What it is, in a sentence."""
+        count = self.last - self.first + 1
+        which = f"micro-batch {self.first}" if count == 1 else f"{count} micro-batches, {self.first} to {self.last},"
+        have, run = ("has", "it runs") if count == 1 else ("have", "they run")
+        text = (
+            f"{which} {have} been counted, with at least {self.acked} acked and {self.failed} failed tree(s), and "
+            f"{have} no commit any more: {run} again, and what was told of them comes again"
+        )
+        return text + (
+            f"; {self.forgotten} record(s) of a Spout, or read at most once, are not given again, and what bolts had "
+            "made of them is lost"
+            if self.forgotten
+            else ""
+        )
+
+
+def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
+    """What was promoted behind the last commit that is left, before ``cut_back``; None if nothing was.
+
+    A micro-batch is promoted before the next is planned. Entries behind it are of the same time only if their lives do
+    not go back: others wait there to be replaced.
+
+    Args:
+        files: the checkpoint's.
+        last_commit: the last micro-batch whose commit is left.
+        last_offset: the last one that Spark has planned.
+    """
+    entries = []
+    life = -1
+    for number in range(last_commit, last_commit + 1 + len(files.names("ledger"))):
+        name = f"ledger/{number}.entry"
+        try:
+            own_life, plan, feedback, _ = load_entry(files.read(name) or b"", name)
+        except CheckpointError:
+            if number == last_commit:  # a snapshot has replaced it
+                continue
+            break
+        if own_life < life:
+            break
+        life = own_life
+        if number > last_commit:
+            entries.append((plan, feedback.verdicts))
+    promoted = max([last_commit + len(entries) - 1, last_offset - 1, *_snapshots(files)])
+    if promoted <= last_commit:
+        return None
+    del entries[promoted - last_commit :]
+    read = [entry for plan, _ in entries for entry in plan.entries]
+    return Undone(
+        last_commit + 1,
+        promoted,
+        acked=sum(int(verdicts.done_counts.sum()) for _, verdicts in entries),
+        failed=sum(len(verdicts.failed) for _, verdicts in entries),
+        forgotten=sum(entry.reserved for entry in read if not entry.lasting),
+    )
 
 
 def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core.agreement import damage_of
 from sparkbolt.core.fates import SpoutInfo
 from sparkbolt.core.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
 from sparkbolt.core.lane import Lane
@@ -79,6 +80,11 @@ class LedgerReader:
         if data is None:
             raise CheckpointError(
                 f"{where} has no file {TASKS_FILE!r}: no topology was started with it, or it is another directory"
+            )
+        damage = damage_of(data, {"topology": str, "owners": list, "spouts": list, "stories_max": int})
+        if damage is not None:
+            raise CheckpointError(
+                f"{where}: the file {TASKS_FILE!r} is {damage}: the topology's next start writes it anew"
             )
         body: Mapping[str, Any] = json.loads(data)
         self.topology: str = body["topology"]

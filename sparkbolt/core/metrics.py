@@ -3,7 +3,7 @@
 Which question it answers: how much has each component emitted, executed, acked and failed?
 Rule: counters travel with the micro-batch that made them and are added once, when it is promoted.
 
-Read before: ``config``.
+Read before: ``config``, ``failures``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.failures import exiting_fails
 from sparkbolt.errors import UnknownNameError
 
 
@@ -225,7 +226,8 @@ class TopologyMetrics:
     def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
         """Note what spouts know of their sources now."""
         for component, spout in spouts.items():
-            lags, skipped = spout.lag(), spout.take_skipped()
+            with exiting_fails(f"lag of {component!r}"):
+                lags, skipped = spout.lag(), spout.take_skipped()
             if lags or skipped:
                 counts = self.of(component)
                 counts.lag = sum(lags.values())

@@ -10,6 +10,7 @@ Read before: ``tasks``, ``worker``, ``tracing``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -316,6 +317,8 @@ class StageRun:
         self._send_emitted(task, nothing, own)
 
     def _send_emitted(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
+        if self.witness is not None:
+            self.witness.sending(task)
         for out in task.output.streams.values():
             if not out.heard:
                 self.counts(task.context.component).emitted += out.count
@@ -410,7 +413,8 @@ class StageRun:
             except Unavailable as error:
                 self._not_prepared(parcel.target, [rows], error)
                 return
-            self._work(task, rows)
+            with self.witness.giving(rows) if self.witness is not None else nullcontext():
+                self._work(task, rows)
             if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
                 done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
                 self._unflushed[parcel.target].append(done)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -23,7 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.failures import exiting_fails, line_of
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
@@ -45,8 +45,17 @@ Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 class Witness(Protocol):
     """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
 
+    def emits(self, output: Output) -> None:
+        """A task is made, and emits into this."""
+
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """A task is about to run on these rows; what is returned is what it runs on."""
+
+    def sending(self, task: BoltTask) -> None:
+        """What a task has emitted is sent next."""
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
 
     def started(self, keys: U64) -> None:
         """Trees of these keys begin."""
@@ -174,6 +183,8 @@ class Worker:
             spec = self.lane.topology.components[component]
             overheard = self.materials.capture is not None or spec.config.debug
             output = Output(component, self.routes(number), overheard=overheard)
+            if self.materials.witness is not None:
+                self.materials.witness.emits(output)
             with self.doing(Deed.PREPARE, number):
                 instance = self.materials.unpickle(self.materials.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
@@ -191,7 +202,8 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             with self.doing(Deed.PREPARE, number):
                 spout = self.materials.unpickle(self.materials.components[component])
-                spout.prepare(self.context(number))
+                with exiting_fails(f"prepare of {component!r}"):
+                    spout.prepare(self.context(number))
             self._spouts[number] = spout
         return self._spouts[number]
 
@@ -216,7 +228,7 @@ class Worker:
         """Close what could not write; the next letters are written by another copy."""
         sink = self._sinks.pop(number, None)
         if sink is not None:
-            with suppress(Exception):
+            with suppress(Exception, SystemExit):
                 sink.close()
 
     def load(self, number: int, store: SegmentStore) -> BoltTask:
@@ -230,7 +242,8 @@ class Worker:
         if fresh:
             key_value = state.key_value()
             if hasattr(task.bolt, "init_state"):
-                task.bolt.init_state(key_value)
+                with exiting_fails(f"init_state of {task.context.component!r}"):
+                    task.bolt.init_state(key_value)
             self._durable[number] = DurableAttributes(
                 task.bolt,
                 task.context.component,
@@ -337,13 +350,18 @@ class Worker:
             task.abandon()
 
     def close(self) -> None:
-        """Clean up in an orderly way."""
-        for task in self._tasks.values():
-            task.cleanup()
-        for spout in self._spouts.values():
-            spout.cleanup()
-        for sink in self._sinks.values():
-            sink.close()
+        """Clean up in an orderly way, all of it, whatever raises; the last that was raised is raised in the end."""
+        with ExitStack() as last_first:
+            for number, sink in self._sinks.items():
+                last_first.callback(self._end, "close of the sink of dead letters", number, sink.close)
+            for number, spout in self._spouts.items():
+                last_first.callback(self._end, "cleanup", number, spout.cleanup)
+            for task in reversed(self._tasks.values()):
+                last_first.callback(task.cleanup)
+
+    def _end(self, what: str, number: int, call: Callable[[], None]) -> None:
+        with exiting_fails(f"{what} of {self.lane.topology.task_owner(number)[0]!r}"):
+            call()
 
 
 def _nowhere(place: bytes) -> None:

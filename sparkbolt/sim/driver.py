@@ -28,7 +28,7 @@ from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials
 from sparkbolt.sim.sources import Queue, QueueSpout
 from sparkbolt.sim.spark_loop import SparkLog
-from sparkbolt.sim.spouts import LocalSpout, open_ranged, open_tasks
+from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 
 WHERE = "the checkpoint"
@@ -155,8 +155,7 @@ class Driver:
         self.planner = Planner(self.host, durable.files, where=WHERE)
         self.spouts: dict[int, LocalSpout]
         if before is not None:
-            for ranged in before.host.spouts.values():
-                ranged.close()
+            close_ranged(before.host.spouts)
             self.host.take_over(before.host)
             self.spouts = before.spouts
             for number, task in self.spouts.items():

@@ -30,7 +30,7 @@ from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.topology import Topology
 from sparkbolt.core.worker import Capture, Materials, Worker
-from sparkbolt.sim.spouts import open_ranged, open_tasks
+from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
 class LocalEngine:
@@ -162,8 +162,9 @@ class LocalEngine:
 
     def close(self) -> None:
         """Clean tasks and spouts up."""
-        self.worker.close()
-        for spout in self.spouts.values():
-            spout.close()
-        for ranged in self.host.spouts.values():
-            ranged.close()
+        try:
+            self.worker.close()
+        finally:
+            for spout in self.spouts.values():
+                spout.close()
+            close_ranged(self.host.spouts)

@@ -4,13 +4,14 @@ Which question it answers: which deliveries were sent, which were acked, which t
 Rule 1: what an attempt did is seen apart from all others, so that it can be thrown away with it.
 Rule 2: deliveries are known by their edges but never XORed: two that have one edge are two.
 
-Read before: ``core.worker``.
+Read before: ``core.worker``, ``changes``.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.components import ColumnBolt
+from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import Interruption
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import U64, mix64
@@ -26,6 +28,7 @@ from sparkbolt.core.routing import Parcel
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import BoltTask
 from sparkbolt.sim.canonical import stable_bytes
+from sparkbolt.sim.changes import Change, Changes
 
 
 class WorkerDied(Interruption):
@@ -60,6 +63,8 @@ class Sightings:
     deliveries: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Of each delivery, by the id that ``trees`` gives it: the task that it went to, by number, and its values; only
     where stories are told."""
+    changes: list[Change] = field(default_factory=list)
+    """Values that somebody has changed after they had been emitted; only where stories are told."""
 
 
 class _Doomed(Rows):
@@ -98,6 +103,7 @@ class Eyes:
         self._rows_left: int | None = None
         self._trees_left: int | None = None
         self._running: tuple[str, int] = ("", 0)
+        self._changes = Changes()
 
     def begin(self, micro_batch_id: int, *, rows_left: int | None = None, trees_left: int | None = None) -> Sightings:
         """An attempt begins.
@@ -107,15 +113,29 @@ class Eyes:
             rows_left: after so many rows of bolts its worker dies; None: it does not.
             trees_left: after so many trees the connection of its spout breaks; None: it does not.
         """
-        self.now = Sightings(micro_batch_id)
+        self.now = Sightings(micro_batch_id, changes=self._changes.begin())
         self._rows_left, self._trees_left = rows_left, trees_left
         return self.now
 
     def again(self) -> None:
         """See ``Witness``."""
-        vars(self.now).update(vars(Sightings(self.now.micro_batch_id)))
+        vars(self.now).update(vars(Sightings(self.now.micro_batch_id, changes=self._changes.begin())))
 
     # What stages tell.
+
+    def emits(self, output: Output) -> None:
+        """Look at what the task emits."""
+        if self._stories:
+            self._changes.watch(output)
+
+    def sending(self, task: BoltTask) -> None:
+        """Note what the task has changed of it."""
+        if self._stories:
+            self._changes.sending(task.output, f"{task.context.component}[{task.context.index}]")
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """Note what the task changes of what it is given."""
+        return self._changes.giving(rows) if self._stories else nullcontext()
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Note who is at work; the rows, or doomed ones."""

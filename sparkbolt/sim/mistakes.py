@@ -1,7 +1,7 @@
-"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it.
+"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it; and what it would have sent.
 
-Which question it answers: which messages are never acked, fail or are given up though no fault happens, who is
-responsible, and what is the likely mistake?
+Which question it answers: which messages are never acked, fail or are given up though no fault happens, which values
+are changed on their way, who is responsible, and what is the likely mistake?
 Rule 1: a mistake is not a broken promise. The engine did what it promises; it is the topology that will disappoint.
 Rule 2: each mistake is told once a component and kind, with how many messages it concerns and the first example.
 
@@ -10,7 +10,7 @@ Read before: ``promises``, ``trees``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,6 +37,7 @@ class MistakeKind(StrEnum):
     NEVER_ACKED = "never acked"
     FAILED = "failed"
     GIVEN_UP = "given up"
+    CHANGED = "changed after being emitted"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Mistake:
     kind: MistakeKind
     component: str
     messages: int
-    """How many messages it concerns."""
+    """How many messages it concerns; of kind ``CHANGED``: how many values."""
     example: str
     """The first of them: where it comes from, and what became of it."""
     likely: str
@@ -61,7 +62,8 @@ class Mistake:
           for example m[0] at 3: ...
           likely: no collector.ack(tup)
         """
-        count = "1 message was" if self.messages == 1 else f"{self.messages:,} messages were"
+        thing = "value" if self.kind == MistakeKind.CHANGED else "message"
+        count = f"1 {thing} was" if self.messages == 1 else f"{self.messages:,} {thing}s were"
         return f"{self.component!r}: {count} {self.kind}\n  for example {self.example}\n  likely: {self.likely}"
 
     def to_json(self) -> dict[str, Any]:
@@ -69,8 +71,18 @@ class Mistake:
         return asdict(self)
 
 
-def mistakes_of(subject: Subject, seed: int = 0) -> tuple[Mistake, ...]:
-    """Run a topology once without a fault and say what it does wrong; nothing where a promise is broken, too."""
+@dataclass(frozen=True)
+class Trial:
+    """What came of a run without a fault."""
+
+    mistakes: tuple[Mistake, ...]
+    """What the topology does wrong; nothing where a promise is broken, too."""
+    unsent: Mapping[str, int]
+    """By component, how many messages it would have sent to a server."""
+
+
+def try_once(subject: Subject, seed: int = 0) -> Trial:
+    """Run a topology once without a fault."""
     seen: list[_Mishaps] = []
 
     def watch(facts: Facts) -> Checker:
@@ -78,7 +90,7 @@ def mistakes_of(subject: Subject, seed: int = 0) -> tuple[Mistake, ...]:
         return seen[0]
 
     run = run_seed(subject, seed, (), stories=True, state=False, watch=watch)
-    return () if run.violations else seen[0].mistakes()
+    return Trial(() if run.violations else seen[0].mistakes(), run.unsent)
 
 
 class _Mishaps(Checker):
@@ -106,6 +118,9 @@ class _Mishaps(Checker):
             self._deliveries.clear()
         for seen in outcome.sightings:
             self._deliveries.update(seen.deliveries)
+            for change in seen.changes:
+                cause = "changed what it was given" if change.was_given else "changed what it emitted"
+                self._note(MistakeKind.CHANGED, change.component, cause, object(), change.example, held=False)
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """Note who failed what."""
@@ -178,6 +193,14 @@ _LIKELY: Mapping[str, str] = {
     "emit": "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
     "fail": "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",
     "unreadable": "the record, or its timestamp, cannot be read: mend the source, or look at it among the dead letters",
+    "changed what it emitted": (
+        "what is emitted is sent when the bolt has worked through its frame, and changes with the object until then: "
+        "emit a copy, list(value) or copy.deepcopy(value)"
+    ),
+    "changed what it was given": (
+        "the bolt works in the process of the one that emitted the value, which may hold the same object, as may other "
+        "bolts that were given it: change a copy"
+    ),
     "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
 }
 
@@ -190,17 +213,19 @@ def _message(tree: FailedTree) -> Any:
     )
 
 
-def in_words(mistakes: Sequence[Mistake], messages_max: int) -> str:
-    """What is told of them; empty if there is none."""
-    if not mistakes:
-        return ""
-    things = (
-        "one thing that looks like a mistake"
-        if len(mistakes) == 1
-        else f"{len(mistakes)} things that look like mistakes"
-    )
-    head = (
-        f"with nothing going wrong around it the topology does {things} (no promise is broken by that; of each spout "
-        f"at most {messages_max:,} messages were read):"
-    )
-    return "\n".join([head, *(mistake.words for mistake in mistakes)])
+def in_words(subject: Subject, trial: Trial) -> str:
+    """What is told of a trial; empty if there is nothing to tell."""
+    lines = []
+    if trial.mistakes:
+        count = len(trial.mistakes)
+        things = "one thing that looks like a mistake" if count == 1 else f"{count} things that look like mistakes"
+        lines.append(
+            f"with nothing going wrong around it the topology does {things} (no promise is broken by that; of each "
+            f"spout at most {subject.messages_max:,} messages were read):"
+        )
+        lines += [mistake.words for mistake in trial.mistakes]
+    for component, count in trial.unsent.items():
+        kind = type(subject.topology.components[component].component).__name__
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        lines.append(f"{kind} {component!r}: {messages} not sent: simulate sends nothing")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Rehearsals: where files go that a topology writes while it is only tried.
+"""Rehearsals: where files and messages go that a topology writes while it is only tried.
 
 Which question it answers: where do bolts write under the simulator and the test driver, and who removes that?
 Rule 1: each rehearsal has a directory that nobody else has, so it changes nothing that is real, and two processes that
@@ -6,7 +6,7 @@ rehearse the same topology do not meet.
 Rule 2: the directory is removed with its rehearsal, or at the end of the process. Whoever starts a process that he will
 kill makes its directory, and removes it.
 
-Read before: ``core.components``.
+Read before: ``core.components``, ``core.unsent``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import os
 import shutil
 import tempfile
 import weakref
+
+from sparkbolt.core.unsent import unsent_messages
 
 
 class Rehearsal:
@@ -26,6 +28,11 @@ class Rehearsal:
         self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         if directory is not None:
             self._remove.detach()
+
+    @property
+    def unsent(self) -> dict[str, int]:
+        """By component, how many messages were noted since ``clear`` in the place of being sent."""
+        return {component: len(messages) for component, messages in unsent_messages(self.directory).items()}
 
     def clear(self) -> None:
         """Remove what was written, and keep the directory."""

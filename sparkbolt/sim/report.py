@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.faults import Fault, history_of
-from sparkbolt.sim.mistakes import Mistake, in_words, mistakes_of
+from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
 from sparkbolt.sim.promises import Violation
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import Run, run_seed
@@ -50,16 +50,19 @@ class Report:
     """How many micro-batches were run; one that ran again counts again."""
     mistakes: tuple[Mistake, ...] = ()
     """What the topology does wrong by itself, with nothing going wrong around it; no promise is broken by that."""
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    """By component, how many messages it would have sent to a server; a simulation sends nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
         mistakes = [mistake.to_json() for mistake in self.mistakes]
-        return {**vars(self), "history": list(self.history), "mistakes": mistakes}
+        return {**vars(self), "history": list(self.history), "mistakes": mistakes, "unsent": dict(self.unsent)}
 
-    def with_mistakes(self, subject: Subject, mistakes: Sequence[Mistake], *, strict: bool) -> Report:
-        """The report with what the topology does wrong by itself; with ``strict`` that is a failure, too."""
-        story = "\n".join(filter(None, (self.story, in_words(mistakes, subject.messages_max))))
-        return replace(self, ok=self.ok and not (strict and mistakes), story=story, mistakes=tuple(mistakes))
+    def with_trial(self, subject: Subject, trial: Trial, *, strict: bool) -> Report:
+        """The report with what the topology does by itself; with ``strict`` a mistake of it is a failure, too."""
+        story = "\n".join(filter(None, (self.story, in_words(subject, trial))))
+        is_ok = self.ok and not (strict and trial.mistakes)
+        return replace(self, ok=is_ok, story=story, mistakes=trial.mistakes, unsent=trial.unsent)
 
 
 Trail = Sequence[tuple[str, int]]
@@ -245,10 +248,10 @@ def simulate(
     faults = None if history is None else history_of(history)
     subject = subject_of(topology, feed, messages_max)
     with quiet_collector():
-        mistakes = mistakes_of(subject, seed)
+        trial = try_once(subject, seed)
         if not repeat:
             report = report_of(subject, run_seed(subject, seed, faults, state=True))
-            return report.with_mistakes(subject, mistakes, strict=strict)
+            return report.with_trial(subject, trial, strict=strict)
         twin = twin_of(topology, feed, messages_max)
         if twin is not None:
             twin.ask("trail", seed, faults, False)
@@ -260,8 +263,8 @@ def simulate(
 
         component = difference(run.trail, again(False)[0])
         if component is None:
-            return report_of(subject, run).with_mistakes(subject, mistakes, strict=strict)
+            return report_of(subject, run).with_trial(subject, trial, strict=strict)
         if twin is not None:
             twin.ask("trail", seed, faults, True)
         sides = side_by_side(trail_of(subject, seed, faults, told=True), again(True))
-        return nondeterministic(run, component, sides).with_mistakes(subject, mistakes, strict=strict)
+        return nondeterministic(run, component, sides).with_trial(subject, trial, strict=strict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.sim.checkers import Checkers
@@ -43,6 +43,8 @@ class Run:
     """``trail`` in words, if stories were to be told, too."""
     hops: tuple[str, ...]
     """The story of the tree of the first violation, line by line, if it was to be told."""
+    unsent: Mapping[str, int]
+    """By component, how many messages it would have sent to a server; those of what ran again counted again."""
 
 
 def faults_of(subject: Subject, seed: int) -> tuple[int, tuple[Fault, ...]]:
@@ -96,6 +98,7 @@ def run_seed(
     finally:
         if world is not None:
             world.close()
+        unsent = subject.rehearsal.unsent
         subject.rehearsal.clear()
     violations = (*checkers.violations, *extra)
     key = violations[0].key if violations else None
@@ -109,4 +112,5 @@ def run_seed(
         trail=tuple(world.trail) if world is not None else (),
         details=tuple(world.details) if world is not None else (),
         hops=tuple(facts.trees.story(key)) if key is not None else (),
+        unsent=unsent,
     )

@@ -5,6 +5,7 @@ Rule 1: a topology is simulated as it is, but for its sources (``sources``), for
 is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
 Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
+Rule 4: nothing is taken out of a real queue: a spout that would do so is fed, or refused.
 
 Read before: ``core.shipping``, ``sources``.
 """
@@ -23,6 +24,7 @@ import cloudpickle
 from sparkbolt.core.components import Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import DeadLetterSink
+from sparkbolt.core.failures import pass_on
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology
@@ -89,9 +91,10 @@ def subject_of(
         rehearsal_directory: where components write their files; None: in a directory that is made, and removed.
 
     Raises:
-        SimulationError: ``feed`` names no spout, or a spout cannot be read here.
+        SimulationError: ``feed`` names no spout, a spout cannot be read here, or would empty a real queue.
     """
     fed = _fed_rows(topology, feed or {})
+    _refuse_queues(topology, fed)
     rehearsal = Rehearsal(rehearsal_directory)
     surveys: dict[str, Survey] = {}
     specs: dict[str, ComponentSpec] = {}
@@ -166,6 +169,16 @@ def _fed_rows(topology: Topology, feed: Feed) -> dict[str, list[tuple[str, list[
     return fed
 
 
+def _refuse_queues(topology: Topology, fed: Mapping[str, object]) -> None:
+    for spec in topology.spouts:
+        if isinstance(spec.component, Spout) and not spec.component.rehearsable and spec.id not in fed:
+            raise SimulationError(
+                f"spout {spec.id!r} is a {type(spec.component).__name__}: a simulation would take messages out of its "
+                f"queue, and nobody would ever see them. Give it messages with feed={{{spec.id!r}: [...]}} (on the "
+                f"command line: --feed {spec.id}=FILE), which stand for a queue then"
+            )
+
+
 def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) -> Component:
     if rows is None:
         return spec.component
@@ -180,7 +193,8 @@ def _survey(lane: Lane, spec: ComponentSpec, messages_max: int, rehearsal_direct
     try:
         context = context_of(lane, lane.topology.tasks(spec.id)[0], rehearsal_directory)
         return survey(spout, context, messages_max)
-    except Exception as error:
+    except BaseException as error:  # user code, which may exit, too
+        pass_on(error)
         raise SimulationError(
             f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "
             f"or give it messages with feed={{{spec.id!r}: [...]}} (on the command line: --feed {spec.id}=FILE)"

@@ -43,6 +43,7 @@ from sparkbolt.sim.faults import (
 from sparkbolt.sim.letters import SimulatedSink, letters_in
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
+from sparkbolt.sim.spouts import close_ranged
 from sparkbolt.sim.subject import Subject
 
 START_MS = 1_767_225_600_000
@@ -388,5 +389,4 @@ class World:
     def close(self) -> None:
         """End all processes; what a topology has open is closed as a crash would."""
         self.executors.die()
-        for spout in self.driver.host.spouts.values():
-            spout.close()
+        close_ranged(self.driver.host.spouts)

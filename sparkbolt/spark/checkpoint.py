@@ -43,7 +43,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
-from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole
+from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_files import Files
@@ -334,10 +334,7 @@ class Checkpoint:
                     "start with a new checkpoint directory"
                 )
             return None
-        try:
-            known = json.loads(data)
-        except ValueError as error:
-            raise CheckpointError(f"checkpoint {self.directory}: its file 'topology' is damaged ({error})") from error
+        known = topology_in(data, f"checkpoint {self.directory}")
         self._refuse(changes(known["fingerprint"], json.loads(json.dumps(topology.fingerprint()))))
         placement: Mapping[str, Any] = known["placement"]
         return placement
@@ -375,7 +372,8 @@ class Checkpoint:
         Spark would go on with the newest of them, whatever is missing before it.
 
         Raises:
-            CheckpointError: the ledger knows nothing as old as the last commit that is left; nothing was removed.
+            CheckpointError: the ledger knows nothing as old as the last commit that is left (nothing was removed then),
+                or the id of Spark's query is damaged.
         """
         # Offsets first: a driver elsewhere that commits meanwhile must not make us remove what it has written since.
         offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
@@ -383,8 +381,11 @@ class Checkpoint:
         while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
             kept.pop()
         last = kept[-1] if kept else -1
+        undone = ledger_files.undone(self.files, last, max(offsets, default=-1))
         for number in ledger_files.cut_back(self.files, last, where=f"checkpoint {self.directory}"):
             log.warning("checkpoint %s: ledger/%d.snapshot is removed: its commit is gone", self.directory, number)
+        if undone is not None:
+            log.warning("checkpoint %s: %s", self.directory, undone)
         for number in reversed(commits[len(kept) :]):
             self._remove_of_spark("commits", number, "is not whole, or its offset or state is not")
         for number in reversed(offsets):
@@ -392,6 +393,11 @@ class Checkpoint:
                 self._remove_of_spark("offsets", number, f"comes after commit {last}, the last that is left")
             elif number == last + 1 and not self._is_whole("offsets", number):
                 self._remove_of_spark("offsets", number, "is not whole, and its micro-batch is planned anew")
+        wrong = metadata_mistake(self.files, is_logged=bool(self._numbers("spark/offsets")))
+        if wrong is not None:
+            raise CheckpointError(
+                f"checkpoint {self.directory}: {wrong}: have it made anew with `sparkbolt checkpoint repair`"
+            )
 
     def _is_whole(self, log_: str, number: int) -> bool:
         """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""

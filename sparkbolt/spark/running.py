@@ -195,7 +195,7 @@ class RunningTopology(core_running.RunningTopology):
                 return
             try:
                 self._begin_again()
-            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: one more failure like the others
+            except BaseException as error:  # noqa: BLE001  a full disk, a lost JVM, user code: one more failure
                 failure = query_failure(error)
                 continue
             failure = self._await_end()

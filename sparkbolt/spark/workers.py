@@ -25,6 +25,7 @@ import cloudpickle
 import pyarrow as pa
 
 from sparkbolt.core.activity import Activity
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
 from sparkbolt.core.stages import Row
@@ -42,6 +43,7 @@ FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
 _look_outs: dict[str, LookOut] = {}
 _stages_run = 0
+log = logging.getLogger("sparkbolt")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Shipment:
         worker = _workers.get(self.run)
         if worker is None:
             for old in list(_workers):
-                _workers.pop(old).close()
+                _close(_workers.pop(old))
                 _look_outs.pop(old).close()
             sys.path.extend(entry for entry in self.path if entry not in sys.path)
             print_to_driver()
@@ -130,10 +132,18 @@ def activity_of_child(worker: Worker) -> Activity | None:
     return None if look_out is None else look_out.forked().activity
 
 
+def _close(worker: Worker) -> None:
+    """Clean up what nobody needs any more: what user code raises there is no affair of another run."""
+    try:
+        worker.close()
+    except Exception as error:  # noqa: BLE001  user code may raise anything
+        log.error("the end of a worker: %s", line_of(error))
+
+
 @atexit.register
 def _close_all() -> None:
     for worker in _workers.values():
-        worker.close()
+        _close(worker)
     for look_out in _look_outs.values():
         look_out.close()
 

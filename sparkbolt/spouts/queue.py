@@ -55,7 +55,8 @@ class QueueSpout(Spout):
     calls of a task come from one thread of the driver process; connections are opened in ``open`` and closed in
     ``close`` (call ``super().open(context)``). A message id names one delivery, not one message: when a queue gives a
     message twice, the ids differ. Attributes whose names begin with an underscore are made by ``open`` and are not
-    pickled.
+    pickled. A simulation, which would take messages out of the queue, refuses to run it unless it is fed, or unless
+    ``rehearsable`` is True.
 
     >>> class Ring(QueueSpout):
     ...     outputs = ["text"]
@@ -72,6 +73,8 @@ class QueueSpout(Spout):
     >>> Ring().outputs
     ['text']
     """
+
+    rehearsable = False
 
     def open(self, context: TopologyContext) -> None:
         """Start with nothing open."""

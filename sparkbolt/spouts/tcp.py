@@ -50,6 +50,7 @@ class SocketSpout(Spout):
     """
 
     outputs = ["line"]
+    rehearsable = False
 
     def __init__(
         self,

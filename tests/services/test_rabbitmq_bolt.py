@@ -34,7 +34,9 @@ def publishing(bolt: RabbitMQBolt) -> TopologyTestDriver:
     builder = TopologyBuilder("publish", Config(max_attempts=1))
     builder.set_spout("orders", GeneratorSpout(list, outputs=["customer", "amount"], count=0))
     builder.set_bolt("publish", bolt).shuffle_grouping("orders")
-    return TopologyTestDriver(builder.build())
+    driver = TopologyTestDriver(builder.build())
+    driver._engine._materials.rehearsal_directory = None  # else nothing would be sent
+    return driver
 
 
 def taken(channel: Any, queue: str) -> list[tuple[Any, bytes]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
-from sparkbolt.sim.mistakes import Mistake, MistakeKind, mistakes_of
+from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import subject_of
 from sparkbolt.sim.twin import close_twins
@@ -37,7 +37,7 @@ def behind(component: Any, config: Config | None = None, **settings: Any) -> Any
 
 
 def mistakes(component: Any, config: Config | None = None, **settings: Any) -> tuple[Mistake, ...]:
-    return mistakes_of(subject_of(behind(component, config, **settings), FEED))
+    return try_once(subject_of(behind(component, config, **settings), FEED)).mistakes
 
 
 class Forgets(Bolt):
@@ -187,3 +187,76 @@ def test_what_differs_the_second_time_is_shown_side_by_side(kind: str) -> None:
     assert first.startswith("  the first time:  wild[0] sent [")
     assert second.startswith("  the second time: ")
     assert first.partition(":")[2] != second.partition(":")[2]
+
+
+class Collects(BasicBolt):
+    """Emits a list, and changes it with the next tuple."""
+
+    outputs = ["seen"]
+
+    def prepare(self, context: Any) -> None:
+        self.seen: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.seen.append(tup["n"])
+        collector.emit([self.seen])
+
+
+class Lists(BasicBolt):
+    """Emits lists that it does not touch any more."""
+
+    outputs = ["numbers"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        numbers = [tup["n"]]
+        numbers.append(1)
+        collector.emit([numbers])
+
+
+@bolt(outputs=["numbers"])
+def extend(tup: Any) -> Any:
+    numbers = tup["numbers"]
+    numbers.append(2)
+    yield [numbers]
+
+
+@bolt(outputs=["numbers"])
+def pass_on(tup: Any) -> Any:
+    yield [tup["numbers"]]
+
+
+def chain(*bolts: Any, fuse: bool = True) -> Any:
+    builder = TopologyBuilder("small", Config(message_timeout_secs=5))
+    builder.set_spout("m", Messages(), parallelism=1)
+    builder.set_bolt("b0", bolts[0], fuse=fuse).fields_grouping("m", ["n"])
+    for place, component in enumerate(bolts[1:], 1):
+        builder.set_bolt(f"b{place}", component, fuse=fuse).shuffle_grouping(f"b{place - 1}")
+    return builder.build()
+
+
+def changed(*bolts: Any, fuse: bool = True) -> list[tuple[str, int]]:
+    trial = try_once(subject_of(chain(*bolts, fuse=fuse), FEED))
+    assert all(mistake.kind == MistakeKind.CHANGED for mistake in trial.mistakes)
+    return [(mistake.component, mistake.messages) for mistake in trial.mistakes]
+
+
+def last(tup: Any) -> None:
+    pass
+
+
+def test_a_value_that_is_changed_after_it_was_emitted_is_named_with_its_bolt() -> None:
+    (mistake,) = try_once(subject_of(chain(Collects(), bolt(outputs=[])(last)), FEED)).mistakes
+    assert (mistake.kind, mistake.component) == (MistakeKind.CHANGED, "b0")
+    assert mistake.messages > 10
+    assert "b0[0] emitted [" in mistake.example
+    assert "as field 'seen' on stream 'default', which was [" in mistake.example
+    assert "emit a copy" in mistake.likely
+    assert "values were changed after being emitted" in mistake.words
+
+
+def test_a_bolt_that_changes_what_it_was_given_is_named_where_others_hold_the_same_object() -> None:
+    end = bolt(outputs=[])(last)
+    assert changed(Lists(), pass_on, extend, end) == [("b2", 30)], "and not those through whom it came"
+    assert changed(Lists(), extend, extend, end) == [("b1", 30), ("b2", 30)]
+    assert changed(Lists(), extend, end, fuse=False) == [], "there it is a copy of its own"
+    assert changed(Lists(), pass_on, end) == []

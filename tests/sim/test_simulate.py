@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import BadRecord, BasicBolt, Bolt, Config, Range, Spout, TopologyBuilder, bolt
-from sparkbolt.bolts import JsonLinesBolt, ParquetBolt
+from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
+from sparkbolt.bolts import kafka as kafka_bolt
+from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
 from sparkbolt.core import routing
 from sparkbolt.core.components import rehearsal_path
 from sparkbolt.core.ids import edge_salt
@@ -23,7 +25,7 @@ from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
 from sparkbolt.sim.twin import close_twins
-from sparkbolt.spouts import GeneratorSpout, TextSpout
+from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
 
@@ -329,3 +331,111 @@ def test_each_seed_begins_with_an_empty_directory_that_is_gone_in_the_end() -> N
     del subject
     gc.collect()
     assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind"),
+    [
+        (KafkaBolt("localhost:1", "numbers", key="n"), "KafkaBolt"),
+        (RabbitMQBolt("amqp://localhost:1/", routing_key="numbers"), "RabbitMQBolt"),
+    ],
+)
+def test_a_simulation_sends_nothing_to_a_server_and_says_once_what_it_has_not_sent(
+    monkeypatch: pytest.MonkeyPatch, sender: Any, kind: str
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a client of the real server was made")
+
+    monkeypatch.setattr(kafka_bolt, "made", refuse)
+    monkeypatch.setattr(rabbitmq_bolt, "Publisher", refuse)
+    for seed in range(3):
+        report = simulate(behind(sender), seed, feed=FEED, repeat=seed == 0)
+        assert report.ok, report.story
+        assert report.mistakes == ()
+        assert report.unsent == {"b": 30}
+        assert report.story.count(f"{kind} 'b': 30 messages not sent: simulate sends nothing") == 1
+
+
+class Ring(QueueSpout):
+    """A queue in memory."""
+
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        super().open(context)
+        self._waiting = list(range(10))
+
+    def receive(self, limit: int) -> Any:
+        taken, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        return [(number, [number]) for number in taken]
+
+    def confirm(self, message_id: Any) -> None:
+        pass
+
+    def release(self, message_id: Any, *, again: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "spout",
+    [
+        RabbitMQSpout("amqp://localhost:1/", queue="jobs", outputs=["n"]),
+        KestrelSpout("localhost:1", "jobs", outputs=["n"]),
+        SocketSpout("localhost", 1),
+        Ring(),
+    ],
+)
+def test_a_spout_that_would_empty_a_real_queue_is_refused_unless_it_is_fed(spout: Any) -> None:
+    builder = TopologyBuilder("small")
+    builder.set_spout("m", spout)
+    builder.set_bolt("b", Count()).shuffle_grouping("m")
+    topology = builder.build()
+    with pytest.raises(SimulationError, match=f"spout 'm' is a {type(spout).__name__}: .*--feed m=FILE"):
+        simulate(topology)
+    assert simulate(behind(Count(), spout=Ring()), feed=FEED, repeat=False).ok
+
+
+class HarmlessRing(Ring):
+    rehearsable = True
+
+
+def test_a_queue_that_is_none_may_say_so() -> None:
+    assert simulate(behind(Count(), spout=HarmlessRing()), messages_max=10, repeat=False).ok
+
+
+class Leaves(GeneratorSpout):
+    """Exits in one of its methods."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(lambda: [[number] for number in range(10)], outputs=["n"])
+        self.method = method
+
+    def _may_leave(self, method: str) -> None:
+        if self.method == method:
+            raise SystemExit(3)
+
+    def open(self, context: Any) -> None:
+        self._may_leave("open")
+        super().open(context)
+
+    def prepare(self, context: Any) -> None:
+        self._may_leave("prepare")
+        super().prepare(context)
+
+    def committed(self, progress: Any) -> None:
+        self._may_leave("committed")
+
+    def close(self) -> None:
+        self._may_leave("close")
+
+
+@pytest.mark.parametrize("method", ["open", "prepare", "close"])
+def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
+    with pytest.raises(SimulationError, match=r"spout 'm' cannot be read here \(SystemExit: 3\)"):
+        simulate(behind(Count(), spout=Leaves(method)))
+
+
+def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
+    report = simulate(behind(Count(), spout=Leaves("committed")), repeat=False)
+    assert report.promise == "the engine goes on"
+    assert "committed of 'm' raised SystemExit: 3" in report.story

@@ -20,6 +20,8 @@ from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Jobs
 from tests.sim.test_simulate import Count, behind
 
+TOPOLOGY = b'{"fingerprint": {}, "placement": {}}'
+
 
 class Stopped(World):
     """A world that is stopped behind a micro-batch, with its offset and commit as files."""
@@ -35,7 +37,7 @@ class Stopped(World):
             files.files[f"spark/offsets/{number}"] = f"v1\n{{}}\n{end}".encode()
         for number in self.durable.log.commits:
             files.files[f"spark/commits/{number}"] = b"v1\n{}"
-        files.files |= {"topology": b"{}", "spark/metadata": b'{"id":"an id"}'}
+        files.files |= {"topology": TOPOLOGY, "spark/metadata": b'{"id":"an id"}'}
         return files
 
     def read_back(self) -> None:
@@ -228,6 +230,69 @@ def test_a_topology_that_is_gone_cannot_be_had_back(tmp_path: Path, capsys: pyte
         said = capsys.readouterr().out
         assert "mistake: there are committed micro-batches but no file 'topology'\n" in said
         assert "a repair cannot help: nobody knows any more which task runs where; restore" in said
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (b"", "there is nothing in it"),
+        (b'{"fingerprint": {"na', "Unterminated string"),
+        (b"\0" * 30, "there is nothing in it"),
+        (b"{}", "it has no 'fingerprint'"),
+        (b"[1]", "it has no 'fingerprint'"),
+        (b'{"fingerprint": {}}', "it has no 'placement'"),
+    ],
+)
+def test_a_topology_that_is_damaged_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes, why: str
+) -> None:
+    files = world().files_of_spark()
+    files.files["topology"] = left
+    where = on_disk(files, tmp_path)
+    for command in ("verify", "repair"):
+        assert main(["checkpoint", command, where]) == 1
+        said = capsys.readouterr().out
+        assert f"mistake: the file 'topology' is damaged ({why}" in said
+        assert "a repair cannot help: nobody knows any more which task runs where; restore" in said
+    assert (tmp_path / "topology").read_bytes() == left
+    with pytest.raises(CheckpointError, match=r"^checkpoint x: the file 'topology' is damaged \("):
+        agreement.topology_in(left, "checkpoint x")
+
+
+def test_a_topology_that_is_damaged_before_anything_was_committed_is_put_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = world(last=-1).files_of_spark()
+    files.files |= {"topology": b"", "spark/metadata": b"", "spark/offsets/0": b"v1\n{}\n{}", "lives/0": b""}
+    where = on_disk(files, tmp_path)
+    assert main(["checkpoint", "repair", where]) == 0
+    assert "put aside: topology (a copy is repairs/0/topology)\n" in capsys.readouterr().out
+    assert not (tmp_path / "topology").exists()
+
+
+def test_metadata_that_is_damaged_before_anything_was_logged_is_named() -> None:
+    files = MemoryFiles()
+    files.files["spark/metadata"] = b""
+    verdict = agreement.examine(files)
+    assert verdict.mistakes[0].startswith("spark/metadata is damaged (there is nothing in it)")
+    assert verdict.put_aside == verdict.made == ("spark/metadata",)
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b'{"id"', b"[]", b'{"id": 3}', b"\0" * 45])
+def test_metadata_of_sparks_that_is_damaged_is_named_and_made_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes
+) -> None:
+    files = world().files_of_spark()
+    files.files["spark/metadata"] = left
+    where = on_disk(files, tmp_path)
+    assert main(["checkpoint", "verify", where]) == 1
+    said = capsys.readouterr().out
+    assert "mistake: spark/metadata is damaged (" in said
+    assert "a repair would put aside: spark/metadata\na repair would make anew: spark/metadata\n" in said
+    assert main(["checkpoint", "repair", where]) == 0
+    assert (tmp_path / "repairs/0/spark/metadata").read_bytes() == left
+    assert set(json.loads((tmp_path / "spark/metadata").read_bytes())) == {"id"}
+    assert main(["checkpoint", "verify", where]) == 0
 
 
 def test_the_command_says_what_it_found_and_keeps_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

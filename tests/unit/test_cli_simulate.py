@@ -18,7 +18,7 @@ PROGRAM = """
 import random
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.bolts import JsonLinesBolt, KafkaBolt
 from sparkbolt.spouts import GeneratorSpout, TextSpout
 
 
@@ -61,6 +61,7 @@ def build(middle, spout=None, sum_them=True):
 tame = build(Double())
 wild = build(Wild())
 written = build(JsonLinesBolt("out"), sum_them=False)
+sent = build(KafkaBolt("localhost:1", "numbers"), sum_them=False)
 gone = build(Double(), TextSpout("no/such/file.txt"))
 """
 
@@ -99,6 +100,18 @@ def test_a_topology_that_writes_files_is_not_blamed_and_changes_none(
     assert list((tmp_path / "tmp").iterdir()) == []
     assert [path.name for path in real.parent.iterdir()] == [real.name]
     assert real.read_text() == "precious"
+
+
+def test_a_topology_that_would_send_messages_sends_none_and_says_so(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "KafkaBolt 'middle': 30 messages not sent: simulate sends nothing"
+    for arguments in (["--seeds", "6"], ["--seed", "2"]):
+        assert main(["simulate", f"{program}:sent", *arguments]) == 0
+        captured = capsys.readouterr()
+        assert captured.out.count(words) == 1
+    assert main(["simulate", f"{program}:sent", "--seeds", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["unsent"] == {"middle": 30}
 
 
 def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:

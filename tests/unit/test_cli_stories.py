@@ -192,6 +192,16 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pyte
     assert not list(tmp_path.iterdir()), "looking makes no files"
 
 
+@pytest.mark.parametrize("left", [b"", b'{"topology": "t", "own', b"{}"])
+def test_a_file_of_tasks_that_is_damaged_is_named(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], left: bytes
+) -> None:
+    (checkpoint / "tasks").write_bytes(left)
+    said = printed(capsys, "errors", str(checkpoint), code=1)
+    assert "the file 'tasks' is damaged (" in said
+    assert "next start writes it anew" in said
+
+
 def test_a_log_that_is_compacted_while_it_is_read_is_read_again(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

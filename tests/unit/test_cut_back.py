@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import CheckpointError, Config, Range, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.core import ledger_files
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
@@ -114,6 +114,81 @@ def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed()
     assert logged.files.files == before
 
 
+def acking(files: Any, micro_batches: int, spout: Any) -> LocalEngine:
+    """Micro-batches of three numbers, or of one job of a queue, whose trees are acked at once."""
+    builder = TopologyBuilder("acking")
+    builder.set_spout("numbers", spout)
+    builder.set_bolt("count", Passes()).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    for number in range(micro_batches):
+        assert engine.step() is not None
+        ledger_files.write_entry(files, number, engine.log[-1])
+    return engine
+
+
+class Passes(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+class OneByOne(Spout):
+    outputs = ["number"]
+
+    def open(self, context: Any) -> None:
+        self.given = 0
+
+    def next_tuple(self, collector: Any) -> None:
+        if collector.room:
+            self.given += 1
+            collector.emit([self.given], message_id=self.given)
+
+
+@pytest.mark.parametrize(
+    ("last_commit", "last_offset", "told"),
+    [
+        (4, 5, None),
+        (3, 4, "micro-batch 4 has been counted"),  # its entry, and one after it, tell so
+        (3, 5, "micro-batch 4 has been counted"),
+        (1, 5, "3 micro-batches, 2 to 4, have been counted"),
+        (-1, 5, "5 micro-batches, 0 to 4, have been counted"),
+        (-1, -1, "5 micro-batches, 0 to 4, have been counted"),
+    ],
+)
+def test_what_was_promoted_and_is_not_committed_any_more_is_counted(
+    last_commit: int, last_offset: int, told: str | None
+) -> None:
+    files = MemoryFiles()
+    acking(files, 6, Few())
+    found = ledger_files.undone(files, last_commit, last_offset)
+    assert (found is None) == (told is None)
+    if found is not None:
+        count = found.last - last_commit
+        assert (found.last, found.acked, found.failed, found.forgotten) == (4, 3 * count, 0, 0)
+        assert str(found).startswith(str(told))
+        assert f"with at least {3 * count} acked and 0 failed tree(s)" in str(found)
+        assert "again, and what was told of them comes again" in str(found)
+
+
+def test_entries_of_an_earlier_life_that_are_not_replaced_yet_are_not_counted_once_more() -> None:
+    files = MemoryFiles()
+    engine = acking(files, 6, Few())
+    engine.log[2:] = []
+    engine.restart()
+    assert engine.step() is not None
+    ledger_files.write_entry(files, 2, engine.log[-1])
+    assert ledger_files.undone(files, 2, 3) is None
+    assert ledger_files.undone(files, 1, 2) is None
+
+
+def test_records_of_a_queue_that_are_not_given_again_are_counted() -> None:
+    files = MemoryFiles()
+    acking(files, 3, OneByOne())
+    found = ledger_files.undone(files, 0, 2)
+    assert found is not None
+    assert (found.first, found.last, found.forgotten) == (1, 1, found.acked)
+    assert "record(s) of a Spout, or read at most once, are not given again" in str(found)
+
+
 # Spark's own logs.
 
 
@@ -130,6 +205,7 @@ class SparkLogs(Checkpoint):
             self.files.write(f"spark/offsets/.{number}.crc", b"crc")
         for number in range(12):
             self.files.write(f"spark/commits/{number}", b'v2\n{"nextBatchWatermarkMs":0}')
+        self.files.write("spark/metadata", b'{"id":"an id"}')
         Logged(self.files, 12)
 
     def left(self) -> tuple[int, int]:
@@ -163,8 +239,9 @@ def test_offsets_behind_the_one_that_comes_next_are_removed_since_spark_would_be
     assert "4.snapshot" in checkpoint.files.names("ledger")
     assert "9.snapshot" not in checkpoint.files.names("ledger")
     lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 4
-    assert "spark/offsets/12 is removed: it comes after commit 8, the last that is left" in lines[1]
+    assert len(lines) == 5
+    assert "3 micro-batches, 9 to 11, have been counted, with at least " in lines[1]
+    assert "spark/offsets/12 is removed: it comes after commit 8, the last that is left" in lines[2]
 
 
 @pytest.mark.parametrize("rest", [b"", b"v2\n", b'v2\n{"nextBatchWa', b"\0" * 60])
@@ -209,3 +286,14 @@ def test_a_commit_whose_state_is_empty_does_not_count_and_one_whose_state_is_els
     (folder / "11_b-10.changelog").unlink()
     checkpoint.cut_back()
     assert checkpoint.left() == (10, 11), "nobody knows where else Spark has it"
+
+
+@pytest.mark.parametrize(("left", "damage"), [(b"", "damaged"), (b'{"id', "damaged"), (None, "missing")])
+def test_an_id_of_sparks_query_that_is_damaged_is_named_with_what_to_do(
+    checkpoint: SparkLogs, left: bytes | None, damage: str
+) -> None:
+    checkpoint.files.remove("spark/metadata")
+    if left is not None:
+        checkpoint.files.write("spark/metadata", left)
+    with pytest.raises(CheckpointError, match=rf"spark/metadata is {damage}.* with `sparkbolt checkpoint repair`"):
+        checkpoint.cut_back()

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -623,10 +624,36 @@ class Leaving(Bolt):
             sys.exit(3)
 
 
-@pytest.mark.parametrize("where", ["prepare", "cleanup"])
+class LeavingWithState(Leaving):
+    stateless = False
+
+    def init_state(self, state: Any) -> None:
+        if self.where == "init_state":
+            sys.exit(3)
+
+
+@pytest.mark.parametrize("where", ["prepare", "cleanup", "init_state"])
 def test_a_bolt_that_exits_outside_of_execute_raises_as_any_other_exception(where: str) -> None:
     with pytest.raises(RuntimeError, match=f"{where} of 'tested' raised SystemExit: 3"):
-        run(Leaving(where))
+        run((LeavingWithState if where == "init_state" else Leaving)(where))
+
+
+def test_a_cleanup_that_raises_keeps_no_other_from_being_called(tmp_path: Path) -> None:
+    class Tidy(Leaving):
+        def cleanup(self) -> None:
+            (tmp_path / self.where).touch()
+            super().cleanup()
+
+    builder = TopologyBuilder("tidy")
+    builder.set_spout("numbers", Numbers())
+    for name in ("a", "cleanup", "z"):
+        builder.set_bolt(name, Tidy(name)).shuffle_grouping("numbers")
+    driver = TopologyTestDriver(builder.build())
+    driver.feed("numbers", [1])
+    driver.run_until_idle()
+    with pytest.raises(RuntimeError, match="cleanup of 'cleanup' raised SystemExit: 3"):
+        driver.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "cleanup", "z"]
 
 
 def test_a_coroutine_that_cancels_all_others_fails_them_and_the_rest_is_run() -> None:

@@ -490,7 +490,7 @@ def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where
 def test_the_bolt_acks_no_tuple_before_the_broker_has_acknowledged_its_message(kafka, name):
     settled: list[tuple[str, int]] = []
     own = KafkaBolt(kafka.brokers, name, value="n", client={"linger.ms": 20_000})
-    own.prepare(None)
+    own.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
     collector = SimpleNamespace(
         ack=lambda tup: settled.append(("ack", tup["n"])), fail=lambda tup, _: settled.append(("fail", tup["n"]))
     )

@@ -11,6 +11,8 @@ import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.offsets import (
     METADATA_CHARACTERS_MAX,
@@ -208,8 +210,9 @@ def test_a_producer_is_idempotent_and_nobody_can_say_otherwise():
     assert ClientSettings("localhost:9092", {"linger.ms": 50}).producer()["enable.idempotence"] is True
     with pytest.raises(ConfigError, match="always idempotent"):
         ClientSettings("localhost:9092", {"enable.idempotence": False})
+    own = KafkaBolt("localhost:9092", "words", client={"acks": 0})
     with pytest.raises(ConfigError, match="Kafka's client refuses its properties"):
-        KafkaBolt("localhost:9092", "words", client={"acks": 0}).prepare(None)
+        own.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "bootstrap.servers", "auto.offset.reset"])

@@ -98,3 +98,16 @@ def test_a_generator_instead_of_a_function_is_refused() -> None:
         GeneratorSpout(alone(), outputs=["n"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"functools\.partial"):
         GeneratorSpout(lambda a, b, c: [], outputs=["n"])
+
+
+def test_a_list_that_a_generator_uses_again_for_each_item_gives_each_item_its_own_values() -> None:
+    def one_list() -> Iterator[list[int]]:
+        row = [0]
+        for number in range(3):
+            row[0] = number
+            yield row
+
+    spout = GeneratorSpout(one_list, outputs=["n"])
+    spout.prepare(context(1))
+    ((_, columns),) = spout.read_columns(Range(0, "generator-0", 0, 3))
+    assert [list(column) for column in columns] == [[0, 1, 2]]

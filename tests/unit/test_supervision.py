@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
+from sparkbolt.core.failures import line_of
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.outages import Outage, Phase
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.topology import Topology
-from sparkbolt.errors import SparkboltError, StateError
+from sparkbolt.errors import SparkboltError, SpoutOpenError, StateError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -91,7 +92,7 @@ class FakeQuery:
 class Lives:
     """Stands in for ``Life``: counts lives, and has some of them fail to begin."""
 
-    def __init__(self, fails: Callable[[int], Exception | None] = lambda number: None) -> None:
+    def __init__(self, fails: Callable[[int], BaseException | None] = lambda number: None) -> None:
         self.fails = fails
         self.begun: list[Any] = []
         self.changed = threading.Condition()
@@ -169,6 +170,90 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
         "query failed: ValueError: a query may end; it is started again in 0.01 s (1 of 5)",
         "query failed: ConnectionError: the broker is away; it is started again in 0.02 s (2 of 5)",
     ]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_user_code_that_exits_does_not_end_the_supervisor(
+    start: Any, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    lives = Lives(lambda number: error if number == 1 else None)
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        running = start(lives)
+        lives.await_begun(1).query.end(ValueError("a query may end"))
+        assert lives.await_begun(2).host.life == 2
+    assert running.failure is None
+    assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
+
+
+class LeavesOpen(GeneratorSpout):
+    def open(self, context: Any) -> None:
+        sys.exit(3)
+
+
+def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", LeavesOpen(lambda: [[1]], outputs=["n"]))
+    lane = lay_out(builder.build(), 2)
+    life = object.__new__(life_module.Life)
+    life.lane, life.topology = lane, lane.topology
+    life.shipment = life_module.Shipment.of(lane, "run")
+    with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
+        life._open_spouts({})
+
+
+class Leaves(GeneratorSpout):
+    """Exits in one of the methods that are called in the driver."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(lambda: [[1], [2]], outputs=["n"])
+        self.method = method
+
+    def _may_leave(self, method: str) -> None:
+        if self.method == method:
+            sys.exit(3)
+
+    def next_ranges(self, progress: Any, budget: int) -> Any:
+        self._may_leave("next_ranges")
+        return super().next_ranges(progress, budget)
+
+    def finished(self, progress: Any) -> bool:
+        self._may_leave("finished")
+        return super().finished(progress)
+
+    def committed(self, progress: Any) -> None:
+        self._may_leave("committed")
+
+    def told(self, sources: Any) -> None:
+        self._may_leave("told")
+
+    def lag(self) -> Any:
+        self._may_leave("lag")
+        return {}
+
+    def measured(self, reads: Any) -> None:
+        self._may_leave("measured")
+
+    def read_bytes(self) -> int:
+        return 1
+
+    def prepare(self, context: Any) -> None:
+        self._may_leave("prepare")
+        super().prepare(context)
+
+
+@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured", "prepare"])
+def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", Leaves(method))
+    builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
+
+    def run() -> None:
+        engine = LocalEngine(builder.build())
+        while engine.step() is not None or not engine.host.finished:
+            pass
+
+    with pytest.raises(RuntimeError, match=f"{method} of 'numbers' raised SystemExit: 3"):
+        run()
 
 
 def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:

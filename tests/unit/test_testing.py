@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, Spout, Topology, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
@@ -323,3 +323,40 @@ def test_the_directory_of_a_driver_goes_with_it(tmp_path: Path) -> None:
     del driver
     gc.collect()
     assert not place.exists()
+
+
+def test_messages_that_would_be_sent_are_shown_in_order_and_those_that_cannot_be_made_fail() -> None:
+    builder = TopologyBuilder("sending")
+    builder.set_spout("lines", TextSpout("books/*.txt"))
+    builder.set_bolt(
+        "kafka", KafkaBolt("localhost:1", "out", key="line", value=lambda tup: [tup["line"]])
+    ).shuffle_grouping("lines")
+    rabbit = RabbitMQBolt("amqp://localhost:1/", routing_key="q", value="line", headers=lambda tup: {"n": tup["n"]})
+    builder.set_bolt("numbered", Numbered()).shuffle_grouping("lines")
+    builder.set_bolt("rabbit", rabbit).shuffle_grouping("numbered")
+    with TopologyTestDriver(builder.build()) as driver:
+        assert driver.unsent("kafka") == []
+        for line in ("to be", "or", "half"):
+            driver.feed("lines", {"line": line}, message_id=line)
+        driver.run_until_idle()
+        kafka = {"topic": "out", "headers": None}
+        assert driver.unsent("kafka") == [
+            {**kafka, "key": line.encode(), "value": json.dumps([line]).encode()} for line in ("to be", "or", "half")
+        ]
+        sent = {"exchange": "", "routing_key": "q"}
+        assert driver.unsent("rabbit") == [
+            {**sent, "body": b"to be", "headers": {"n": 5}},
+            {**sent, "body": b"or", "headers": {"n": 2}},
+        ]
+        assert driver.acked("lines") == ["to be", "or"]
+        [failure] = driver.failed("lines")
+        assert (failure.message_id, failure.component) == ("half", "rabbit")
+        with pytest.raises(KeyError, match="no component 'kafak'"):
+            driver.unsent("kafak")
+
+
+class Numbered(BasicBolt):
+    outputs = ["line", "n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup["line"], 0.5 if tup["line"] == "half" else len(tup["line"])])
