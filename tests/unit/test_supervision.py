@@ -35,6 +35,7 @@ from py4j.protocol import Py4JError
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
 from sparkbolt.spark.bridge import Asker, Bridge
+from sparkbolt.spark.calls import Calls
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.explain import carried, errors_carried, query_failure
 from sparkbolt.spark.running import RunningTopology
@@ -197,6 +198,7 @@ def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -
     life = object.__new__(life_module.Life)
     life.lane, life.topology = lane, lane.topology
     life.shipment = life_module.Shipment.of(lane, "run")
+    life._calls = Calls(threading.Condition())
     with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
         life._open_spouts({})
 
