@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -194,10 +195,11 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize("left", [b"", b'{"topology": "t", "own', b"{}"])
 def test_a_file_of_tasks_that_is_damaged_is_named(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str], left: bytes
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes
 ) -> None:
-    (checkpoint / "tasks").write_bytes(left)
-    said = printed(capsys, "errors", str(checkpoint), code=1)
+    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tasks").write_bytes(left)
+    said = printed(capsys, "errors", str(tmp_path), code=1)
     assert "the file 'tasks' is damaged (" in said
     assert "next start writes it anew" in said
 
