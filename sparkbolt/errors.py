@@ -67,6 +67,10 @@ class Unavailable(SparkboltError):  # noqa: N818  a state of the world, as its u
     """
 
 
+class PrepareError(SparkboltError):
+    """``prepare`` or ``init_state`` of a component raised an exception; it is called again for what comes next."""
+
+
 class Reject(SparkboltError):  # noqa: N818  what a bolt does
     """Raised by a bolt: this tuple can never be processed.
 

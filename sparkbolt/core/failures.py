@@ -15,12 +15,14 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sparkbolt.errors import (
     EmitError,
     FailedException,
     KilledWorkerError,
+    PrepareError,
     Reject,
     ReportedFailedException,
     SparkboltError,
@@ -37,6 +39,7 @@ UNAVAILABLE = "unavailable"
 """The cause of a tuple that failed since something is away that its bolt depends on (``Unavailable``)."""
 REJECTED = "rejected"
 """The cause of a tuple that its bolt does not want to see again (``Reject``)."""
+_OURS = Path(__file__).parents[1]
 RAISED = frozenset({"exception", "emit", UNAVAILABLE})
 """The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
@@ -183,3 +186,33 @@ def exiting_fails(what: str) -> Iterator[None]:
         yield
     except SystemExit as error:
         raise RuntimeError(f"{what} raised {line_of(error)}") from error
+
+
+@contextmanager
+def preparing(what: str) -> Iterator[None]:
+    """What a component raises before its first tuple says whose it is, and where; errors of ours say it themselves.
+
+    Raises:
+        PrepareError: it has raised, or exited.
+
+    >>> with preparing("prepare of 'count'"):
+    ...     open("/no/such/file")
+    Traceback (most recent call last):
+    sparkbolt.errors.PrepareError: prepare of 'count' raised FileNotFoundError: [Errno 2] No such file or directory: ...
+    """
+    try:
+        yield
+    except SparkboltError:
+        raise
+    except BaseException as error:
+        pass_on(error)
+        raise PrepareError(f"{what} raised {line_of(error)}{_at(error)}") from error
+
+
+def _at(error: BaseException) -> str:
+    """The first line of user code that an exception came through."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if not path.is_relative_to(_OURS):
+            return f", at {path.name}:{line}"
+    return ""

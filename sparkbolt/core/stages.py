@@ -59,7 +59,7 @@ from sparkbolt.core.tasks import BoltTask, Counts
 from sparkbolt.core.tracing import Tracer
 from sparkbolt.core.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.worker import Worker
-from sparkbolt.errors import Unavailable
+from sparkbolt.errors import PrepareError, Unavailable
 
 Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): what moves between stages."""
@@ -187,7 +187,7 @@ class StageRun:
                     own = self.worker.own_trees(number)
             else:
                 task = self.worker.bolt(number)
-        except Unavailable as error:
+        except (Unavailable, PrepareError) as error:
             if isinstance(spec.component, HostedBolt) or component in self.lane.starters:
                 raise  # what its clock says must not be lost: the micro-batch is run again
             self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
@@ -241,8 +241,8 @@ class StageRun:
         origin = self.worker.origin(frame.source, frame.stream)
         return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
 
-    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable) -> None:
-        """A task cannot be prepared, since something is away that it depends on: all that came for it fails."""
+    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:
+        """A task cannot be prepared, perhaps since something is away that it depends on: all that came for it fails."""
         component, index = self.lane.topology.task_owner(number)
         failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
         self.report(Report(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
@@ -410,7 +410,7 @@ class StageRun:
             rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
             try:
                 task = self._enter_fused(parcel.target)
-            except Unavailable as error:
+            except (Unavailable, PrepareError) as error:
                 self._not_prepared(parcel.target, [rows], error)
                 return
             with self.witness.giving(rows) if self.witness is not None else nullcontext():

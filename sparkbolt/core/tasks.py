@@ -42,7 +42,16 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import UNAVAILABLE, Failure, exiting_fails, failure_of, failure_said, not_tried, said
+from sparkbolt.core.failures import (
+    UNAVAILABLE,
+    Failure,
+    exiting_fails,
+    failure_of,
+    failure_said,
+    not_tried,
+    preparing,
+    said,
+)
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
@@ -133,7 +142,7 @@ class BoltTask:
 
     def prepare(self) -> None:
         """Prepare the instance."""
-        with exiting_fails(f"prepare of {self.context.component!r}"):
+        with preparing(f"prepare of {self.context.component!r}"):
             self.bolt.prepare(self.context)
         if isinstance(self.bolt, HostedBolt):
             self.hosted = self.bolt.hosted(self.context, self.output)

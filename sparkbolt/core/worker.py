@@ -23,7 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import exiting_fails, line_of
+from sparkbolt.core.failures import exiting_fails, line_of, preparing
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
@@ -202,7 +202,7 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             with self.doing(Deed.PREPARE, number):
                 spout = self.materials.unpickle(self.materials.components[component])
-                with exiting_fails(f"prepare of {component!r}"):
+                with preparing(f"prepare of {component!r}"):
                     spout.prepare(self.context(number))
             self._spouts[number] = spout
         return self._spouts[number]
@@ -242,7 +242,7 @@ class Worker:
         if fresh:
             key_value = state.key_value()
             if hasattr(task.bolt, "init_state"):
-                with exiting_fails(f"init_state of {task.context.component!r}"):
+                with preparing(f"init_state of {task.context.component!r}"):
                     task.bolt.init_state(key_value)
             self._durable[number] = DurableAttributes(
                 task.bolt,

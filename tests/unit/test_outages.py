@@ -13,6 +13,7 @@ from sparkbolt import (
     BasicBolt,
     Bolt,
     Config,
+    Count,
     PartitionedSpout,
     Range,
     Reject,
@@ -21,12 +22,15 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
     Unavailable,
+    WindowedBolt,
 )
 from sparkbolt.core.ledger import FailedTree, Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.outages import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN, Health, Outage, OutageChange, Phase
+from sparkbolt.errors import PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
+from sparkbolt.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.slow
 
@@ -406,17 +410,25 @@ def test_a_spout_that_decides_itself_still_does() -> None:
 class Connects(Store):
     """Opens its connection in ``prepare``; what it keeps is durable."""
 
+    error: type[Exception] = Unavailable
+
     def __init__(self) -> None:
         self.seen = 0
 
     def prepare(self, context: Any) -> None:
         begin_ms, end_ms = WORLD.away
         if begin_ms <= WORLD.now_ms < end_ms:
-            raise Unavailable("no connection")
+            raise self.error("no connection")
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.seen += 1
         super().execute(tup, collector)
+
+
+class Fails(Connects):
+    """As most clients do it."""
+
+    error = OSError
 
 
 class Flushes(BasicBolt):
@@ -452,6 +464,65 @@ def test_a_bolt_may_be_unavailable_wherever_it_is_called(bolt: type[BasicBolt], 
     assert WORLD.stored == dict.fromkeys(range(200), 1)
     assert (run.counts.acked, run.counts.set_aside) == (200, 0)
     assert calls_between(5_000, 30_000) <= PROBE_TUPLES * 5
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_an_exception_in_prepare_is_one_in_execute(fuse: bool) -> None:
+    WORLD.away = (0, 60_000)
+    builder = TopologyBuilder("outage")
+    builder.set_spout("orders", Log(2000))
+    builder.set_bolt("store", Fails(), fuse=fuse).shuffle_grouping("orders")
+    run = Run(builder.build())
+    run.to_the_end()
+    assert WORLD.stored == dict.fromkeys(range(2000), 1)
+    assert (run.counts.acked, run.counts.set_aside) == (2000, 0)
+    assert run.phases == ["out", "well"]
+
+
+class Vain(BasicBolt):
+    def prepare(self, context: Any) -> None:
+        open("/no/such/file").close()
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class VainState(BasicBolt):
+    def init_state(self, state: Any) -> None:
+        open("/no/such/file").close()
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class VainWindow(WindowedBolt):
+    def prepare(self, context: Any) -> None:
+        open("/no/such/file").close()
+
+    def execute(self, window: Any, collector: Any) -> None: ...
+
+
+@pytest.mark.parametrize("bolt", [Vain, VainState])
+def test_a_mistake_in_prepare_fails_tuples_with_its_place(bolt: type[BasicBolt]) -> None:
+    builder = TopologyBuilder("vain")
+    builder.set_spout("orders", Log(3))
+    builder.set_bolt("vain", bolt()).shuffle_grouping("orders")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("orders", [1], message_id=1)
+        driver.run_until_idle()
+        (failure,) = driver.failed("orders")
+    assert failure.cause == "exception"
+    method = "prepare" if bolt is Vain else "init_state"
+    said = f"{method} of 'vain' raised FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'"
+    assert f"{said}, at test_outages.py:" in failure.story
+
+
+def test_a_window_that_cannot_be_prepared_fails_the_query_with_its_place() -> None:
+    builder = TopologyBuilder("vain")
+    builder.set_spout("orders", Log(3))
+    builder.set_bolt("vain", VainWindow().with_tumbling_window(Count(2))).shuffle_grouping("orders")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("orders", [1], message_id=1)
+        with pytest.raises(PrepareError, match=r"^prepare of 'vain' raised FileNot.*, at test_outages.py:\d+$"):
+            driver.run_until_idle()
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
