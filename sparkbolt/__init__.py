@@ -1,111 +1,36 @@
 """Sparkbolt: Apache Storm's model on Spark, every tuple tracked to its end.
 
-The front door: what users import. Importing it needs neither Spark nor Java.
+The front door: what users import. Importing it needs neither Spark nor Java, and takes no time: its names are loaded
+when one of them is first asked for, since Spark starts processes that need this package and little of it.
 """
 
-from sparkbolt.core.activity import Progress
-from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
-from sparkbolt.core.components import (
-    AsyncBolt,
-    BadRecord,
-    BasicBolt,
-    Bolt,
-    ColumnBolt,
-    Component,
-    PartitionedSpout,
-    Range,
-    Spout,
-    StatefulBolt,
-    TopologyContext,
-    bolt,
-)
-from sparkbolt.core.config import Config
-from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
-from sparkbolt.core.fates import FailedTree
-from sparkbolt.core.groupings import Grouping, GroupingContext
-from sparkbolt.core.keyvalue import KeyValueState
-from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.promotion import MicroBatchReport, Promotion
-from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.running import RunningTopology
-from sparkbolt.core.story import Story
-from sparkbolt.core.topology import BoltDeclarer, Topology, TopologyBuilder
-from sparkbolt.core.tuples import Direct, Tuple
-from sparkbolt.errors import (
-    CheckpointError,
-    ConfigError,
-    EmitError,
-    EngineError,
-    EnoughRead,
-    FailedException,
-    FencedError,
-    InvalidTopology,
-    Reject,
-    ReportedFailedException,
-    SourceUnavailable,
-    SparkboltError,
-    StateError,
-    Unavailable,
-)
-from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
+from __future__ import annotations
 
-__all__ = [
-    "AsyncBolt",
-    "Attempt",
-    "BadRecord",
-    "BasicBolt",
-    "BasicCollector",
-    "Bolt",
-    "BoltCollector",
-    "BoltDeclarer",
-    "CheckpointError",
-    "ColumnBolt",
-    "ColumnCollector",
-    "Component",
-    "ComponentMetrics",
-    "Config",
-    "ConfigError",
-    "Count",
-    "DeadLetter",
-    "DeadLetterSink",
-    "Direct",
-    "EmitError",
-    "EngineError",
-    "EnoughRead",
-    "FailedException",
-    "FailedTree",
-    "FencedError",
-    "Grouping",
-    "GroupingContext",
-    "InvalidTopology",
-    "KeyValueState",
-    "LateTuple",
-    "MicroBatchReport",
-    "PartitionedSpout",
-    "Progress",
-    "Promotion",
-    "Range",
-    "RawMessage",
-    "Reject",
-    "ReportedFailedException",
-    "RetryPolicy",
-    "RunningTopology",
-    "SourceUnavailable",
-    "SparkboltError",
-    "Spout",
-    "SpoutCollector",
-    "StateError",
-    "StatefulBolt",
-    "Story",
-    "Topology",
-    "TopologyBuilder",
-    "TopologyContext",
-    "TopologyMetrics",
-    "Tuple",
-    "TupleWindow",
-    "Unavailable",
-    "WindowCollector",
-    "WindowedBolt",
-    "bolt",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparkbolt import names
+    from sparkbolt.names import *  # noqa: F403
+
+    __all__: list[str] = []
+    __all__ += names.__all__
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Load all names of the front door, and give the one that was asked for."""
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    loaded = import_module("sparkbolt.names")
+    globals().update({"__all__": loaded.__all__, **{each: getattr(loaded, each) for each in loaded.__all__}})
+    try:
+        return globals()[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    """What there is, loaded or not."""
+    return sorted({*globals(), *import_module("sparkbolt.names").__all__})

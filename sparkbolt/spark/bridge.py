@@ -5,7 +5,7 @@ Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; 
 secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
 the other end has sent. What raised in the driver leaves the planner as data (``explain``).
 
-Read before: ``explain``, ``scratch``.
+Read before: ``asker``, ``explain``, ``scratch``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,8 @@ import cloudpickle
 from sparkbolt.core.failures import line_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.spark import scratch
+from sparkbolt.spark.asker import SECRET, SOCKET
 from sparkbolt.spark.explain import carry
-
-SOCKET = "planner.sock"
-SECRET = "secret"
 
 
 class Bridge:
@@ -77,32 +75,3 @@ class Bridge:
         self._closed = True
         self._listener.close()
         scratch.remove(self.directory)
-
-
-class Asker:
-    """The planner's end; connects when it is first used."""
-
-    def __init__(self, directory: str) -> None:
-        """Ask the bridge that has this directory."""
-        self._directory = directory
-        self._connection: Connection | None = None
-
-    def ask(self, verb: str, argument: Any = None) -> Any:
-        """One request.
-
-        Raises:
-            RuntimeError: the driver refused it, or is gone.
-        """
-        try:
-            if self._connection is None:
-                secret = Path(self._directory, SECRET).read_bytes()
-                self._connection = Client(os.path.join(self._directory, SOCKET), family="AF_UNIX", authkey=secret)
-            self._connection.send_bytes(cloudpickle.dumps((verb, argument)))
-            outcome, value = cloudpickle.loads(self._connection.recv_bytes())
-        except (OSError, EOFError) as error:
-            raise RuntimeError(
-                f"the driver of the topology does not answer ({error}): it has stopped or died"
-            ) from error
-        if outcome != "ok":
-            raise RuntimeError(f"the driver could not answer {verb!r}: {value}")
-        return value

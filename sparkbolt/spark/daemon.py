@@ -14,8 +14,10 @@ import pyarrow as pa
 from pyspark.daemon import manager
 
 import sparkbolt.spark.lane_query
+import sparkbolt.spark.level_task
+import sparkbolt.spark.source_task
 
-IMPORTED = (np, pd, pa, sparkbolt.spark.lane_query)
+IMPORTED = (np, pd, pa, sparkbolt.spark.lane_query, sparkbolt.spark.level_task, sparkbolt.spark.source_task)
 
 if __name__ == "__main__":
     manager()

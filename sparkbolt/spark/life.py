@@ -38,7 +38,7 @@ from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import check_number
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.planner import Offset, Planner
+from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset, Planner
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
@@ -51,8 +51,9 @@ from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.pages import Pages
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
-from sparkbolt.spark.source import LanePartition
-from sparkbolt.spark.workers import SCHEMA, Shipment
+from sparkbolt.spark.shipment import SCHEMA
+from sparkbolt.spark.source_task import packed_task
+from sparkbolt.spark.workers import packed
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
@@ -116,7 +117,7 @@ class Life:
         check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
-        self.shipment = Shipment.of(lane, self.run_id, sys.path if is_local(spark) else ())
+        self.shipment = packed(lane, self.run_id, sys.path if is_local(spark) else ())
         spouts: dict[str, PartitionedSpout] = {}
         try:
             self._open_spouts(spouts)
@@ -159,6 +160,8 @@ class Life:
         if self._ended:
             raise RuntimeError("this start of the query has ended")
         with self._failures_kept():
+            if verb == "initial":
+                return dict(BEFORE_THE_FIRST)
             if verb == "latest":
                 answer = self._latest(argument)
                 self.quiet = self.quiet or answer == argument
@@ -193,14 +196,14 @@ class Life:
                 self._changed.wait(min(left, 0.05))
             return start
 
-    def _partitions(self, end: Offset) -> list[LanePartition]:
+    def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
             plan = self._planner.confirm(end, time.monotonic())
             self._runs = plan.micro_batch_id, time.monotonic()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self._planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
-            return [LanePartition(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
+            return [packed_task(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
 
     # The end of the lane.
 

@@ -3,39 +3,33 @@
 Which question it answers: how does a plan become the first rows of a micro-batch?
 Rule 1: the planner asks the driver for everything and keeps nothing; ``partitions`` is the same for the same plan.
 Rule 2: what is read is read on executors; only records of a ``Spout`` ride along.
+Rule 3: the planner, and what Spark starts before it, load nothing of what executors need: a partition is bytes to them.
 
 Spark makes the planner in a process of its own, which outlives micro-batches but not the query.
-Read before: ``bridge``, ``workers``.
+Read before: ``asker``, ``shipment``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.planner import BEFORE_THE_FIRST, Piece
-from sparkbolt.core.reading import run_entry
-from sparkbolt.core.stages import Row
-from sparkbolt.core.worker import Worker
-from sparkbolt.spark.bridge import Asker
-from sparkbolt.spark.shield import StoreOf, shielded
-from sparkbolt.spark.workers import SCHEMA, Shipment, batches_of, staged
+from sparkbolt.spark.asker import Asker
+from sparkbolt.spark.shipment import SCHEMA, Shipment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class LanePartition(InputPartition):
-    """What one spark_task of the source does in a micro-batch."""
+    """What one spark_task of the source does in a micro-batch, as ``source_task`` has packed it."""
 
-    def __init__(self, moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> None:
-        """Read ``pieces``; send ``clocks`` off as they are."""
-        self.moment = moment
-        self.pieces = tuple(pieces)
-        self.clocks = tuple(clocks)
+    def __init__(self, task: bytes) -> None:
+        """Do ``task``."""
+        self.task = task
 
 
 class LaneReader(DataSourceStreamReader):
@@ -57,7 +51,8 @@ class LaneReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         """The constant before micro-batch 0."""
-        return dict(BEFORE_THE_FIRST)
+        offset: dict[str, Any] = self._asker.ask("initial")
+        return offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
@@ -66,22 +61,14 @@ class LaneReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each spark_task reads for the plan ``end``."""
-        partitions: Sequence[InputPartition] = self._asker.ask("partitions", end)
-        return partitions
+        return [LanePartition(task) for task in self._asker.ask("partitions", end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one spark_task."""
+        from sparkbolt.spark.source_task import read  # rule 3
+
         assert isinstance(partition, LanePartition)
-        if partition.clocks:
-            yield from batches_of(partition.clocks)
-        for piece in partition.pieces:
-            with staged():
-                rows = shielded(self._shipment.worker(), partial(_read, partition.moment, piece))
-            yield from batches_of(rows)
-
-
-def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
-    return run_entry(worker, moment, piece.index, piece.entry, piece.records)
+        return read(self._shipment, partition.task)
 
 
 def data_source(shipment: Shipment) -> type[DataSource]:

@@ -5,7 +5,7 @@ Rule 1: one ``Worker`` a process and run; another run's is cleaned up.
 Rule 2: cyclic garbage is collected between stages, never while one runs: with the collector on, a bolt that
 splits lines costs five times as much.
 
-Read before: ``core.worker``.
+Read before: ``core.worker``, ``shipment``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -34,8 +33,8 @@ from sparkbolt.errors import EngineError
 from sparkbolt.spark.explain import errors_carried
 from sparkbolt.spark.pages import LookOut
 from sparkbolt.spark.prints import print_to_driver
+from sparkbolt.spark.shipment import Shipment
 
-SCHEMA = "dest int, frame binary"
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
 BATCH_BYTES_MAX = 64 << 20
 """From how many bytes of frames on another Arrow batch begins."""
@@ -46,71 +45,57 @@ _stages_run = 0
 log = logging.getLogger("sparkbolt")
 
 
-@dataclass(frozen=True)
-class Shipment:
-    """A lane and its components on their way to executors."""
+def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
+    """A lane as executors get it; see ``Shipment``."""
+    return Shipment(
+        run=run,
+        lane=cloudpickle.dumps(lane),
+        components=pickled_components(lane),
+        namespace=pickled_definitions(main_definitions()),
+        path=tuple(path),
+    )
 
-    run: str
-    """Names one start of a topology."""
-    lane: bytes
-    components: Mapping[str, bytes]
-    namespace: bytes
-    path: tuple[str, ...]
-    """Where the driver finds modules, if executors are on the same machine and are to look there too."""
-    pages: str | None = None
-    """The directory where workers show what they are at, if they are on the driver's machine."""
 
-    @classmethod
-    def of(cls, lane: Lane, run: str, path: Sequence[str] = (), pages: str | None = None) -> Shipment:
-        """Pack a lane."""
-        return cls(
-            run=run,
-            lane=cloudpickle.dumps(lane),
-            components=pickled_components(lane),
-            namespace=pickled_definitions(main_definitions()),
-            path=tuple(path),
-            pages=pages,
-        )
+def worker_of(shipment: Shipment) -> Worker:
+    """This process's worker for a shipment, made on first use.
 
-    def worker(self) -> Worker:
-        """This process's worker for the shipment, made on first use.
+    Raises:
+        EngineError: a module that a component needs cannot be imported here.
+    """
+    worker = _workers.get(shipment.run)
+    if worker is None:
+        for old in list(_workers):
+            _close(_workers.pop(old))
+            _look_outs.pop(old).close()
+        sys.path.extend(entry for entry in shipment.path if entry not in sys.path)
+        print_to_driver()
+        materials = _materials(shipment)
+        look_out = _look_outs[shipment.run] = LookOut(shipment.pages, materials.lane.topology.task_owner)
+        worker = _workers[shipment.run] = Worker(materials, activity=look_out.activity)
+        gc.collect()
+        gc.freeze()
+    return worker
 
-        Raises:
-            EngineError: a module that a component needs cannot be imported here.
-        """
-        worker = _workers.get(self.run)
-        if worker is None:
-            for old in list(_workers):
-                _close(_workers.pop(old))
-                _look_outs.pop(old).close()
-            sys.path.extend(entry for entry in self.path if entry not in sys.path)
-            print_to_driver()
-            materials = self._materials()
-            look_out = _look_outs[self.run] = LookOut(self.pages, materials.lane.topology.task_owner)
-            worker = _workers[self.run] = Worker(materials, activity=look_out.activity)
-            gc.collect()
-            gc.freeze()
-        return worker
 
-    def _materials(self) -> Materials:
-        try:
-            lane = cloudpickle.loads(self.lane)
-            namespace = cloudpickle.loads(self.namespace)
-            for component in self.components.values():
-                cloudpickle.loads(component)
-        except ModuleNotFoundError as error:
-            raise EngineError(
-                f"module {error.name!r} is missing on the executors: install it there, or send it with "
-                f"py_files=[...] (sparkbolt run --py-files)"
-            ) from error
-        return materials_of(
-            lane,
-            stamps=lambda: secrets.randbits(63) + 1,
-            clock=time.monotonic,
-            components=self.components,
-            namespace=namespace,
-            debug=logging.getLogger("sparkbolt.debug").warning,
-        )
+def _materials(shipment: Shipment) -> Materials:
+    try:
+        lane = cloudpickle.loads(shipment.lane)
+        namespace = cloudpickle.loads(shipment.namespace)
+        for component in shipment.components.values():
+            cloudpickle.loads(component)
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"module {error.name!r} is missing on the executors: install it there, or send it with "
+            f"py_files=[...] (sparkbolt run --py-files)"
+        ) from error
+    return materials_of(
+        lane,
+        stamps=lambda: secrets.randbits(63) + 1,
+        clock=time.monotonic,
+        components=shipment.components,
+        namespace=namespace,
+        debug=logging.getLogger("sparkbolt.debug").warning,
+    )
 
 
 @contextmanager

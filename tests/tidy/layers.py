@@ -30,7 +30,7 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
     return Layer(frozenset(rooms.split()), None if libraries is None else frozenset(libraries.split()))
 
 
-# "door" is sparkbolt/__init__.py. None as rooms: all of them. Arrows point one way:
+# "door" is sparkbolt/__init__.py with names.py, which it loads. None as rooms: all of them. Arrows point one way:
 # cli -> (spark, sim, ui, connectors, windows) -> core -> errors.
 LAYERS = {
     "errors": _layer("errors", ""),
@@ -86,7 +86,7 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "door"
-    return "cli" if parts[1] == "__main__" else parts[1]
+    return {"__main__": "cli", "names": "door"}.get(parts[1], parts[1])
 
 
 def _is_type_checking(test: ast.expr) -> bool:

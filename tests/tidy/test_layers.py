@@ -17,7 +17,7 @@ PACKAGE = python_of(repository(), "sparkbolt")
 MODULES = frozenset(source.module for source in PACKAGE)
 EXTRAS = ("confluent_kafka", "pika", "kazoo")
 # These rooms work without Spark; whoever writes or tests a topology loads them.
-LIGHT_DOORS = ("sparkbolt", "sparkbolt.windows", "sparkbolt.spouts", "sparkbolt.bolts", "sparkbolt.testing")
+LIGHT_DOORS = ("sparkbolt.names", "sparkbolt.windows", "sparkbolt.spouts", "sparkbolt.bolts", "sparkbolt.testing")
 
 each_module = pytest.mark.parametrize("source", [pytest.param(source, id=source.path) for source in PACKAGE])
 
@@ -73,6 +73,15 @@ def test_the_doors_for_users_load_neither_spark_nor_what_an_extra_brings(module:
     assert run.stdout.split() == [], (
         f"import {module} loads {run.stdout.strip()}; import the engine where it is started"
     )
+
+
+@pytest.mark.parametrize("module", ["source", "processor"])
+def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(module: str) -> None:
+    """Spark makes a process each to look at the source, to plan it and to ask which states there are."""
+    run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
+    assert run.returncode == 0, run.stderr
+    light = {"sparkbolt", "sparkbolt.spark", f"sparkbolt.spark.{module}", "sparkbolt.spark.shipment"}
+    assert set(run.stdout.split()) <= light | {"sparkbolt.spark.asker"}
 
 
 # ---- each rule can fail

@@ -23,7 +23,7 @@ from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.stages import Row
 from sparkbolt.core.topology import TopologyBuilder
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import shield
 from tests.unit.test_reading import Numbers
@@ -171,7 +171,7 @@ class Raising(Count):
 
 
 def test_what_the_work_raises_is_raised_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EngineError, match="LocalError: no server"):
+    with pytest.raises(PrepareError, match="prepare of 'tested' raised LocalError: no server"):
         run(Raising(), monkeypatch)
 
 

@@ -24,7 +24,7 @@ from sparkbolt.core.outages import Outage, Phase
 from sparkbolt.core.promotion import Promotion
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.topology import Topology
-from sparkbolt.errors import SparkboltError, SpoutOpenError, StateError
+from sparkbolt.errors import PrepareError, SparkboltError, SpoutOpenError, StateError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -34,7 +34,8 @@ from py4j.protocol import Py4JError
 
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.bridge import Asker, Bridge
+from sparkbolt.spark.asker import Asker
+from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.calls import Calls
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.explain import carried, errors_carried, query_failure
@@ -197,7 +198,7 @@ def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -
     lane = lay_out(builder.build(), 2)
     life = object.__new__(life_module.Life)
     life.lane, life.topology = lane, lane.topology
-    life.shipment = life_module.Shipment.of(lane, "run")
+    life.shipment = life_module.packed(lane, "run")
     life._calls = Calls(threading.Condition())
     with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
         life._open_spouts({})
@@ -254,7 +255,7 @@ def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: st
         while engine.step() is not None or not engine.host.finished:
             pass
 
-    with pytest.raises(RuntimeError, match=f"{method} of 'numbers' raised SystemExit: 3"):
+    with pytest.raises((RuntimeError, PrepareError), match=f"{method} of 'numbers' raised SystemExit: 3"):
         run()
 
 

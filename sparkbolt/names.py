@@ -1,0 +1,110 @@
+"""Names: what ``sparkbolt`` offers, from the modules that have it.
+
+Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
+"""
+
+from sparkbolt.core.activity import Progress
+from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
+from sparkbolt.core.components import (
+    AsyncBolt,
+    BadRecord,
+    BasicBolt,
+    Bolt,
+    ColumnBolt,
+    Component,
+    PartitionedSpout,
+    Range,
+    Spout,
+    StatefulBolt,
+    TopologyContext,
+    bolt,
+)
+from sparkbolt.core.config import Config
+from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
+from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.groupings import Grouping, GroupingContext
+from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.promotion import MicroBatchReport, Promotion
+from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.running import RunningTopology
+from sparkbolt.core.story import Story
+from sparkbolt.core.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.core.tuples import Direct, Tuple
+from sparkbolt.errors import (
+    CheckpointError,
+    ConfigError,
+    EmitError,
+    EngineError,
+    EnoughRead,
+    FailedException,
+    FencedError,
+    InvalidTopology,
+    Reject,
+    ReportedFailedException,
+    SourceUnavailable,
+    SparkboltError,
+    StateError,
+    Unavailable,
+)
+from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
+
+__all__ = [
+    "AsyncBolt",
+    "Attempt",
+    "BadRecord",
+    "BasicBolt",
+    "BasicCollector",
+    "Bolt",
+    "BoltCollector",
+    "BoltDeclarer",
+    "CheckpointError",
+    "ColumnBolt",
+    "ColumnCollector",
+    "Component",
+    "ComponentMetrics",
+    "Config",
+    "ConfigError",
+    "Count",
+    "DeadLetter",
+    "DeadLetterSink",
+    "Direct",
+    "EmitError",
+    "EngineError",
+    "EnoughRead",
+    "FailedException",
+    "FailedTree",
+    "FencedError",
+    "Grouping",
+    "GroupingContext",
+    "InvalidTopology",
+    "KeyValueState",
+    "LateTuple",
+    "MicroBatchReport",
+    "PartitionedSpout",
+    "Progress",
+    "Promotion",
+    "Range",
+    "RawMessage",
+    "Reject",
+    "ReportedFailedException",
+    "RetryPolicy",
+    "RunningTopology",
+    "SourceUnavailable",
+    "SparkboltError",
+    "Spout",
+    "SpoutCollector",
+    "StateError",
+    "StatefulBolt",
+    "Story",
+    "Topology",
+    "TopologyBuilder",
+    "TopologyContext",
+    "TopologyMetrics",
+    "Tuple",
+    "TupleWindow",
+    "Unavailable",
+    "WindowCollector",
+    "WindowedBolt",
+    "bolt",
+]

@@ -1,0 +1,53 @@
+"""The tasks of a stateful level: what a spark_task does with the rows of one dest.
+
+Which question it answers: how do rows and state of Spark's become those of a task?
+
+Read before: ``processor``, ``workers``, ``shield``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from sparkbolt.core.levels import run_level
+from sparkbolt.spark.shield import shielded
+from sparkbolt.spark.shipment import Shipment
+from sparkbolt.spark.workers import parts_of, staged, worker_of
+
+
+class MapStateStore:
+    """A task's segments in Spark's state store; a call costs 50 to 100 us."""
+
+    def __init__(self, state: Any) -> None:
+        """Wrap the ``MapState`` of the key that is being processed."""
+        self._state = state
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, or None."""
+        row = self._state.getValue((key,))
+        return None if row is None else bytes(row[0])
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+        self._state.updateValue((key,), (value,))
+
+    def delete(self, key: str) -> None:
+        """Remove a key that may or may not be there."""
+        self._state.removeKey((key,))
+
+    def keys(self) -> Iterable[str]:
+        """All keys."""
+        return [row[0] for row in self._state.keys()]  # noqa: SIM118  no dict
+
+
+def run(shipment: Shipment, level: int, dest: int, rows: Iterator[Any], segments: Any) -> Iterator[pd.DataFrame]:
+    """Run the tasks that live at ``dest`` on their rows; ``segments`` is Spark's ``MapState`` of them."""
+    store = MapStateStore(segments)
+    with staged():
+        came = [(dest, frame) for part in rows for frame in part["frame"]]
+        out = shielded(worker_of(shipment), lambda own, stores: run_level(own, level, came, stores), lambda _: store)
+    for part in parts_of(out):
+        yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})

@@ -1,0 +1,45 @@
+"""The tasks of the source: what a spark_task of the first stage is told, and what it does.
+
+Which question it answers: who reads the pieces of a plan?
+Rule: what it is told is packed by the driver and unpacked where it is done; whoever passes it on sees bytes.
+
+Read before: ``source``, ``workers``, ``shield``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import cloudpickle
+import pyarrow as pa
+
+from sparkbolt.core.frames import Moment
+from sparkbolt.core.planner import Piece
+from sparkbolt.core.reading import run_entry
+from sparkbolt.core.stages import Row
+from sparkbolt.core.worker import Worker
+from sparkbolt.spark.shield import StoreOf, shielded
+from sparkbolt.spark.shipment import Shipment
+from sparkbolt.spark.workers import batches_of, staged, worker_of
+
+
+def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:
+    """Read ``pieces``; send ``clocks`` off as they are."""
+    data: bytes = cloudpickle.dumps((moment, tuple(pieces), tuple(clocks)))
+    return data
+
+
+def read(shipment: Shipment, task: bytes) -> Iterator[pa.RecordBatch]:
+    """Do what ``packed_task`` has packed."""
+    moment, pieces, clocks = cloudpickle.loads(task)
+    if clocks:
+        yield from batches_of(clocks)
+    for piece in pieces:
+        with staged():
+            rows = shielded(worker_of(shipment), partial(_read, moment, piece))
+        yield from batches_of(rows)
+
+
+def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
+    return run_entry(worker, moment, piece.index, piece.entry, piece.records)
