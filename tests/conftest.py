@@ -8,11 +8,14 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper
 
+SHARED = ("tests/contract/", "tests/spark/test_beginnings.py", "tests/spark/test_cluster.py")
+"""Where tests on Spark share what their module sets up: a topology that runs takes a while to come up."""
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each
@@ -22,18 +25,13 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What follows from where a test is, and from what it asks for.
-
-    The doctests of sparkbolt/spark/ need a Spark session like any other test there. Tests on Spark that share what
-    their module has set up are run by one process, others by whichever is free: each has a session of its own.
-    """
+    """The doctests of sparkbolt/spark/ need a Spark session like any other test there."""
     for item in items:
         if item.nodeid.startswith("sparkbolt/spark/"):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") and shares_its_module(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
+            raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
 
 
 def shares_its_module(item: pytest.Item) -> bool:
@@ -41,6 +39,18 @@ def shares_its_module(item: pytest.Item) -> bool:
     fixtures = getattr(item, "_fixtureinfo", None)
     asked = fixtures.name2fixturedefs.values() if fixtures is not None else ()
     return any(definition.scope == "module" for definitions in asked for definition in definitions)
+
+
+class SharedModules(LoadScopeScheduling):
+    """Tests that share what their module sets up are run by one process, others by whichever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0] if nodeid.startswith(SHARED) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedModules | None:
+    """For ``--dist loadscope``; other ways have pytest-xdist's own schedulers."""
+    return SharedModules(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
