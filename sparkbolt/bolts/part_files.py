@@ -20,16 +20,18 @@ new checkpoint counts micro-batches from 0 again and would replace files of the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
 from sparkbolt.core.components import TopologyContext
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, Unavailable
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _UNFINISHED = re.compile(r"\.part-[0-9]+-.*\.tmp")
 
 
@@ -47,6 +49,23 @@ def absolute_directory(path: str | Path) -> str:
     return full
 
 
+@contextlib.contextmanager
+def full_disk_is_away(directory: str) -> Iterator[None]:
+    """A disk without room is no tuple's trouble: whoever writes waits until there is some.
+
+    Raises:
+        Unavailable: the disk is full, the quota is used up, or it can only be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise Unavailable(
+            f"nothing can be written to {directory} ({error.strerror}): make room there; it goes on by itself then"
+        ) from error
+
+
 class PartFiles:
     """The files of one task in one directory."""
 
@@ -54,8 +73,9 @@ class PartFiles:
         """Make the directory, and remove what attempts of this task left unfinished."""
         self.directory = context.output_path(directory)
         self._owner = f"{quote(context.component, safe='')}-{context.index}{suffix}"
-        os.makedirs(self.directory, exist_ok=True)
-        self._remove_unfinished()
+        with full_disk_is_away(self.directory):
+            os.makedirs(self.directory, exist_ok=True)
+            self._remove_unfinished()
 
     def path(self, micro_batch_id: int) -> str:
         """The name of the file of one micro-batch: ``part-000012-count-0.jsonl``."""
@@ -65,15 +85,17 @@ class PartFiles:
         """Replace the file of a micro-batch by what ``write`` writes; with None, leave no file.
 
         Raises:
-            OSError: the disk is full, the directory is gone; the file that was there is unchanged then.
+            Unavailable: the disk is full, or cannot be written; the file that was there is unchanged then.
+            OSError: the directory is gone, or is somebody else's.
         """
         final = self.path(micro_batch_id)
-        if write is None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(final)
-        else:
-            self._replace(final, write)
-        self._sync_directory()
+        with full_disk_is_away(self.directory):
+            if write is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(final)
+            else:
+                self._replace(final, write)
+            self._sync_directory()
 
     def _replace(self, final: str, write: Callable[[IO[bytes]], None]) -> None:
         unfinished = os.path.join(self.directory, f".{os.path.basename(final)}.{os.getpid()}.tmp")

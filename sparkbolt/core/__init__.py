@@ -8,5 +8,6 @@ Time, seeds and random stamps are arguments. Read in this order: ``ids``, ``retr
 ``holding``, ``snapshots``, ``text_keys``, ``segments``, ``bucket_table``, ``keyvalue``, ``state``, ``settled``,
 ``own_trees``, ``worker``, ``accounts``, ``shards``, ``stages``, ``levels``, ``reading``, ``letter_reading``,
 ``feedback``, ``messages``, ``stories``, ``promotion``, ``ledger_log``, ``tally``, ``ledger``, ``ledger_files``,
-``ledger_settings``, ``pacing``, ``throttle``, ``desk``, ``host``, ``restarts``, ``ledger_reader``, ``shipping``.
+``ledger_settings``, ``offers``, ``pacing``, ``throttle``, ``desk``, ``host``, ``restarts``, ``ledger_reader``,
+``shipping``.
 """

@@ -33,6 +33,7 @@ from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
+from sparkbolt.core.offers import checked
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import ASKED_FOR_MAX
@@ -282,8 +283,9 @@ class Host:
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
         for component, spout in self.spouts.items() if self.active else ():
             if budgets[component] >= 1:
+                done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with exiting_fails(f"next_ranges of {component!r}"):
-                    offered[component] = list(spout.next_ranges(progress.get(component, {}), budgets[component]))
+                    offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
         return offered if self.active else {}  # it may have been deactivated meanwhile
 
     def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import pickle
@@ -16,11 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkbolt import TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows import LateTuple
 
 
@@ -119,6 +123,28 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_unfinished(
         write_json(tmp_path, 1, [{"n": 2}])
     assert os.listdir(tmp_path) == ["part-000001-sink-0.jsonl"]
     assert read_json(tmp_path) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_full_disk_is_no_tuples_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(5)), outputs=["n"]), max_attempts=1)
+    builder.set_bolt("out", JsonLinesBolt(tmp_path / "out")).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    for _ in range(5):
+        engine.step()
+        engine.now_ms += 1000
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+    monkeypatch.undo()
+    while not engine.host.finished:
+        engine.step()
+        engine.now_ms += 1000
+    assert engine.ledger.metrics.of("numbers").acked == 5
+    assert sum(len(file.read_text().splitlines()) for file in (tmp_path / "out").iterdir()) == 5
 
 
 def test_rows_of_a_micro_batch_that_never_ended_are_not_written_with_the_next(tmp_path: Path) -> None:

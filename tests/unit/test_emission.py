@@ -632,10 +632,22 @@ class LeavingWithState(Leaving):
             sys.exit(3)
 
 
-@pytest.mark.parametrize("where", ["prepare", "cleanup", "init_state"])
-def test_a_bolt_that_exits_outside_of_execute_raises_as_any_other_exception(where: str) -> None:
-    with pytest.raises(RuntimeError, match=f"{where} of 'tested' raised SystemExit: 3"):
-        run((LeavingWithState if where == "init_state" else Leaving)(where))
+@pytest.mark.parametrize("where", ["prepare", "init_state"])
+def test_a_bolt_that_exits_before_its_first_tuple_fails_what_came_for_it(where: str) -> None:
+    builder = TopologyBuilder("leaving")
+    builder.set_spout("numbers", Numbers())
+    bolt = (LeavingWithState if where == "init_state" else Leaving)(where)
+    builder.set_bolt("tested", bolt).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        (failure,) = driver.failed("numbers")
+    assert f"{where} of 'tested' raised SystemExit: 3" in failure.story
+
+
+def test_a_bolt_that_exits_in_cleanup_raises_as_any_other_exception() -> None:
+    with pytest.raises(RuntimeError, match="cleanup of 'tested' raised SystemExit: 3"):
+        run(Leaving("cleanup"))
 
 
 def test_a_cleanup_that_raises_keeps_no_other_from_being_called(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from sparkbolt.core.host import FIRST_RECORDS, GROWTH_AT_FIRST, Host
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.records import Record
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EmitError, EngineError
 from sparkbolt.sim.engine import LocalEngine
 
 
@@ -94,6 +95,54 @@ def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -
     assert plan is not None
     assert engine.host.reads(plan)
     assert engine.host.nothing_new_s is None
+
+
+class Offers(Numbers):
+    def __init__(self, offer: Any) -> None:
+        super().__init__()
+        self.offer = offer
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Any:
+        return iter(self.offer) if isinstance(self.offer, tuple) else self.offer
+
+
+def offering(offer: Any) -> LocalEngine:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", Offers(offer))
+    builder.set_bolt("keep", Keep()).shuffle_grouping("numbers")
+    return LocalEngine(builder.build())
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [
+        (None, "gave None: expected a list of Range, an empty one if there is nothing to read"),
+        (Range(0, "a", 0, 5), "expected a list of Range"),
+        ([(0, "a", 0, 5)], r"gave \(0, 'a', 0, 5\) among its ranges: expected Range\(task, source, start, end\)"),
+        ([Range(1, "a", 0, 5)], r"task=1.*: it has 1 task\(s\), counted from 0"),
+        ([Range(-1, "a", 0, 5)], r"it has 1 task\(s\), counted from 0"),
+        ([Range(0, "a", 0.5, 5)], "task, start and end are whole numbers"),  # type: ignore[arg-type]
+        ([Range(0, b"a", 0, 5)], "a source is a str"),  # type: ignore[arg-type]
+        ([Range(0, "a", 0, 5), Range(0, "a", 3, 8)], "positions of 'a' are planned up to 5 already"),
+        ([Range(0, "a", 10, 20), Range(0, "a", 0, 10)], "positions of 'a' are planned up to 20 already"),
+    ],
+)
+def test_an_offer_that_cannot_be_planned_is_refused_with_its_spout(offer: Any, said: str) -> None:
+    with pytest.raises(EmitError, match=f"^next_ranges of spout 'numbers' gave .*{said}|^next_ranges.* {said}"):
+        offering(offer).step()
+
+
+def test_what_was_planned_before_is_refused_when_it_is_offered_again() -> None:
+    engine = offering([Range(0, "a", 0, 5)])
+    assert engine.step() is not None
+    with pytest.raises(EmitError, match="positions of 'a' are planned up to 5 already"):
+        engine.step()
+
+
+def test_an_offer_may_be_an_iterator_with_numbers_of_numpy() -> None:
+    engine = offering(tuple(Range(np.int64(0), "a", np.int64(at), np.int64(at + 2)) for at in (0, 2)))
+    assert engine.step() is not None
+    assert engine.ledger.progress == {"numbers": {"a": 4}}
 
 
 def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -> None:
