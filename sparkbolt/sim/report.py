@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.topology import Topology, TopologyBuilder, topology_of
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
 from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Violation
@@ -217,7 +217,7 @@ def quiet_collector() -> Iterator[None]:
 
 
 def simulate(
-    topology: Topology,
+    topology: Topology | TopologyBuilder,
     seed: int = 0,
     *,
     feed: Feed | None = None,
@@ -234,7 +234,7 @@ def simulate(
     messages with ``feed`` where its source is not here.
 
     Args:
-        topology: what ``TopologyBuilder.build`` gave.
+        topology: what ``TopologyBuilder.build`` gave; or a builder, which builds it.
         seed: which faults happen, in which order frames arrive, which worker runs what.
         feed: by spout (or ``"spout/stream"``): the values of its messages, in order or by field. A fed ``Spout``
             stands for a queue, which gives a message again that was failed or whose connection was lost.
@@ -247,6 +247,8 @@ def simulate(
     Raises:
         SimulationError: a spout cannot be read here, or ``feed`` names none.
         ValueError: ``history`` names no faults.
+        InvalidTopology: as ``TopologyBuilder.build``.
+        TypeError: ``topology`` is neither of the two.
 
     >>> from sparkbolt import BasicBolt, TopologyBuilder
     >>> from sparkbolt.spouts import GeneratorSpout
@@ -263,6 +265,7 @@ def simulate(
     """
     from sparkbolt.sim.twin import twin_of
 
+    topology = topology_of(topology)
     faults = None if history is None else history_of(history)
     subject = subject_of(topology, feed, messages_max)
     with quiet_collector():
