@@ -117,6 +117,7 @@ class Eyes:
         """
         self.now = Sightings(micro_batch_id, changes=self._changes.begin())
         self._rows_left, self._trees_left = rows_left, trees_left
+        self.preparing = ""
         return self.now
 
     def again(self) -> None:

@@ -24,7 +24,7 @@ from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Checker, Facts, Records
-from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.trees import Verdict
 
@@ -210,8 +210,7 @@ _LIKELY: Mapping[str, str] = {
     ),
     MistakeKind.NEVER_TAKEN: (
         f"the bolt said Unavailable in each of {TRIES_IN_VAIN_MAX} micro-batches in a row, where the simulation ended: "
-        "what it depends on is not there in a simulation. Give it a stand-in, in prepare or execute, where "
-        "context.rehearsal_directory is not None"
+        f"{STAND_IN}"
     ),
     "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
 }

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkbolt.errors import PrepareError, Unavailable
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.faults import Fault, draw
 from sparkbolt.sim.promises import Checker, Facts, Violation
@@ -21,6 +22,10 @@ from sparkbolt.sim.world import World
 MICRO_BATCHES = (1, 1, 2, 2, 3)
 """In how many micro-batches the messages are read while faults are on: one of these."""
 STATE_EVERY = 8
+STAND_IN = (
+    "what it depends on is not there in a simulation. Give it a stand-in, in prepare or execute, where "
+    "context.rehearsal_directory is not None"
+)
 RAISED = -1
 """In a trail, the checksum of an exception that has ended the run; it comes last."""
 UNFINISHED = "everything finishes"
@@ -100,10 +105,8 @@ def run_seed(
         elif world.stopped is None and facts.away is None and not checkers.violations:
             checkers.ended(world.driver)
     except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is what is looked for
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
-        preparing = world.eyes.preparing if world is not None else ""
-        raised.append((preparing, f"{preparing!r} could not be prepared: {words}" if preparing else words))
+        component = world.eyes.preparing if world is not None else ""
+        raised.append((component, _in_words(error, component)))
         extra.append(Violation(ENGINE, raised[0][1]))
     finally:
         if world is not None:
@@ -125,3 +128,15 @@ def run_seed(
         hops=tuple(facts.trees.story(key)) if key is not None else (),
         unsent=unsent,
     )
+
+
+def _in_words(error: Exception, preparing: str) -> str:
+    """What has ended a run, while the task of a component was prepared, if it is named."""
+    if isinstance(error, PrepareError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    words = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+    if not preparing:
+        return words
+    hint = f": {STAND_IN}" if isinstance(error, Unavailable) else ""
+    return f"{preparing!r} could not be prepared: {words}{hint}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, Unavailable, bolt
+from sparkbolt import BasicBolt, Bolt, Config, Count, Spout, TopologyBuilder, Unavailable, WindowedBolt, bolt
 from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
 from sparkbolt.sim.promises import Violation
 from sparkbolt.sim.report import report_of
@@ -318,12 +318,13 @@ def test_a_bolt_that_is_unavailable_for_a_time_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("here_raises", [True, False])
+@pytest.mark.parametrize("hosted", [True, False], ids=["window", "bolt"])
 def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_comes_before_it(
-    here_raises: bool,
+    hosted: bool, here_raises: bool
 ) -> None:
     here = os.getpid()
 
-    class Locked(BasicBolt):
+    class Locked(WindowedBolt if hosted else BasicBolt):
         def prepare(self, context: Any) -> None:
             if (os.getpid() == here) == here_raises:
                 raise OSError("the file is locked")
@@ -331,10 +332,25 @@ def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_com
         def execute(self, tup: Any, collector: Any) -> None:
             pass
 
-    report = simulate(behind(Locked()), seed=0, feed=FEED)
+    locked = Locked().with_tumbling_window(Count(5)) if hosted else Locked()
+    report = simulate(behind(locked), seed=0, feed=FEED)
     assert not report.ok
     assert report.component == "b", report.story
     assert "the file is locked" in "".join(line for line in report.story.splitlines() if line.startswith("  the "))
+
+
+def test_a_window_whose_prepare_is_unavailable_is_named_with_what_to_do() -> None:
+    class Away(WindowedBolt):
+        def prepare(self, context: Any) -> None:
+            raise Unavailable("connection refused")
+
+        def execute(self, window: Any, collector: Any) -> None:
+            pass
+
+    report = simulate(behind(Away().with_tumbling_window(Count(5))), seed=0, feed=FEED, repeat=False)
+    assert not report.ok
+    assert "'b' could not be prepared: Unavailable: connection refused" in report.story
+    assert "context.rehearsal_directory is not None" in report.story
 
 
 def test_what_could_be_prepared_only_when_it_was_looked_at_again_is_named() -> None:
