@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from sparkbolt.core.components import BoltBase
 from sparkbolt.core.failures import printed
 from sparkbolt.core.tuples import Outputs, Tuple
-
-Function: TypeAlias = Callable[[Tuple], Iterable[Sequence[Any]] | None]
 
 
 class FunctionBolt(BoltBase):
@@ -23,7 +21,7 @@ class FunctionBolt(BoltBase):
 
     stateless = True
 
-    def __init__(self, function: Function, outputs: Outputs) -> None:
+    def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
         """Keep the function, which is pickled by name or by value."""
         functools.update_wrapper(self, function)
         self.function = function
@@ -34,7 +32,9 @@ class FunctionBolt(BoltBase):
         return self.function(tup)
 
 
-def bolt(*misplaced: object, outputs: Outputs = ()) -> Callable[[Function], FunctionBolt]:
+def bolt(
+    *misplaced: object, outputs: Outputs = ()
+) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
     """Make a bolt of a function that yields lists of values for the stream ``default``.
 
     Raises:
@@ -51,7 +51,7 @@ def bolt(*misplaced: object, outputs: Outputs = ()) -> Callable[[Function], Func
         what = "the parentheses are missing" if callable(misplaced[0]) else f"got {printed(misplaced[0]):.60}"
         raise TypeError(f"@bolt: {what}: write @bolt(outputs=[...]) above the function, or @bolt() if it emits nothing")
 
-    def decorate(function: Function) -> FunctionBolt:
+    def decorate(function: Callable[[Tuple], Iterable[Sequence[Any]] | None]) -> FunctionBolt:
         return FunctionBolt(function, outputs)
 
     return decorate
