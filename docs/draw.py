@@ -19,8 +19,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
-from sparkbolt.core.components import FunctionBolt
 from sparkbolt.core.frames import DATA, Frame, Moment, collect, kind_of
+from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.levels import run_level
 from sparkbolt.core.reading import run_entry

@@ -17,11 +17,11 @@ from sparkbolt.core.components import (
     Spout,
     StatefulBolt,
     TopologyContext,
-    bolt,
 )
 from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
 from sparkbolt.core.fates import FailedTree
+from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.groupings import Grouping, GroupingContext
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics

@@ -29,7 +29,7 @@ from sparkbolt.core.frames import Column, python_values
 from sparkbolt.core.ledger import FailedTree, Promotion
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.topology import ComponentSpec, Topology
+from sparkbolt.core.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.core.unsent import unsent_messages
 from sparkbolt.errors import EngineError, UnknownNameError
@@ -159,18 +159,23 @@ class TopologyTestDriver:
     (2, 'exception', 'ValueError: an empty line')
     """
 
-    def __init__(self, topology: Topology, *, cores: int = 2, seed: int = 0, start: datetime = START) -> None:
+    def __init__(
+        self, topology: Topology | TopologyBuilder, *, cores: int = 2, seed: int = 0, start: datetime = START
+    ) -> None:
         """Begin the topology's first life; nothing runs yet.
 
         Args:
-            topology: what ``TopologyBuilder.build`` gave.
+            topology: what ``TopologyBuilder.build`` gave; or a builder, which builds it.
             cores: tasks are laid out as on so many cores.
             seed: of what Spark would draw at random; no result should depend on it.
             start: what time it is; must have a zone.
 
         Raises:
             ValueError: ``start`` has no zone.
+            InvalidTopology: as ``TopologyBuilder.build``.
+            TypeError: ``topology`` is neither.
         """
+        topology = topology_of(topology)
         if start.tzinfo is None:
             raise ValueError(f"start is {start!r}, expected a datetime with a zone: did you mean tzinfo=UTC?")
         fed = {spec.id: _fed(spec) if spec.is_spout else spec for spec in topology.components.values()}
@@ -287,8 +292,11 @@ class TopologyTestDriver:
 
         Raises:
             ValueError: the duration is negative.
+            TypeError: it is no timedelta.
             EngineError: as ``run_until_idle``.
         """
+        if not isinstance(duration, timedelta):
+            raise TypeError(f"advance({duration!r:.60}): expected a timedelta: did you mean timedelta(seconds=...)?")
         if duration < timedelta(0):
             raise ValueError(f"advance({duration!r}): time does not go back")
         end = self._engine.now_ms + duration // timedelta(milliseconds=1)

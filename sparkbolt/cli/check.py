@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sparkbolt.core.components import BoltBase, Component, FunctionBolt, PartitionedSpout, Spout, defines_flush
+from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.config import COMPONENT_KEYS
+from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.keeping import keeps_state, storing_methods

@@ -3,7 +3,8 @@
 Which question it answers: how do many seeds run on several processes, and what is shown of them?
 Rule 1: the first seed that breaks a promise ends the command; what is printed is its seed, its shortest history, the
 story of its tree, and the command that shows it again.
-Rule 2: the first seeds are run by two processes with different hash seeds, and must do the same in both.
+Rule 2: the first seeds are run by two processes with different hash seeds, and must do the same in both. Only these are
+run where a bolt is unavailable for ever: the others would end there, too.
 
 Read before: ``sim.report``, ``sim.twin``.
 """
@@ -15,10 +16,11 @@ import json
 import selectors
 import shlex
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,8 +32,9 @@ from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.faults import history_of
-from sparkbolt.sim.mistakes import Trial, in_words, try_once
+from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
 from sparkbolt.sim.report import (
+    SIDES_TRIES,
     Report,
     difference,
     nondeterministic,
@@ -48,6 +51,9 @@ CHUNK = 20
 """So many seeds are given to a process at a time."""
 COMPARED_SEEDS = 5
 LINE_EVERY_SECS = 5.0
+
+Show = Callable[[str], None]
+"""Says what is done now."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,13 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
         return _one(order, feed, out)
     began = time.monotonic()
     with _progress(order) as show:
+        show("a run without any fault")
+        subject = subject_of(order.topology, feed, order.messages_max)
+        with redirect_stdout(_Nowhere()), quiet_collector():
+            trial = try_once(subject)
+        if any(mistake.kind == MistakeKind.NEVER_TAKEN for mistake in trial.mistakes):
+            order = replace(order, seeds=min(order.seeds, COMPARED_SEEDS))
         seeds, micro_batches, report = _many(order, feed, show)
-    subject = subject_of(order.topology, feed, order.messages_max)
-    with redirect_stdout(_Nowhere()), quiet_collector():
-        trial = try_once(subject)
     elapsed_s = time.monotonic() - began
     rate = seeds / elapsed_s
     failed = report is not None or (order.strict and bool(trial.mistakes))
@@ -152,7 +161,8 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
         faults = None if order.history is None else history_of(order.history)
     except ValueError as error:
         raise WrongUseError(f"--history: {error}") from error
-    with redirect_stdout(_Nowhere()):
+    with _progress(order) as show, redirect_stdout(_Nowhere()):
+        show(f"seed {order.seed} is run")
         report = simulate(
             order.topology,
             order.seed,
@@ -162,6 +172,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
             strict=order.strict,
         )
         if report.promise is not None and report.component is None:
+            show(f"seed {order.seed} is run with fewer faults")
             subject = subject_of(order.topology, feed, order.messages_max)
             with quiet_collector():
                 failed = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
@@ -171,7 +182,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 
 
-def _many(order: Order, feed: Feed, show: Any) -> tuple[int, int, Report | None]:
+def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, Report | None]:
     """All seeds, up to the first that fails: (how many, micro-batches, the report of a failure)."""
     count = max(2, order.workers)  # one with another hash seed is needed for the comparison
     processes = [
@@ -180,6 +191,7 @@ def _many(order: Order, feed: Feed, show: Any) -> tuple[int, int, Report | None]
     ]
     try:
         subject = subject_of(order.topology, feed, order.messages_max)
+        show("the first seeds are run in two processes, and compared")
         report = _compare(order, subject, processes[0], processes[1])
         if report is not None:
             return 1, report.micro_batches, report
@@ -199,18 +211,23 @@ def _compare(order: Order, subject: Subject, one: SimulatingProcess, other: Simu
         trails = [_answer(order, process)[0] for process in (one, other)]
         component = difference(*trails)
         if component is not None:
-            for process in (one, other):
-                process.ask("trail", seed, None, True)
-            sides = side_by_side(*(_answer(order, process) for process in (one, other)))
+
+            def both(seed: int = seed) -> str:
+                for process in (one, other):
+                    process.ask("trail", seed, None, True)
+                return side_by_side(*(_answer(order, process) for process in (one, other)))
+
+            sides = next(filter(None, (both() for _ in range(SIDES_TRIES))), "")
             with redirect_stdout(_Nowhere()), quiet_collector():
                 return nondeterministic(run_seed(subject, seed), component, sides)
     return None
 
 
-def _share(order: Order, processes: Sequence[SimulatingProcess], show: Any) -> tuple[int, int, Report | None]:
+def _share(order: Order, processes: Sequence[SimulatingProcess], show: Show) -> tuple[int, int, Report | None]:
     """Give the seeds out in chunks."""
     chunks: Iterator[int] = iter(range(0, order.seeds, CHUNK))
     seeds = micro_batches = 0
+    began = time.monotonic()
     with selectors.DefaultSelector() as selector:
 
         def give(process: SimulatingProcess) -> None:
@@ -227,7 +244,8 @@ def _share(order: Order, processes: Sequence[SimulatingProcess], show: Any) -> t
             for key, _ in selector.select():
                 done, run, report = _answer(order, key.data)
                 seeds, micro_batches = seeds + done, micro_batches + run
-                show(seeds)
+                rate = seeds / max(1e-9, time.monotonic() - began)
+                show(f"{seeds:,} of {order.seeds:,} seeds, {rate:,.0f} a second")
                 if report is not None:
                     return seeds, micro_batches, report
                 give(key.data)
@@ -250,24 +268,31 @@ class _Nowhere(io.StringIO):
 
 
 @contextmanager
-def _progress(order: Order) -> Iterator[Any]:
-    """Show how far it is: a line that moves on a terminal, a line every few seconds elsewhere; on standard error."""
-    began = time.monotonic()
-    shown = began
-
-    def words(seeds: int) -> str:
-        rate = seeds / max(1e-9, time.monotonic() - began)
-        return f"{seeds:,} of {order.seeds:,} seeds, {rate:,.0f} a second"
-
-    if sys.stderr.isatty() and not order.as_json:
-        with Status("starting", console=Console(stderr=True, highlight=False)) as status:
-            yield lambda seeds: status.update(words(seeds))
+def _progress(order: Order) -> Iterator[Show]:
+    """Show what is done now: a line that moves on a terminal, a line every few seconds elsewhere; on standard error."""
+    if order.as_json:
+        yield lambda _: None
         return
+    if sys.stderr.isatty():
+        with Status("starting", console=Console(stderr=True, highlight=False)) as status:
+            yield status.update
+        return
+    began = time.monotonic()
+    doing = "starting"
+    is_over = threading.Event()
 
-    def line(seeds: int) -> None:
-        nonlocal shown
-        if not order.as_json and time.monotonic() - shown >= LINE_EVERY_SECS:
-            shown = time.monotonic()
-            print(words(seeds), file=sys.stderr, flush=True)
+    def show(words: str) -> None:
+        nonlocal doing
+        doing = words
 
-    yield line
+    def tell() -> None:
+        while not is_over.wait(LINE_EVERY_SECS):
+            print(f"{time.monotonic() - began:.0f} s: {doing}", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, name="sparkbolt-progress", daemon=True)
+    teller.start()
+    try:
+        yield show
+    finally:
+        is_over.set()
+        teller.join()

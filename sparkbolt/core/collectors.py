@@ -14,7 +14,7 @@ Read before: ``emission``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _BETWEEN_ROWS: Final = object()
 """Stands for the rows of a collector while ``flush`` runs."""
+_BY_ITSELF = (
+    "a BasicBolt or AsyncBolt anchors what it emits to its input, acks that when execute returns and fails it when "
+    "execute raises; to do so by hand, derive from Bolt"
+)
 
 
 class BasicCollector:
@@ -80,12 +84,13 @@ class BasicCollector:
         if self._gate is not None:
             self._gate(False)
 
-    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple anchored to the input.
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+        """Emit a tuple anchored to the input; ``anchors`` is there to be refused, with what to do instead.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list; anchors.
         """
+        self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
         row = out.row(values)
         parent = self._parent()
@@ -93,12 +98,13 @@ class BasicCollector:
         if out.ends is None:
             out.append_parent(parent)
 
-    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
 
         Raises:
             EmitError: as ``emit``; or the task does not subscribe to the stream.
         """
+        self._refuse_anchors(anchors, stream)
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
         parent = self._parent()
@@ -111,6 +117,18 @@ class BasicCollector:
         if row is None:
             raise self._output.refuse_now()
         return row if isinstance(row, int) else row._row
+
+    def _refuse_anchors(self, anchors: object, stream: object) -> None:
+        """In their place, or by name: a ``Bolt`` has them second."""
+        if anchors is not None or isinstance(stream, Tuple):
+            raise EmitError(f"{self._output.component!r} emitted with anchors: {_BY_ITSELF}")
+
+    if not TYPE_CHECKING:  # a type checker finds them missing
+
+        def __getattr__(self, name: str) -> Never:
+            """Of what only the collector of a ``Bolt`` has, say what to do instead."""
+            hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
@@ -126,25 +144,27 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
     """
     extend, width = out.extend, -1
 
-    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         if (
             (values.__class__ is list or values.__class__ is tuple)
             and len(values) == width
             and stream is DEFAULT_STREAM
+            and anchors is None
         ):
             extend(values)
         else:
-            otherwise(values, stream)
+            otherwise(values, stream, anchors)
 
-    def count(values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
+    def count(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         if (
             (values.__class__ is list or values.__class__ is tuple)
             and len(values) == width
             and stream is DEFAULT_STREAM
+            and anchors is None
         ):
             out.unheard += 1
         else:
-            otherwise(values, stream)
+            otherwise(values, stream, anchors)
 
     def gate(is_open: bool) -> None:
         nonlocal width

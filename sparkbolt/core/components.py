@@ -9,10 +9,9 @@ Read before: ``tuples``, ``config``.
 
 from __future__ import annotations
 
-import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -563,36 +562,3 @@ class ColumnBolt(BoltBase):
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Called for each frame."""
-
-
-class FunctionBolt(BoltBase):
-    """What ``@bolt`` makes of a function: stateless, anchored and acked for the user."""
-
-    stateless = True
-
-    def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
-        """Keep the function, which is pickled by name or by value."""
-        functools.update_wrapper(self, function)
-        self.function = function
-        self.outputs = outputs
-
-    def __call__(self, tup: Tuple) -> Iterable[Sequence[Any]] | None:
-        """Call the function itself, as tests of it do."""
-        return self.function(tup)
-
-
-def bolt(*, outputs: Outputs = ()) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
-    """Make a bolt of a function that yields lists of values for the stream ``default``.
-
-    >>> @bolt(outputs=["word"])
-    ... def split(tup):
-    ...     for word in tup["line"].split():
-    ...         yield [word]
-    >>> list(split({"line": "to be"}))
-    [['to'], ['be']]
-    """
-
-    def decorate(function: Callable[[Tuple], Iterable[Sequence[Any]] | None]) -> FunctionBolt:
-        return FunctionBolt(function, outputs)
-
-    return decorate

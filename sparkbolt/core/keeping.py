@@ -19,7 +19,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic
 
-from sparkbolt.core.components import BoltBase, Component, FunctionBolt
+from sparkbolt.core.components import BoltBase, Component
+from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.snapshots import attributes_of
 

@@ -15,7 +15,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from sparkbolt.core.components import AsyncBolt, BoltBase, ColumnBolt, Component, FunctionBolt
+from sparkbolt.core.components import AsyncBolt, BoltBase, ColumnBolt, Component
+from sparkbolt.core.function_bolts import FunctionBolt
 
 _OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state")
 _OF_BOLTS = ("execute", "flush")
@@ -49,7 +50,8 @@ def method_mistakes(component: Component) -> list[str]:
     return found
 
 
-def _is_ours(cls: type) -> bool:
+def is_ours(cls: type) -> bool:
+    """Whether a class is Sparkbolt's."""
     return cls.__module__.startswith("sparkbolt.")
 
 
@@ -57,14 +59,14 @@ def _is_own(component: Component, name: str) -> bool:
     """Whether the method is not Sparkbolt's."""
     if name in getattr(component, "__dict__", {}):
         return True
-    return any(name in vars(cls) and not _is_ours(cls) for cls in type(component).__mro__)
+    return any(name in vars(cls) and not is_ours(cls) for cls in type(component).__mro__)
 
 
 def _declared(component: Component, name: str) -> Any:
     """The method as the nearest class of Sparkbolt's has it; None if none has."""
     if name == "init_state" and isinstance(component, BoltBase):
         return _init_state  # any bolt may have one
-    return next((vars(cls)[name] for cls in type(component).__mro__ if _is_ours(cls) and name in vars(cls)), None)
+    return next((vars(cls)[name] for cls in type(component).__mro__ if is_ours(cls) and name in vars(cls)), None)
 
 
 def _init_state(self: Any, state: Any) -> None:
@@ -99,7 +101,7 @@ def _laziness(component: Component, name: str, method: Any) -> str | None:
 
 def _depth(component: Component) -> int:
     """Where in the order of its classes the first one of Sparkbolt's stands."""
-    return next(place for place, cls in enumerate(type(component).__mro__) if _is_ours(cls))
+    return next(place for place, cls in enumerate(type(component).__mro__) if is_ours(cls))
 
 
 def _wrong_signature(name: str, method: Any, declared: Any) -> str | None:

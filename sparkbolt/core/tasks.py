@@ -36,7 +36,6 @@ from sparkbolt.core.components import (
     Bolt,
     BoltBase,
     ColumnBolt,
-    FunctionBolt,
     TopologyContext,
     defines_flush,
 )
@@ -53,6 +52,7 @@ from sparkbolt.core.failures import (
     said,
 )
 from sparkbolt.core.frames import arrow_of
+from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics

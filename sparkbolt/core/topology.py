@@ -26,6 +26,7 @@ import cloudpickle
 
 from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.config import ComponentSettings, Config
+from sparkbolt.core.failures import printed
 from sparkbolt.core.groupings import (
     AllGrouping,
     DirectGrouping,
@@ -448,7 +449,7 @@ class BoltDeclarer:
 class TopologyBuilder:
     """Collects spouts and bolts; ``build`` checks all of them together.
 
-    >>> from sparkbolt.core.components import bolt
+    >>> from sparkbolt.core.function_bolts import bolt
     >>> @bolt(outputs=["word"])
     ... def split(tup): yield from ([word] for word in tup["line"].split())
     >>> builder = TopologyBuilder("words")
@@ -515,3 +516,21 @@ class TopologyBuilder:
             config,
             way_of(given, declaration.component),
         )
+
+
+def topology_of(given: Topology | TopologyBuilder) -> Topology:
+    """The topology that is meant: of a builder, what it builds.
+
+    Raises:
+        InvalidTopology: as ``TopologyBuilder.build``.
+        TypeError: it is neither.
+
+    >>> topology_of("word_count")
+    Traceback (most recent call last):
+    TypeError: got 'word_count', expected a Topology, or the TopologyBuilder that builds it
+    """
+    if isinstance(given, TopologyBuilder):
+        return given.build()
+    if isinstance(given, Topology):
+        return given
+    raise TypeError(f"got {printed(given):.60}, expected a Topology, or the TopologyBuilder that builds it")

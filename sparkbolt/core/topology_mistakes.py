@@ -23,20 +23,36 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.components import BoltBase, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.core.components import BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import CHECKPOINT
+from sparkbolt.core.failures import printed
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.keeping import keeps_state, lasting_attributes
 from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
-from sparkbolt.core.method_mistakes import method_mistakes
+from sparkbolt.core.method_mistakes import is_ours, method_mistakes
 from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
+_EMITTING = frozenset({"emit", "emit_direct"})
+_DECLARING = (list, tuple, dict, str)
+_MEANT_AS_OUTPUTS = frozenset(
+    {
+        "output",
+        "output_fields",
+        "output_stream",
+        "output_streams",
+        "fields",
+        "streams",
+        "declare_output_fields",
+        "declareoutputfields",
+    }
+)
+"""What ``outputs`` is called by those who do not remember it, and elsewhere; in small letters."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +185,29 @@ def _output_mistakes(declaration: Declaration) -> list[str]:
         streams = parse_outputs(declaration.component.outputs)
     except ValueError as error:
         return [f"its outputs: {error}"]
+    misnamed = _misnamed_outputs(declaration.component) if declaration.component.outputs is None else None
+    if misnamed is not None:
+        return [misnamed]
     return [f"its stream {stream.name!r}: {why}" for stream in streams for why in _name_mistakes(stream.name)]
+
+
+def _misnamed_outputs(component: Component) -> str | None:
+    """Where a class that emits has its outputs under another name; None if it has none, or emits nothing."""
+    own: dict[str, object] = {}
+    for cls in reversed(type(component).__mro__):
+        if not is_ours(cls):
+            own.update(vars(cls))
+    emits = not isinstance(component, BoltBase) or any(
+        inspect.isfunction(value)
+        and (inspect.isgeneratorfunction(value) or _EMITTING.intersection(value.__code__.co_names))
+        for value in own.values()
+    )
+    for name, value in own.items() if emits else ():
+        if name.lower() in _MEANT_AS_OUTPUTS:
+            what = f"{name} = {printed(value):.60}" if isinstance(value, _DECLARING) else name
+            mend = f"outputs = {printed(value):.60}" if isinstance(value, _DECLARING) else 'outputs = ["field", ...]'
+            return f"it emits, and its class has {what}, which nothing reads, and no outputs: did you mean {mend}?"
+    return None
 
 
 def _pickle_mistakes(declaration: Declaration) -> list[str]:

@@ -480,6 +480,9 @@ class Checkers:
             patience_ms=int(topology.config.outage_patience_secs * 1000),
             given=given,
         )
+        for bolt, health in outcome.healths.items():
+            if health.got:
+                facts.in_vain[bolt] = facts.in_vain.get(bolt, 0) + 1 if health.unavailable == health.got else 0
 
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
         """As of ``Checker``."""

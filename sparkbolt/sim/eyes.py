@@ -103,6 +103,8 @@ class Eyes:
         self._rows_left: int | None = None
         self._trees_left: int | None = None
         self._running: tuple[str, int] = ("", 0)
+        self.preparing = ""
+        """The component of the task that was made last, until some task gets rows."""
         self._changes = Changes()
 
     def begin(self, micro_batch_id: int, *, rows_left: int | None = None, trees_left: int | None = None) -> Sightings:
@@ -115,6 +117,7 @@ class Eyes:
         """
         self.now = Sightings(micro_batch_id, changes=self._changes.begin())
         self._rows_left, self._trees_left = rows_left, trees_left
+        self.preparing = ""
         return self.now
 
     def again(self) -> None:
@@ -124,7 +127,8 @@ class Eyes:
     # What stages tell.
 
     def emits(self, output: Output) -> None:
-        """Look at what the task emits."""
+        """Note who is made; look at what it emits."""
+        self.preparing = output.component
         if self._stories:
             self._changes.watch(output)
 
@@ -140,6 +144,7 @@ class Eyes:
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Note who is at work; the rows, or doomed ones."""
         self._running = task.context.component, task.context.index
+        self.preparing = ""
         if self._rows_left is None:
             return rows
         if rows.count <= self._rows_left:

@@ -16,14 +16,15 @@ from enum import StrEnum
 from typing import Any
 
 from sparkbolt.core.components import AsyncBolt, BasicBolt
+from sparkbolt.core.failures import UNAVAILABLE
 from sparkbolt.core.fates import GIVEN_UP, FailedTree
 from sparkbolt.core.ids import mix64, split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
-from sparkbolt.sim.promises import Checker, Facts, Records
-from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Checker, Facts, Records
+from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.trees import Verdict
 
@@ -37,6 +38,7 @@ class MistakeKind(StrEnum):
     NEVER_ACKED = "never acked"
     FAILED = "failed"
     GIVEN_UP = "given up"
+    NEVER_TAKEN = "never taken"
     CHANGED = "changed after being emitted"
 
 
@@ -160,6 +162,8 @@ class _Mishaps(Checker):
         for (kind, component, cause), found in self._found.items():
             left = {m: e for m, e in found.items() if kind != MistakeKind.FAILED or m not in given_up}
             if left:
+                if cause == UNAVAILABLE and component == self.facts.away:
+                    kind, cause = MistakeKind.NEVER_TAKEN, MistakeKind.NEVER_TAKEN
                 example, held = next(iter(left.values()))
                 likely = self._likely(component, cause, held=held)
                 mistakes.append(Mistake(kind, component, len(left), example, likely))
@@ -200,6 +204,13 @@ _LIKELY: Mapping[str, str] = {
     "changed what it was given": (
         "the bolt works in the process of the one that emitted the value, which may hold the same object, as may other "
         "bolts that were given it: change a copy"
+    ),
+    UNAVAILABLE: (
+        "the bolt said that something is away that it depends on: the message was given again until it was there"
+    ),
+    MistakeKind.NEVER_TAKEN: (
+        f"the bolt said Unavailable in each of {TRIES_IN_VAIN_MAX} micro-batches in a row, where the simulation ended: "
+        f"{STAND_IN}"
     ),
     "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
 }

@@ -26,6 +26,9 @@ from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.trees import Trees, Verdict
 
+TRIES_IN_VAIN_MAX = 20
+"""In so many micro-batches in a row a bolt says Unavailable for all that it gets; then it will for ever."""
+
 Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
 """(record, message id) of the entries of ``Spout`` tasks."""
 
@@ -68,8 +71,15 @@ class Facts:
     """Who failed each tree of the micro-batch that was committed last; of several, whom the acker believes."""
     outages: Outages = field(default_factory=Outages)
     """The bolts that are out as of the last commit, whatever drivers have died since."""
+    in_vain: dict[str, int] = field(default_factory=dict)
+    """By bolt, in how many micro-batches in a row it was unavailable for all that it got."""
     committed: int = -1
     stopped: str | None = None
+
+    @property
+    def away(self) -> str | None:
+        """A bolt that is unavailable for ever, so that what waits for it is never finished; None where none is."""
+        return next((bolt for bolt, tries in self.in_vain.items() if tries >= TRIES_IN_VAIN_MAX), None)
 
     def where(self, key: int) -> str:
         """A tree in words."""

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.topology import Topology, TopologyBuilder, topology_of
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
-from sparkbolt.sim.promises import Violation
+from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.shrink import shrink
-from sparkbolt.sim.simulate import Run, run_seed
+from sparkbolt.sim.simulate import RAISED, Run, run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
 
 DETERMINISTIC = "components are deterministic"
@@ -27,6 +27,8 @@ HINT = (
     "time (use context.now_ms), for random numbers without a seed, for the order of a set, for hash() of a str, and "
     "for state outside of its attributes."
 )
+SIDES_TRIES = 3
+"""So often at most two runs are made again in which both sides are to be shown: they may happen to do the same."""
 HOPS_MAX = 60
 """So many lines of a tree's story are told, the first and the last of them."""
 
@@ -79,9 +81,17 @@ def _first_difference(one: Trail, other: Trail) -> int | None:
 
 
 def difference(one: Trail, other: Trail) -> str | None:
-    """The component that first did something else in one of two runs of a seed; None if none did."""
+    """The component that first did something else in one of two runs of a seed; None if none did.
+
+    >>> difference([("a", 1), ("b", 2)], [("a", 1), ("c", RAISED)])
+    'c'
+    """
     place = _first_difference(one, other)
-    return None if place is None else (one if place < len(one) else other)[place][0]
+    if place is None:
+        return None
+    steps = [trail[place] for trail in (one, other) if place < len(trail)]
+    steps.sort(key=lambda step: step[1] != RAISED)  # what one run did not come to is nobody's fault
+    return next((component for component, _ in steps if component), "one of the components")
 
 
 def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> str:
@@ -145,7 +155,10 @@ def report_of(
     history = shrink(run.happened if fails(run.happened) else run.faults, fails)
     told = run_seed(subject, run.seed, history, stories=True, state=True)
     if not told.violations:
-        return nondeterministic(run, run.violations[0].component or "one of the components")
+        first = run.violations[0]
+        raised = next((component for component, checksum in run.trail[-1:] if checksum == RAISED), "")
+        sides = f"  the first time:  {first.words}\n  the second time: nothing of the kind"
+        return nondeterministic(run, first.component or raised or "one of the components", sides)
     return Report(
         ok=False,
         story=_failed(told, told.violations[0], command),
@@ -161,6 +174,11 @@ def _fine(run: Run) -> str:
     lines = [f"seed {run.seed}: every promise was kept; {run.micro_batches} micro-batches"]
     if run.stopped is not None:
         lines.append(f"the topology stopped itself: {run.stopped}")
+    if run.away is not None:
+        lines.append(
+            f"the seed ended where bolt {run.away!r} had been unavailable in {TRIES_IN_VAIN_MAX} micro-batches in a "
+            "row: what waits for it was not finished"
+        )
     lines += [f"  {fault.words}" for fault in run.happened]
     return "\n".join(lines)
 
@@ -199,7 +217,7 @@ def quiet_collector() -> Iterator[None]:
 
 
 def simulate(
-    topology: Topology,
+    topology: Topology | TopologyBuilder,
     seed: int = 0,
     *,
     feed: Feed | None = None,
@@ -216,7 +234,7 @@ def simulate(
     messages with ``feed`` where its source is not here.
 
     Args:
-        topology: what ``TopologyBuilder.build`` gave.
+        topology: what ``TopologyBuilder.build`` gave; or a builder, which builds it.
         seed: which faults happen, in which order frames arrive, which worker runs what.
         feed: by spout (or ``"spout/stream"``): the values of its messages, in order or by field. A fed ``Spout``
             stands for a queue, which gives a message again that was failed or whose connection was lost.
@@ -229,6 +247,8 @@ def simulate(
     Raises:
         SimulationError: a spout cannot be read here, or ``feed`` names none.
         ValueError: ``history`` names no faults.
+        InvalidTopology: as ``TopologyBuilder.build``.
+        TypeError: ``topology`` is neither of the two.
 
     >>> from sparkbolt import BasicBolt, TopologyBuilder
     >>> from sparkbolt.spouts import GeneratorSpout
@@ -245,6 +265,7 @@ def simulate(
     """
     from sparkbolt.sim.twin import twin_of
 
+    topology = topology_of(topology)
     faults = None if history is None else history_of(history)
     subject = subject_of(topology, feed, messages_max)
     with quiet_collector():
@@ -264,7 +285,11 @@ def simulate(
         component = difference(run.trail, again(False)[0])
         if component is None:
             return report_of(subject, run).with_trial(subject, trial, strict=strict)
-        if twin is not None:
-            twin.ask("trail", seed, faults, True)
-        sides = side_by_side(trail_of(subject, seed, faults, told=True), again(True))
+
+        def both() -> str:
+            if twin is not None:
+                twin.ask("trail", seed, faults, True)
+            return side_by_side(trail_of(subject, seed, faults, told=True), again(True))
+
+        sides = next(filter(None, (both() for _ in range(SIDES_TRIES))), "")
         return nondeterministic(run, component, sides).with_trial(subject, trial, strict=strict)

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkbolt.errors import PrepareError, Unavailable
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.faults import Fault, draw
 from sparkbolt.sim.promises import Checker, Facts, Violation
@@ -21,6 +22,12 @@ from sparkbolt.sim.world import World
 MICRO_BATCHES = (1, 1, 2, 2, 3)
 """In how many micro-batches the messages are read while faults are on: one of these."""
 STATE_EVERY = 8
+STAND_IN = (
+    "what it depends on is not there in a simulation. Give it a stand-in, in prepare or execute, where "
+    "context.rehearsal_directory is not None"
+)
+RAISED = -1
+"""In a trail, the checksum of an exception that has ended the run; it comes last."""
 UNFINISHED = "everything finishes"
 ENGINE = "the engine goes on"
 
@@ -38,7 +45,11 @@ class Run:
     """How many were run, those that ran again counted again."""
     stopped: str | None
     """Why the topology stopped itself (``on_error="stop"``)."""
+    away: str | None
+    """A bolt that was unavailable for ever, at which the run ended."""
     trail: tuple[tuple[str, int], ...]
+    """(component, checksum of something that it did), in order, if trails were to be noted; of an exception that has
+    ended the run RAISED, and no component where it is not known whose it is."""
     details: tuple[tuple[str, ...], ...]
     """``trail`` in words, if stories were to be told, too."""
     hops: tuple[str, ...]
@@ -83,6 +94,7 @@ def run_seed(
         checkers.each.append(watch(facts))
     world: World | None = None
     extra: list[Violation] = []
+    raised: list[tuple[str, str]] = []
     try:
         world = World(
             subject, seed, chosen, micro_batches=micro_batches, checkers=checkers, stories=stories, trails=trails
@@ -90,11 +102,12 @@ def run_seed(
         unfinished = world.run()
         if unfinished is not None:
             extra.append(Violation(UNFINISHED, unfinished, next(iter(facts.trees.open), None)))
-        elif world.stopped is None and not checkers.violations:
+        elif world.stopped is None and facts.away is None and not checkers.violations:
             checkers.ended(world.driver)
     except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is what is looked for
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        extra.append(Violation(ENGINE, f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"))
+        component = world.eyes.preparing if world is not None else ""
+        raised.append((component, _in_words(error, component)))
+        extra.append(Violation(ENGINE, raised[0][1]))
     finally:
         if world is not None:
             world.close()
@@ -109,8 +122,21 @@ def run_seed(
         violations=violations,
         micro_batches=world.executions if world is not None else 0,
         stopped=facts.stopped,
-        trail=tuple(world.trail) if world is not None else (),
-        details=tuple(world.details) if world is not None else (),
+        away=facts.away,
+        trail=(*(world.trail if world is not None else ()), *((component, RAISED) for component, _ in raised)),
+        details=(*(world.details if world is not None else ()), *((words,) for _, words in raised)),
         hops=tuple(facts.trees.story(key)) if key is not None else (),
         unsent=unsent,
     )
+
+
+def _in_words(error: Exception, preparing: str) -> str:
+    """What has ended a run, while the task of a component was prepared, if it is named."""
+    if isinstance(error, PrepareError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    words = f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+    if not preparing:
+        return words
+    hint = f": {STAND_IN}" if isinstance(error, Unavailable) else ""
+    return f"{preparing!r} could not be prepared: {words}{hint}"

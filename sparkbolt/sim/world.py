@@ -143,12 +143,15 @@ class World:
     # The two phases.
 
     def run(self) -> str | None:
-        """Run until everything is finished; why it did not finish, or None."""
+        """Run until everything is finished; why it did not finish, or None.
+
+        A topology that stops itself ends it too, and a bolt that is unavailable for ever (``Facts.away``).
+        """
         idle = 0
         while self.executions < MICRO_BATCHES_MAX and idle < IDLE_TURNS_MAX:
             if self.checkers.violations:
                 return None
-            if self.stopped is not None:
+            if self.stopped is not None or self.checkers.facts.away is not None:
                 return None
             enough = self._enough()
             self.driver.host.active = not enough

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, Bolt, Config, Count, Spout, TopologyBuilder, Unavailable, WindowedBolt, bolt
 from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
-from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.promises import Violation
+from sparkbolt.sim.report import report_of
+from sparkbolt.sim.simulate import ENGINE, RAISED, run_seed
 from sparkbolt.sim.subject import subject_of
 from sparkbolt.sim.twin import close_twins
+from sparkbolt.sim.world import START_MS
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Messages
@@ -260,3 +264,102 @@ def test_a_bolt_that_changes_what_it_was_given_is_named_where_others_hold_the_sa
     assert changed(Lists(), extend, extend, end) == [("b1", 30), ("b2", 30)]
     assert changed(Lists(), extend, end, fuse=False) == [], "there it is a copy of its own"
     assert changed(Lists(), pass_on, end) == []
+
+
+class Away(BasicBolt):
+    """Depends on something that is not there in a simulation, as ``where`` finds out."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def prepare(self, context: Any) -> None:
+        if self.where == "prepare":
+            raise Unavailable("connection refused")
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if self.where == "execute" or (self.where == "for one" and tup["n"] == 3):
+            raise Unavailable("connection refused")
+
+    def flush(self) -> None:
+        if self.where == "flush":
+            raise Unavailable("connection refused")
+
+
+@pytest.mark.parametrize("where", ["prepare", "execute", "flush", "for one"])
+def test_a_bolt_that_is_unavailable_for_ever_ends_the_seed_and_is_named(where: str) -> None:
+    report = simulate(behind(Away(where)), seed=3, feed=FEED, repeat=False)
+    (mistake,) = report.mistakes
+    assert (mistake.kind, mistake.component) == (MistakeKind.NEVER_TAKEN, "b")
+    assert mistake.messages == (1 if where == "for one" else 30)
+    assert "connection refused" in mistake.example
+    assert "context.rehearsal_directory is not None" in mistake.likely
+    assert report.ok, report.story
+    assert report.micro_batches < 60
+    assert "the seed ended where bolt 'b' had been unavailable in 20 micro-batches in a row" in report.story
+
+
+def test_a_bolt_that_is_unavailable_for_a_time_is_waited_for() -> None:
+    class Restarting(BasicBolt):
+        transient = ("context",)
+
+        def prepare(self, context: Any) -> None:
+            self.context = context
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            if self.context.now_ms < START_MS + 120_000:
+                raise Unavailable("it restarts")
+
+    report = simulate(behind(Restarting()), seed=3, feed=FEED, repeat=False)
+    (mistake,) = report.mistakes
+    assert (mistake.kind, mistake.messages) == (MistakeKind.FAILED, 30)
+    assert "was given again until it was there" in mistake.likely
+    assert report.ok, report.story
+    assert "the seed ended" not in report.story
+
+
+@pytest.mark.parametrize("here_raises", [True, False])
+@pytest.mark.parametrize("hosted", [True, False], ids=["window", "bolt"])
+def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_comes_before_it(
+    hosted: bool, here_raises: bool
+) -> None:
+    here = os.getpid()
+
+    class Locked(WindowedBolt if hosted else BasicBolt):
+        def prepare(self, context: Any) -> None:
+            if (os.getpid() == here) == here_raises:
+                raise OSError("the file is locked")
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            pass
+
+    locked = Locked().with_tumbling_window(Count(5)) if hosted else Locked()
+    report = simulate(behind(locked), seed=0, feed=FEED)
+    assert not report.ok
+    assert report.component == "b", report.story
+    assert "the file is locked" in "".join(line for line in report.story.splitlines() if line.startswith("  the "))
+
+
+def test_a_window_whose_prepare_is_unavailable_is_named_with_what_to_do() -> None:
+    class Away(WindowedBolt):
+        def prepare(self, context: Any) -> None:
+            raise Unavailable("connection refused")
+
+        def execute(self, window: Any, collector: Any) -> None:
+            pass
+
+    report = simulate(behind(Away().with_tumbling_window(Count(5))), seed=0, feed=FEED, repeat=False)
+    assert not report.ok
+    assert "'b' could not be prepared: Unavailable: connection refused" in report.story
+    assert "context.rehearsal_directory is not None" in report.story
+
+
+def test_what_could_be_prepared_only_when_it_was_looked_at_again_is_named() -> None:
+    subject = subject_of(behind(Away("nowhere")), FEED)
+    run = replace(
+        run_seed(subject, 0, ()),
+        violations=(Violation(ENGINE, "'b' could not be prepared: OSError: locked"),),
+        trail=(("b", RAISED),),
+    )
+    report = report_of(subject, run)
+    assert report.component == "b"
+    assert "  the first time:  'b' could not be prepared: OSError: locked\n" in report.story

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import random
 
-from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt import BasicBolt, TopologyBuilder, Unavailable
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt
 from sparkbolt.spouts import GeneratorSpout, TextSpout
 
@@ -35,6 +35,11 @@ class Wild(BasicBolt):
 
     def execute(self, tup, collector):
         collector.emit([random.random()])
+
+
+class Away(BasicBolt):
+    def execute(self, tup, collector):
+        raise Unavailable("connection refused")
 
 
 class Sum(BasicBolt):
@@ -62,6 +67,7 @@ tame = build(Double())
 wild = build(Wild())
 written = build(JsonLinesBolt("out"), sum_them=False)
 sent = build(KafkaBolt("localhost:1", "numbers"), sum_them=False)
+away = build(Away(), sum_them=False)
 gone = build(Double(), TextSpout("no/such/file.txt"))
 """
 
@@ -112,6 +118,24 @@ def test_a_topology_that_would_send_messages_sends_none_and_says_so(
         assert captured.out.count(words) == 1
     assert main(["simulate", f"{program}:sent", "--seeds", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["unsent"] == {"middle": 30}
+
+
+def test_a_bolt_that_is_unavailable_for_ever_ends_it_with_its_name_and_what_takes_long_is_told(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkbolt.cli.simulate.LINE_EVERY_SECS", 0.01)
+    for arguments, code, told in (
+        (["--seeds", "400", "--strict"], 1, ("the first seeds are run in two processes", "a run without any fault")),
+        (["--seed", "2"], 0, ("seed 2 is run",)),
+    ):
+        assert main(["simulate", f"{program}:away", *arguments]) == code
+        captured = capsys.readouterr()
+        assert captured.out.startswith("5 seeds, " if "--seeds" in arguments else "seed 2: every promise was kept")
+        assert "'middle': 30 messages were never taken\n" in captured.out
+        assert "what it depends on is not there in a simulation" in captured.out
+        for words in told:
+            assert f" s: {words}" in captured.err
+            assert words not in captured.out
 
 
 def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:

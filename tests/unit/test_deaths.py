@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from sparkbolt.core import deaths as deaths_module
-from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt, bolt
+from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.config import Config
 from sparkbolt.core.deaths import Deaths, Deed, Place, Watch
 from sparkbolt.core.failures import Interruption
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
+from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.ledger import FailedTree
 from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan

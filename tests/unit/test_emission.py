@@ -702,3 +702,36 @@ def test_an_asynchronous_generator_of_an_async_bolt_emits() -> None:
     driver = run(Yielding())
     assert "'tested' emitted the int 5" in driver.failed("numbers")[0].reason
     assert sorted(driver.emitted("tested")) == [[0], [0], [1], [2], [2]]
+
+
+@pytest.mark.parametrize("kind", [BasicBolt, AsyncBolt])
+@pytest.mark.parametrize(
+    ("say", "what"),
+    [
+        (lambda tup, collector: collector.emit(["no"], anchors=tup), "'tested' emitted with anchors"),
+        (lambda tup, collector: collector.emit(["no"], [tup], "default"), "'tested' emitted with anchors"),
+        (lambda tup, collector: collector.emit(["no"], tup), "'tested' emitted with anchors"),
+        (lambda tup, collector: collector.emit_direct(1, [0], "to", anchors=tup), "'tested' emitted with anchors"),
+        (lambda tup, collector: collector.ack(tup), "'BasicCollector' object has no attribute 'ack'"),
+        (lambda tup, collector: collector.fail(tup), "'BasicCollector' object has no attribute 'fail'"),
+    ],
+)
+def test_what_only_a_bolt_may_say_fails_in_a_basic_bolt_with_what_to_do_instead(kind: Any, say: Any, what: str) -> None:
+    class Habits(kind):
+        outputs = STREAMS
+
+        def execute(self, tup: Any, collector: Any) -> Any:
+            collector.emit(["yes"])
+            if tup["n"] == BAD:
+                say(tup, collector)
+
+    class Awaited(Habits):
+        async def execute(self, tup: Any, collector: Any) -> Any:
+            Habits.execute(self, tup, collector)
+
+    driver = run(Awaited() if kind is AsyncBolt else Habits())
+    (failure,) = driver.failed("numbers")
+    assert failure.message_id == BAD
+    assert what in failure.reason
+    assert "derive from Bolt" in failure.reason
+    assert ["no"] not in driver.emitted("tested")

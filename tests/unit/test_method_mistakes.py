@@ -238,6 +238,18 @@ def test_a_function_that_cannot_be_a_bolt_is_a_mistake() -> None:
     assert mistake == "bolt 'tested': its function <lambda>(tup, collector) is called as <lambda>(tup)"
 
 
+def test_a_decorator_without_its_parentheses_or_its_keyword_says_how_it_is_written() -> None:
+    mend = r"write @bolt\(outputs=\[...\]\) above the function, or @bolt\(\) if it emits nothing"
+    with pytest.raises(TypeError, match=f"@bolt: the parentheses are missing: {mend}"):
+
+        @bolt
+        def split(tup: Any) -> Any:
+            """Nothing."""
+
+    with pytest.raises(TypeError, match=rf"@bolt: got \['word'\]: {mend}"):
+        bolt(["word"])
+
+
 class Lazy(BasicBolt):
     outputs = ["n"]
 

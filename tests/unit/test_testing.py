@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, InvalidTopology, Spout, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
-from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver
+from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
 
 
 class Split(Bolt):
@@ -139,6 +139,8 @@ def test_time_stands_still_unless_it_is_moved() -> None:
         assert driver.now == start + timedelta(milliseconds=1500)
         with pytest.raises(ValueError, match="time does not go back"):
             driver.advance(timedelta(seconds=-1))
+        with pytest.raises(TypeError, match=r"advance\(5\): expected a timedelta: did you mean timedelta\(seconds="):
+            driver.advance(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="with a zone"):
         TopologyTestDriver(words(), start=datetime(2020, 1, 1))
 
@@ -286,6 +288,23 @@ def test_a_driver_closes_once_and_can_be_asked_afterwards() -> None:
         driver.run_until_idle()
     driver.close()
     assert driver.acked("lines") == [1]
+
+
+def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None:
+    builder = TopologyBuilder("small")
+    builder.set_spout("lines", TextSpout("books/*.txt"))
+    builder.set_bolt("split", Split()).shuffle_grouping("lines")
+    with TopologyTestDriver(builder) as driver:
+        driver.feed("lines", {"line": "a"}, message_id=1)
+        driver.run_until_idle()
+        assert driver.acked("lines") == [1]
+    assert simulate(builder, feed={"lines": [["a", "p", 0]]}, repeat=False).ok
+    with pytest.raises(InvalidTopology, match="there is no spout"):
+        TopologyTestDriver(TopologyBuilder("empty"))
+    for wrong in (None, "small", Split()):
+        for use in (TopologyTestDriver, simulate):
+            with pytest.raises(TypeError, match="expected a Topology, or the TopologyBuilder that builds it"):
+                use(wrong)  # type: ignore[operator]
 
 
 def test_a_failed_message_has_no_hash() -> None:

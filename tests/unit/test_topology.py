@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout, bolt
+from sparkbolt.core.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.config import Config
+from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.groupings import FieldsGrouping, Grouping, ShuffleGrouping
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.snapshots import DurableAttributes
@@ -231,6 +232,45 @@ def test_outputs_that_were_forgotten_are_a_mistake_that_says_how_to_give_them() 
             f"bolt 'next': it subscribes to stream {stream!r} of 'bolt', which 'bolt' does not declare: it declares "
             f"none: give it outputs = {outputs}"
         )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "mend"),
+    [
+        ("output", ["w"], "output = ['w'], which nothing reads, and no outputs: did you mean outputs = ['w']?"),
+        ("OUTPUT_FIELDS", ["w"], "OUTPUT_FIELDS = ['w'], which nothing reads, and no outputs: did you mean outputs = "),
+        ("fields", ("w",), "fields = ('w',), which nothing reads, and no outputs: did you mean outputs = ('w',)?"),
+        ("output_stream", "w", "output_stream = 'w', which nothing reads, and no outputs: did you mean outputs = 'w'?"),
+        (
+            "declareOutputFields",
+            print,
+            "declareOutputFields, which nothing reads, and no outputs: did you mean outputs",
+        ),
+    ],
+)
+def test_outputs_under_another_name_are_a_mistake_of_what_emits(attribute: str, value: Any, mend: str) -> None:
+    class Emits(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            collector.emit([1])
+
+    class Yields(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> Any:
+            yield [1]
+
+    class Stores(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            """Its columns are its own affair."""
+
+    for cls in (Emits, Yields):
+        builder = words()
+        builder.set_bolt("bolt", type("Misnamed", (cls,), {attribute: value})()).shuffle_grouping("split")
+        builder.set_bolt("next", Count()).shuffle_grouping("bolt")
+        assert the_mistake(builder).startswith(f"bolt 'bolt': it emits, and its class has {mend}")
+    builder = words()
+    builder.set_bolt("stores", type("Named", (Stores,), {attribute: value})()).shuffle_grouping("split")
+    outputs = {"outputs": ["n"], attribute: value}
+    builder.set_bolt("declares", type("Named", (Emits,), outputs)()).shuffle_grouping("split")
+    builder.build()
 
 
 def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
