@@ -82,12 +82,17 @@ class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as
     """Raised in ``read`` of a ``PartitionedSpout``: the source is away.
 
     What was not read is asked for again, with the backoff of the spout's policy; it does not count as an attempt, and
-    nothing is given up for it.
+    nothing is given up for it. Raised in ``open``, it costs no restart: ``open`` is tried again until the source is
+    there, for ``outage_patience_secs`` at most.
     """
 
 
 class SpoutOpenError(SparkboltError):
     """``open`` of a ``PartitionedSpout`` raised; it is tried again a limited number of times."""
+
+
+class SpoutAwayError(SpoutOpenError):
+    """``open`` of a ``PartitionedSpout`` raised ``SourceUnavailable``; it is tried again for an outage's patience."""
 
 
 class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``

@@ -24,17 +24,35 @@ from typing import Any
 from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
+from sparkbolt.core.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, SparkboltError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _EPILOG = """\
-TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a TopologyBuilder, or a function that returns
-one. The module is looked for in the working directory first.
+TOPOLOGY is module:attribute, such as word_count:topology: a Topology, a
+TopologyBuilder, or a function that returns one. The module is looked for in the
+working directory first.
 
-exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; and
-with trees, or records that failed, left for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
-environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log; SPARKBOLT_DEBUG=1 is --debug.
+exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages
+set aside; 1 failed; 2 wrong use; and with trees, or records that failed, left
+for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
+
+environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own
+log; SPARKBOLT_DEBUG=1 is --debug.
 """
+
+
+class _Parser(argparse.ArgumentParser):
+    """A command refuses itself what it does not know, with its own usage and the name that is nearest."""
+
+    def parse_known_args(self, *arguments: Any) -> tuple[Any, list[str]]:  # type: ignore[override]
+        """As the parent's, without anything unknown."""
+        found, unknown = super().parse_known_args(*arguments)
+        if unknown:
+            option = unknown[0].partition("=")[0]
+            hint = did_you_mean(option, self._option_string_actions) if option.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
 
 def seconds(text: str) -> float:
@@ -71,14 +89,14 @@ def _seed(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="sparkbolt",
         description="Runs topologies of spouts and bolts on Spark, every tuple tracked to its end.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"sparkbolt {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands: Any = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("topology", metavar="TOPOLOGY", help="module:attribute, such as word_count:topology")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -178,7 +196,8 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     dlq = commands.add_parser("dlq", help="list, show and replay dead letters")
     what = dlq.add_subparsers(dest="what", metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("where", metavar="WHERE", help="where dead letters go: file:PATH, or kafka:HOST:PORT/TOPIC")
+    where = "where the dead letters are: the checkpoint of the topology; file:PATH, or PATH; or kafka:HOST:PORT/TOPIC"
+    common.add_argument("where", metavar="WHERE", help=where)
     secure = "properties of Kafka's client, such as SASL's and TLS's: a file of lines key=value, never printed"
     common.add_argument("--client-config", metavar="FILE", help=secure)
 
@@ -195,9 +214,11 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
 
     replay = what.add_parser("replay", parents=[debug, common], help="give dead letters to a topology again")
     replay.add_argument("ids", nargs="*", metavar="ID", help="these only (default: all that were not replayed)")
-    replay.add_argument(
-        "--into", metavar="FILE", help="of a file: append the tuples there, as JSON; of a topic: another topic"
+    into = (
+        "FILE: append the tuples there, as JSON; for messages of Kafka in a checkpoint kafka:HOST:PORT[/TOPIC]; for "
+        "letters in a topic another topic of the same brokers"
     )
+    replay.add_argument("--into", metavar="PLACE", help=into)
     replay.add_argument("--spout", metavar="ID", help="letters of one spout")
     replay.add_argument("--again", action="store_true", help="also letters that were replayed before")
     replay.set_defaults(act=_dlq_replay)
@@ -387,7 +408,6 @@ def _lag(options: argparse.Namespace) -> int:
 
 
 def _draw_windows(options: argparse.Namespace) -> int:
-    from sparkbolt.core.config import did_you_mean
     from sparkbolt.windows.draw import KINDS, draw
 
     for kind in options.kinds:

@@ -218,6 +218,14 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
                 yield f"{spec.id}: nobody gets its stream {stream.name!r}"
         if not spec.is_spout:
             yield from _bolt_warnings(spec)
+        fed = _fed(spec, lane)
+        if fed < spec.parallelism:
+            host = lane.hosts[spec.id]
+            yield (
+                f"{spec.id}: of its {spec.parallelism} tasks {fed} {'gets' if fed == 1 else 'get'} tuples, since it is "
+                f"fused with {host!r}, and each task of that feeds one of its: more of them have no effect. Declare it "
+                f"with fuse=False if it is to work on more tuples at the same time, or give {host!r} more tasks"
+            )
     if topology.config.acker_tasks == 0:
         yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
     target = topology.config.micro_batch_target_ms / 1000
@@ -248,6 +256,12 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
             f"{spec.id}: it keeps state and is fed by shuffle: any of its {spec.parallelism} tasks may get a tuple, "
             "so equal values do not meet"
         )
+
+
+def _fed(spec: ComponentSpec, lane: Lane) -> int:
+    """How many tasks of a component get tuples: of a fused bolt no more than of its producer."""
+    host = lane.hosts.get(spec.id)
+    return spec.parallelism if host is None else min(spec.parallelism, _fed(lane.topology.components[host], lane))
 
 
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:

@@ -110,6 +110,6 @@ def _sentence(error: Exception) -> str:
     """What an exception of a user's module says, and where it was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}, line {error.lineno})"
-    places = traceback.extract_tb(error.__traceback__)
+    places = [place for place in traceback.extract_tb(error.__traceback__) if place.filename != __file__]
     where = f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
     return f"{type(error).__name__}: {error}{where}"

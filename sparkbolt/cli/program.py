@@ -170,7 +170,8 @@ def run(
     Raises:
         EngineError: it failed.
         CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-        KeyboardInterrupt: it was stopped, and trees, or records to be given again, were left for replay.
+        RunStopped: it was stopped, and trees, or records to be given again, were left for replay. It is a
+            ``KeyboardInterrupt``; a program that does not catch it ends with 130 and no traceback.
     """
     from sparkbolt.cli.display import choose_display
 
@@ -178,9 +179,19 @@ def run(
     if outcome.kind == "failed":
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
     if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
-        left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
-        raise KeyboardInterrupt(f"topology {topology.name!r} was stopped, and {left} left for replay")
+        raise RunStopped(topology.name, outcome)
     return outcome.metrics
+
+
+class RunStopped(SystemExit, KeyboardInterrupt):
+    """A run was stopped with something left: a program that does not catch it ends as ``sparkbolt run`` does."""
+
+    def __init__(self, name: str, outcome: Outcome) -> None:
+        """Say what was left; the display has said more."""
+        left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
+        then = "left for replay" if outcome.checkpointed else "lost to it: there is no checkpoint to replay from"
+        super().__init__(f"topology {name!r} was stopped, and {left} {then}")
+        self.code = outcome.exit_code
 
 
 def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> Outcome:

@@ -334,7 +334,7 @@ class PartitionedSpout(Component):
     given again is. None: no limit."""
 
     def open(self, context: TopologyContext) -> None:
-        """Driver: called once a life, before the first plan. ``context.index`` is 0."""
+        """Driver: called once a life, before the first plan, and later again if it raises. ``context.index`` is 0."""
 
     @abstractmethod
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:

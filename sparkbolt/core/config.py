@@ -204,7 +204,8 @@ class Config:
     """The length of that interval, in seconds."""
     restarts_max: int = _whole(5, 0)
     """How often a query that failed is started again in the same driver within ``restart_window_secs``. A Python
-    process of Spark's that does not come up in time costs none of them."""
+    process of Spark's that does not come up in time costs none of them, nor does a source that is away when its spout
+    is opened: those are tried again for ``outage_patience_secs``."""
     restart_backoff_secs: float = _secs(2)
     """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
     restart_window_secs: float = _secs(600)
@@ -358,5 +359,5 @@ def _refusal(given: object, key: object, allowed: Mapping[str, Any]) -> str:
     if given in STORM_KEYS_WITHOUT_MEANING:
         return f"Storm's setting {given!r} has no meaning here: {STORM_KEYS_WITHOUT_MEANING[str(given)]}"
     dotted = [name for name, ours in STORM_KEYS.items() if ours in allowed]
-    hint = did_you_mean(given, [*allowed, *dotted])
+    hint = did_you_mean(given, [*allowed, *dotted, *([] if allowed is _FIELDS else ["parallelism"])])
     return f"unknown setting {given!r}" + (hint or f": expected one of {', '.join(allowed)}")

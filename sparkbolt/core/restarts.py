@@ -3,8 +3,8 @@
 Which question it answers: how long is waited before the next start, and when is it given up?
 Rule: at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. A failure
 that every start would meet again, since it is a mistake in the topology or its checkpoint, is not tried again. One that
-came before anything of the topology was asked, on a machine that has too much to do, is no start of those; it is tried
-again for ``outage_patience_secs``.
+came before anything of the topology was asked, on a machine that has too much to do, or since a spout's source is away,
+is no start of those; it is tried again for ``outage_patience_secs``.
 
 Time is an argument: ``mono_s`` is a monotonic clock.
 Read before: ``config``.
@@ -22,6 +22,7 @@ from sparkbolt.errors import (
     EngineError,
     InvalidTopology,
     SparkboltError,
+    SpoutAwayError,
     StateError,
     WorkerStartError,
 )
@@ -30,6 +31,8 @@ BACKOFF_SECS_MAX = 60.0
 """No wait is longer, however often it doubled."""
 HOPELESS = (StateError, EmitError, CheckpointError, ConfigError, EngineError, InvalidTopology)
 """Errors of Sparkbolt that a further start would meet again."""
+FREE = (WorkerStartError, SpoutAwayError)
+"""Errors that come before anything of the topology has run."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class QueryFailure:
     @property
     def free(self) -> bool:
         """Whether nothing of the topology has run, so that it costs none of its restarts."""
-        return self.kind is not None and issubclass(self.kind, WorkerStartError)
+        return self.kind is not None and issubclass(self.kind, FREE)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,19 @@ class Restarts:
         self._begun_s.append(mono_s)
         number = len(self._begun_s)
         return Restart(number, self._wait_secs(number))
+
+    def when(self, restart: Restart) -> str:
+        """When a start is, and the how many-th it is."""
+        which = "costs no restart" if restart.free else f"{restart.number} of {self.config.restarts_max}"
+        return f"in {restart.wait_secs:g} s ({which})"
+
+    def spent(self, failure: QueryFailure) -> str:
+        """Why there is no further start after a failure; empty if there never was to be one."""
+        if not self.config.restarts_max:
+            return ""
+        if failure.free:
+            return f" (so for {self.config.outage_patience_secs:g} s, outage_patience_secs)"
+        return f" (it failed {self.config.restarts_max} times within {self.config.restart_window_secs:g} s before)"
 
     def _wait_secs(self, number: int) -> float:
         return float(min(BACKOFF_SECS_MAX, self.config.restart_backoff_secs * 2 ** min(number - 1, 60)))

@@ -20,12 +20,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import cloudpickle
 
 from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout
-from sparkbolt.core.config import ComponentSettings, Config
+from sparkbolt.core.config import ComponentSettings, Config, did_you_mean
 from sparkbolt.core.failures import printed
 from sparkbolt.core.groupings import (
     AllGrouping,
@@ -283,7 +283,8 @@ class Topology:
         Raises:
             EngineError: it failed.
             CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-            KeyboardInterrupt: it was stopped, and trees were left for replay.
+            KeyboardInterrupt: it was stopped, and trees were left for replay. A program that does not catch it ends as
+                `sparkbolt run` does, with 130 (4 if its time was over) and no traceback.
         """
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
         if drain_secs is not None:
@@ -389,6 +390,14 @@ class BoltDeclarer:
     def __init__(self, declaration: Declaration) -> None:
         """Write what is said into the builder's declaration."""
         self._declaration = declaration
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Nothing: a grouping that does not exist."""
+            known = [known for known in dir(type(self)) if known.endswith("grouping")]
+            hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
+            raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """Each tuple to one task, in turn."""

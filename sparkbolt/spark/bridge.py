@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -73,5 +75,7 @@ class Bridge:
     def close(self) -> None:
         """Close the socket and remove the directory."""
         self._closed = True
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as nobody:  # wakes the thread, which then ends
+            nobody.connect(os.path.join(self.directory, SOCKET))
         self._listener.close()
         scratch.remove(self.directory)

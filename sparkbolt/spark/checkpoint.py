@@ -279,10 +279,10 @@ class Checkpoint:
         if local is not None:
             owner = self.files.read("owner")
             self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
-            pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
             try:
+                pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
                 self.files.write("owner", f"another driver (process {os.getpid()}, its JVM is {pid})".encode())
-            except OSError:
+            except BaseException:
                 self.close()
                 raise
 

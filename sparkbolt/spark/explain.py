@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
 from sparkbolt.core.failures import line_of
 from sparkbolt.core.restarts import QueryFailure
-from sparkbolt.errors import SparkboltError, WorkerStartError
+from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 
 _MARK = "sparkbolt-error:"
 _DISK_FULL = (
@@ -38,6 +42,11 @@ _NO_WORKER = (
     "Spark has waited 10 s in vain for a Python process to start (Python worker failed to connect back): the machine "
     "has too much to do, or too little memory"
 )
+_NOT_OURS = re.compile(
+    r"No module named '?(?:sparkbolt|pyspark|pyarrow|pandas|numpy|cloudpickle)\b(?!\.)'?|PYTHON_VERSION_MISMATCH"
+    r'|Cannot run program "[^"]*python[^"]*"'
+)
+"""What a process of Spark's says that runs another Python than the one with Sparkbolt, or none."""
 CAUSES_MAX = 30
 """How far a chain of causes is followed."""
 
@@ -98,7 +107,26 @@ def query_failure(error: BaseException) -> QueryFailure:
     if _is_worker_missing(error):
         return QueryFailure(_NO_WORKER, WorkerStartError)
     text = str(error)
-    return carried(text) or QueryFailure(explain(text))
+    found = carried(text)
+    if found is not None:
+        return found
+    says = _NOT_OURS.search(text)
+    if says is not None:
+        return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
+    return QueryFailure(explain(text))
+
+
+def _other_python(context: SparkContext | None, says: str) -> str:
+    """What to do where Spark's workers run a Python that cannot run what ours does."""
+    runs = context.pythonExec if context is not None else "python3"
+    full = shutil.which(runs)
+    where = f" ({full})" if full not in (None, runs) else ""
+    return (
+        f"Spark's workers run the Python {runs!r}{where}, as PYSPARK_PYTHON said when the session was made, and that "
+        f"cannot run this version of Sparkbolt and PySpark ({says}); this program runs {sys.executable}. Set the "
+        "environment variable PYSPARK_PYTHON to that, or to another that has them, and make the session anew "
+        "(spark.stop())"
+    )
 
 
 def _is_worker_missing(error: BaseException) -> bool:

@@ -42,7 +42,7 @@ from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset, Planner
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of
-from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutOpenError
+from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.calls import Calls, NotReturned, in_driver
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -144,7 +144,8 @@ class Life:
                 except Exception as error:
                     if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
                         raise  # it says itself what is wrong, and would be raised again
-                    raise SpoutOpenError(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
+                    kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
+                    raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:
         """Begin to process; returns at once."""

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import cloudpickle
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import running as core_running
@@ -38,7 +40,7 @@ from sparkbolt.core.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer
-from sparkbolt.spark.calls import Calls, Listeners
+from sparkbolt.spark.calls import Calls, Listeners, NotReturned
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.explain import explain, query_failure
 from sparkbolt.spark.jvm import quieten_py4j
@@ -47,19 +49,16 @@ from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
     await_executors,
     check_reachable,
+    check_usable,
     cores_of,
     for_lane,
     given_session,
     is_local,
-    jvm_lives,
     make_session,
+    why_gone,
 )
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 
-JVM_IS_GONE = (
-    "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
-    "checkpoint, in a new process"
-)
 PASSING_POLL_SECS = 1
 LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
@@ -106,9 +105,7 @@ class RunningTopology(core_running.RunningTopology):
             raise
         self._calls.ended_s = math.inf
         self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
-        if self._host.ledger.replayed is not None:  # told again rather than never
-            self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
-        self._threads = self._make_threads()
+        self._threads: list[SpoutThread] = []
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
 
     def _first_life(self) -> Life:
@@ -117,16 +114,21 @@ class RunningTopology(core_running.RunningTopology):
         Raises:
             EngineError: it cannot be opened.
         """
-        while True:
+        failed: SpoutOpenError | None = None
+        while failed is None or time.monotonic() < self._calls.ended_s:
             try:
                 return self._new_life()
+            except NotReturned:
+                if failed is None:
+                    raise
             except SpoutOpenError as error:
-                restart = self._restarts.next(time.monotonic())
+                failed, failure = error, query_failure(error)
+                restart = self._restarts.next(time.monotonic(), free=failure.free)
                 if restart is None:
-                    raise EngineError(f"{error} (tried {self.topology.config.restarts_max + 1} times)") from error
-                words = (error, restart.wait_secs, restart.number, self.topology.config.restarts_max)
-                log.error("%s; it is tried again in %g s (%d of %d)", *words)
-                self._stopping.wait(restart.wait_secs)
+                    raise EngineError(f"{error}{self._restarts.spent(failure)}") from error
+                log.error("%s; it is tried again %s", error, self._restarts.when(restart))
+                self._stopping.wait(min(restart.wait_secs, max(0.0, self._calls.ended_s - time.monotonic())))
+        raise EngineError(f"{failed} (until its time was over)") from failed
 
     def _new_life(self) -> Life:
         return Life(self.lane, self._spark, self._checkpoint, self._calls, self._tell)
@@ -178,11 +180,24 @@ class RunningTopology(core_running.RunningTopology):
         return self._collected_before + self._life.collected_bytes
 
     def start(self) -> None:
-        """Begin to process; returns at once."""
-        for thread in self._threads:
-            thread.start()
-        self._life.start()
-        self._supervisor.start()
+        """Begin to process; returns at once.
+
+        Raises:
+            EngineError: Spark does not take the query. Whatever is raised, all is ended as by ``close``.
+        """
+        try:
+            if self._host.ledger.replayed is not None:  # told again rather than never
+                self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
+            for thread in self._make_threads():
+                thread.start()
+                self._threads.append(thread)
+            self._life.start()
+            self._supervisor.start()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, PySparkException | Py4JError):
+                raise EngineError(query_failure(error).text) from None
+            raise
         self._sights.append(lambda: self._life.sights())
 
     # The supervisor.
@@ -202,19 +217,18 @@ class RunningTopology(core_running.RunningTopology):
 
     def _wait_to_begin_again(self, failure: QueryFailure) -> bool:
         """The query has failed: whether it is to be started again, after the time that is due before it."""
-        self._failed = self._life, failure
-        reason, config = self._why_to_give_up(failure), self.topology.config
-        worked = self._life.promoted
-        restart = self._restarts.next(time.monotonic(), free=failure.free, worked=worked) if reason is None else None
-        if restart is None:
-            if reason is None and config.restarts_max:
-                tried = f"it failed {config.restarts_max} times within {config.restart_window_secs:g} s before"
-                reason = f"so for {config.outage_patience_secs:g} s, outage_patience_secs" if failure.free else tried
-            gone = reason == JVM_IS_GONE  # what py4j says of it tells nobody more
-            self._fail(JVM_IS_GONE if gone else failure.text + (f" ({reason})" if reason else ""))
+        gone = why_gone(self._spark)
+        if gone is not None:  # what Spark or py4j say of it tells nobody more
+            self._fail(gone)
             return False
-        which = "costs no restart" if restart.free else f"{restart.number} of {config.restarts_max}"
-        log.error("query failed: %s; it is started again in %g s (%s)", failure.text, restart.wait_secs, which)
+        self._failed = self._life, failure
+        worked, hopeless = self._life.promoted, failure.hopeless or self._failure is not None
+        restart = None if hopeless else self._restarts.next(time.monotonic(), free=failure.free, worked=worked)
+        if restart is None:
+            why = " (not started again: it would fail again)" if failure.hopeless else self._restarts.spent(failure)
+            self._fail(failure.text + why)
+            return False
+        log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -230,13 +244,6 @@ class RunningTopology(core_running.RunningTopology):
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
             return life.failure or query_failure(error)
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
-
-    def _why_to_give_up(self, failure: QueryFailure) -> str | None:
-        if self._failure is not None:
-            return self._failure
-        if not jvm_lives(self._spark):
-            return JVM_IS_GONE
-        return "not started again: it would fail again" if failure.hopeless else None
 
     def _fail(self, failure: str) -> None:
         with self._changed:
@@ -265,7 +272,8 @@ class RunningTopology(core_running.RunningTopology):
 
     def progress(self) -> Progress:
         """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
-        return self._life.progress().with_calls([*self._calls.sights().values()])
+        found = Progress(levels=len(self.lane.levels)) if self._ended else self._life.progress()
+        return found.with_calls([*self._calls.sights().values()])
 
     def _look_out(self) -> None:
         """Say which calls of user code do not return."""
@@ -542,8 +550,8 @@ def start(
         EngineError: Java or Spark cannot do the work, or a spout is not opened.
         CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
     """
-    if spark is not None and not jvm_lives(spark):
-        raise EngineError(JVM_IS_GONE)
+    if spark is not None:
+        check_usable(spark)
     place = None if checkpoint is None else os.fspath(checkpoint)
     refuse_if_in_use(place)
     quieten_py4j()
@@ -553,8 +561,7 @@ def start(
         session = given_session(spark, "a session was given (spark=...)", master, settings)
     else:
         session = make_session(topology.name, master, settings)
-    if not jvm_lives(session):
-        raise EngineError(JVM_IS_GONE)
+    check_usable(session)
     check_reachable(session, place)
     sources.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = scratch.make("checkpoint-") if place is None else None

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -39,6 +40,14 @@ TASK_FAILURES_MIN = 2
 """Without a second try nobody finds out which tuple has killed its worker."""
 EXECUTORS_WAIT_SECS = 60.0
 EXECUTORS_STEADY_SECS = 3.0
+JVM_IS_GONE = (
+    "Spark's JVM has died, and this process cannot have another one: start the topology again with the same "
+    "checkpoint, in a new process"
+)
+SESSION_IS_STOPPED = (
+    "the Spark session was stopped, and a session that was stopped does not come back: start the topology again with "
+    "the same checkpoint, in another session"
+)
 GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
 """Set by ``spark-submit``, which starts the JVM before the program."""
 STANDALONE = "spark://"
@@ -260,6 +269,28 @@ def jvm_lives(session: SparkSession) -> bool:
     except Exception:  # noqa: BLE001  py4j raises what its socket raises
         return False
     return True
+
+
+def why_gone(session: SparkSession) -> str | None:
+    """Why nothing can run in a session ever again, in a sentence; None if something can."""
+    if not jvm_lives(session):
+        return JVM_IS_GONE
+    java = session.sparkContext._jsc
+    try:
+        return SESSION_IS_STOPPED if java is None or java.sc().isStopped() else None
+    except (Py4JError, OSError):
+        return JVM_IS_GONE
+
+
+def check_usable(session: SparkSession) -> None:
+    """Refuse a session in which nothing can run.
+
+    Raises:
+        EngineError: its JVM has died, or it was stopped.
+    """
+    gone = why_gone(session)
+    if gone is not None:
+        raise EngineError(gone)
 
 
 def cores_of(session: SparkSession) -> int:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from sparkbolt.core.topology import Topology
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.explain import query_failure
+from sparkbolt.spouts import GeneratorSpout
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -337,3 +339,22 @@ def test_a_checkpoint_that_nobody_answers_for_is_a_sentence(spark: Any, tmp_path
             topology.start(spark=spark, checkpoint=place)
         assert raised.value.__suppress_context__ or raised.value.__cause__ is None, "no traceback of Java's below it"
         assert "\n" not in str(raised.value)
+
+
+def test_workers_of_another_python_are_one_sentence_and_the_checkpoint_is_free_for_the_next_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    bare.chmod(0o755)
+    builder = TopologyBuilder("numbers")
+    builder.set_spout("numbers", GeneratorSpout(lambda: [[n] for n in range(5)], outputs=["n"]))
+    topology = builder.build()
+    with monkeypatch.context() as patched:
+        patched.setattr(spark.sparkContext, "pythonExec", str(bare))
+        for _ in range(2):
+            with pytest.raises(EngineError, match=f"Spark's workers run the Python '{bare}'.* PYSPARK_PYTHON"):
+                topology.start(spark=spark, checkpoint=str(tmp_path / "state"))
+    with topology.start(spark=spark, checkpoint=str(tmp_path / "state")) as running:
+        assert running.await_finished(120)
+        assert running.metrics().of("numbers").acked == 5

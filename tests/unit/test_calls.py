@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, TopologyBuilder
+from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
 from sparkbolt.core.activity import Hangs
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.lane import lay_out
@@ -26,14 +26,19 @@ from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
+from pyspark.errors import PySparkException
+
 from sparkbolt.spark import calls as calls_module
 from sparkbolt.spark.calls import Caller, Calls, Listeners, NotReturned, in_driver
+from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.pages import warning
 from sparkbolt.spark.running import RunningTopology
 from tests.unit.test_supervision import FakeQuery, NoLock
 
 HANGS_IN: set[str] = set()
+OPENS: list[BaseException] = []
+"""What the next calls of ``open`` raise."""
 ENTERED, LET = threading.Event(), threading.Event()
 
 
@@ -86,9 +91,9 @@ class Pass(BasicBolt):
         pass
 
 
-def build() -> Topology:
-    builder = TopologyBuilder("t", Config(restart_backoff_secs=0.01))
-    builder.set_spout("numbers", Hanging())
+def build(spout: Hanging, **settings: Any) -> Topology:
+    builder = TopologyBuilder("t", Config(**{"restart_backoff_secs": 0.01, **settings}))
+    builder.set_spout("numbers", spout)
     builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
     return builder.build()
 
@@ -96,7 +101,7 @@ def build() -> Topology:
 @pytest.fixture(autouse=True)
 def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calls_module, "CLOSE_SECS", 1.0)
-    monkeypatch.setattr("sparkbolt.spark.running.jvm_lives", lambda session: True)
+    monkeypatch.setattr("sparkbolt.spark.running.why_gone", lambda session: None)
     HANGS_IN.clear()
     ENTERED.clear()
     LET.clear()
@@ -108,12 +113,17 @@ def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Played(RunningTopology):
     """A topology whose query is played here: each plan is run in this process, staged, committed and promoted."""
 
-    def __init__(self, directory: Path, open_secs: float | None = None) -> None:
-        topology = build()
+    def __init__(
+        self, directory: Path, open_secs: float | None = None, spout: Hanging | None = None, **settings: Any
+    ) -> None:
+        topology = build(spout or Hanging(), **settings)
         hangs = [*HANGS_IN]
+        away = [*OPENS]
         HANGS_IN.clear()
+        OPENS.clear()
         self._engine = LocalEngine(topology)
         HANGS_IN.update(hangs)
+        OPENS.extend(away)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
         super().__init__(topology, lay_out(topology, 2), session, NoLock(directory), None, open_secs)
 
@@ -317,6 +327,79 @@ def test_a_start_is_given_up_when_its_spouts_have_taken_as_long_as_they_may(tmp_
     running.start()
     assert running.await_finished(20)
     running.stop()
+
+
+class Refused(PySparkException):
+    """What Spark says of a query that it does not take."""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Refused("x\nModuleNotFoundError: No module named 'sparkbolt'  SQLSTATE: 38000"), EngineError),
+        (OSError(28, "No space left on device"), OSError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_start_that_raises_lets_go_of_the_checkpoint_and_of_its_threads_and_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: type[BaseException]
+) -> None:
+    let_go: list[Checkpoint] = []
+    monkeypatch.setattr(NoLock, "close", lambda self: let_go.append(self))
+    before = set(threading.enumerate())
+    running = Played(tmp_path)
+    directory = Path(running._life._bridge.directory)
+    assert directory.exists()
+
+    def refuse() -> None:
+        raise error
+
+    running._life.start = refuse  # type: ignore[method-assign]
+    with pytest.raises(told):
+        running.start()
+    assert let_go == [running._checkpoint]
+    assert not directory.exists()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive(), thread.name
+
+
+class Away(Hanging):
+    """Its source is away as often as it is told to be."""
+
+    def open(self, context: Any) -> None:
+        if OPENS:
+            raise OPENS.pop()
+        ENTERED.set()
+
+
+def test_a_source_that_is_away_at_the_start_costs_no_restart_and_a_line_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Played(tmp_path, spout=Away(), restarts_max=1)
+    OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
+    running._life.end()
+    running._life = running._first_life()
+    running.start()
+    assert running.await_finished(20)
+    ENTERED.clear()
+    OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
+    running._life.query.end(ValueError("a query may end"))  # type: ignore[union-attr]
+    assert ENTERED.wait(20)
+    running.stop()
+    assert running.failure is None
+    text = "spout 'numbers' could not be opened: nobody answers; it is tried again in"
+    assert lines(caplog)[:3] == [f"{text} {secs:g} s (costs no restart)" for secs in (0.01, 0.02, 0.04)]
+    assert sum("(costs no restart)" in line for line in lines(caplog)) == 6
+
+
+def test_a_source_that_is_away_at_the_start_is_waited_for_no_longer_than_the_start_may_take(tmp_path: Path) -> None:
+    OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(9)]
+    began = time.monotonic()
+    away = r"^spout 'numbers' could not be opened: nobody answers \(until its time was over\)$"
+    with pytest.raises(EngineError, match=away):
+        Played(tmp_path, open_secs=0.5, spout=Away(), restart_backoff_secs=60.0)
+    assert time.monotonic() - began < 20
 
 
 # The parts.

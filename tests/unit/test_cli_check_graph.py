@@ -272,3 +272,26 @@ def test_a_picture_is_well_formed_and_its_boxes_are_apart_and_inside_a_frame(top
 def test_any_topology_can_be_examined_and_drawn_with_characters(topology: Topology) -> None:
     assert all(name in text_drawing(topology) for name in topology.components)
     assert all(name in "\n".join(report_lines(examine(topology, cores=2))) for name in topology.components)
+
+
+def test_tasks_of_a_fused_bolt_that_get_nothing_are_told() -> None:
+    @bolt(outputs=["line"])
+    def slow(tup: Any) -> None: ...
+
+    def told(spouts: int, **settings: Any) -> list[str]:
+        builder = TopologyBuilder("words")
+        builder.set_spout("lines", Lines(), parallelism=spouts)
+        builder.set_bolt("slow", slow, parallelism=3, **settings).shuffle_grouping("lines")
+        builder.set_bolt("slower", slow, parallelism=4, **settings).shuffle_grouping("slow")
+        return list(examine(builder.build(), cores=4).warnings)
+
+    assert told(5) == [
+        "lines: 5 tasks on 4 cores: some of them run one after another",
+        "slower: of its 4 tasks 3 get tuples, since it is fused with 'slow', and each task of that feeds one of its: "
+        "more of them have no effect. Declare it with fuse=False if it is to work on more tuples at the same time, or "
+        "give 'slow' more tasks",
+    ]
+    first, second = told(1)
+    assert first.startswith("slow: of its 3 tasks 1 gets tuples, since it is fused with 'lines'")
+    assert second.startswith("slower: of its 4 tasks 1 gets tuples, since it is fused with 'slow'")
+    assert told(1, fuse=False) == []

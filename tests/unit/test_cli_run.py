@@ -65,6 +65,10 @@ builder = TopologyBuilder("b")
 builder.set_spout("lines", Lines())
 broken = TopologyBuilder("c")
 number = 3
+def wanting(argument):
+    return topology
+
+
 def raising():
     return 1 / 0
 """
@@ -119,7 +123,8 @@ def test_wrong_use_is_a_sentence_and_exit_code_2(
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("{}:raising", "ZeroDivisionError"),
+        ("{}:raising", r"ZeroDivisionError: .* \(.*topologies_of_a_test\.py, line \d+\)$"),
+        ("{}:wanting", r"wanting cannot be called: TypeError: wanting\(\) missing 1 .* argument: 'argument'$"),
         ("needy_of_a_test:topology", "needs module 'no_such_module_at_all'"),
         ("wrong_of_a_test:topology", "line 1"),
     ],
@@ -163,6 +168,43 @@ def test_mistakes_of_a_topology_are_listed_with_exit_code_1(module: str, capsys:
 def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert "usage: sparkbolt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "a:b", "--checkpont", "st"], "run: error: unrecognized arguments: --checkpont st: did you mean '--ch"),
+        (
+            ["checkpoint", "repair", "st", "--dryrun=1"],
+            "repair: error: unrecognized arguments: --dryrun=1: did you mean '-",
+        ),
+        (["graph", "a:b", "more"], "graph: error: unrecognized arguments: more\n"),
+    ],
+)
+def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest_option(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    text = capsys.readouterr().err
+    assert text.startswith(f"usage: sparkbolt {arguments[0]} ")
+    assert said in text
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["dlq", "replay"], ["explain"], ["simulate"]])
+def test_help_fits_80_columns(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+def test_the_help_of_dlq_names_every_place_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("list", "show", "replay"):
+        assert main(["dlq", command, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "the checkpoint of the topology; file:PATH, or PATH; or kafka:HOST:PORT/TOPIC" in said
+    assert "for messages of Kafka in a checkpoint kafka:HOST:PORT[/TOPIC]" in said
 
 
 def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -594,8 +636,14 @@ def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.Mo
     topology = build()
     running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
     monkeypatch.setattr(Topology, "start", lambda self, **options: running)
-    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay"):
-        topology.run(drain_secs=0.0, display=PlainLines(io.StringIO()))
+    options: dict[str, Any] = {"drain_secs": 0.0, "display": PlainLines(io.StringIO())}
+    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay") as raised:
+        topology.run(checkpoint="state", **options)
+    assert isinstance(raised.value, SystemExit), "a program that does not catch it ends without a traceback"
+    assert raised.value.code == 130
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    with pytest.raises(KeyboardInterrupt, match="open trees are lost to it: there is no checkpoint to replay from"):
+        topology.run(**options)
 
 
 def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from sparkbolt.core.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, TextSpout
-from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage
+from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage, watching
 from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
@@ -803,3 +803,15 @@ def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, t
         assert report.ok, report.story
     assert committed(kafka.brokers, name) == {}
     assert not file.exists()
+
+
+def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "OPEN_AGAIN_SECS", 0.2)
+    before = set(threading.enumerate())
+    built = topology(name, spout("127.0.0.1:9", name, request_secs=0.5))
+    own = built.component("messages").component
+    context = context_of(lay_out(built, 1), built.tasks("messages")[0])
+    with caplog.at_level(logging.WARNING), pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers"):
+        own.open(context)
+    assert [record.getMessage() for record in caplog.records] == []
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-watcher"]

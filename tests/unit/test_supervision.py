@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -31,6 +32,8 @@ from sparkbolt.spouts import GeneratorSpout
 pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
@@ -40,6 +43,7 @@ from sparkbolt.spark.calls import Calls
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.explain import carried, errors_carried, query_failure
 from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
 from sparkbolt.spark.spout_threads import SpoutFailure
 
 
@@ -143,7 +147,7 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
 
     def begin(lives: Lives, **settings: Any) -> RunningTopology:
         monkeypatch.setattr(running_module, "Life", lives)
-        monkeypatch.setattr(running_module, "jvm_lives", lambda spark: True)
+        monkeypatch.setattr(running_module, "why_gone", lambda spark: None)
         own = topology(**settings)
         one = RunningTopology(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
         monkeypatch.setattr(RunningTopology, "_make_threads", lambda self: [])
@@ -370,16 +374,75 @@ def test_no_other_failure_is_taken_for_a_process_that_did_not_come_up(java: Any)
     assert not query_failure(SparkSaysError(java)).free
 
 
-def test_a_jvm_that_has_died_is_one_sentence(
-    start: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+class DeadJvm:
+    """What py4j gives when nobody listens any more."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def stopped(java: Any) -> Any:
+    """A session whose JVM lives, and whose context PySpark knows as that."""
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jvm=MagicMock(), _jsc=java))
+
+
+def context(is_stopped: bool) -> Any:
+    """What PySpark knows as a context."""
+    return SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: is_stopped))
+
+
+@pytest.mark.parametrize(
+    ("session", "told"),
+    [
+        (SimpleNamespace(sparkContext=SimpleNamespace(_jvm=DeadJvm(), _jsc=None)), JVM_IS_GONE),
+        (stopped(DeadJvm()), JVM_IS_GONE),
+        (stopped(None), SESSION_IS_STOPPED),
+        (stopped(context(is_stopped=True)), SESSION_IS_STOPPED),
+    ],
+)
+def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_once(
+    start: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, session: Any, told: str
 ) -> None:
     lives = Lives()
     running = start(lives)
-    monkeypatch.setattr(running_module, "jvm_lives", lambda spark: False)
-    lives.await_begun(1).query.end(Py4JError("Error while sending or receiving"))
+    running._spark = session
+    monkeypatch.setattr(running_module, "why_gone", why_gone)
+    lives.await_begun(1).query.end(Py4JError("An error occurred while calling getBroadcastThreshold"))
     running._supervisor.join(30)
-    assert running.failure == running_module.JVM_IS_GONE
+    assert running.failure == told
+    assert repr(running).startswith("<RunningTopology 't': failed, ")
+    assert running.progress().sentence == "no micro-batch runs"
     assert caplog.records == []
+    with pytest.raises(EngineError, match="start the topology again with the same checkpoint"):
+        check_usable(session)
+    check_usable(stopped(context(is_stopped=False)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[PYTHON_DATA_SOURCE_ERROR] Failed:\nModuleNotFoundError: No module named 'sparkbolt'  SQLSTATE: 38000",
+        "Error from python worker:\n  /usr/bin/python3: No module named pyspark",
+        "[PYTHON_DATA_SOURCE_ERROR] Failed:\nModuleNotFoundError: No module named 'numpy'",
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11",
+        'java.io.IOException: Cannot run program "/opt/python3.9": error=2, No such file or directory',
+    ],
+)
+def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(pythonExec="/opt/python3.9"))
+    failure = query_failure(PySparkException(text))
+    assert failure.hopeless
+    assert "Spark's workers run the Python '/opt/python3.9', as PYSPARK_PYTHON said" in failure.text
+    assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON" in failure.text
+
+
+@pytest.mark.parametrize(
+    "text", ["ModuleNotFoundError: No module named 'sparkbolt.mine'", "No module named 'sparkbolt_extras'"]
+)
+def test_a_module_with_a_similar_name_is_a_users(text: str) -> None:
+    assert not query_failure(PySparkException(text)).hopeless
 
 
 def test_what_py4j_logs_of_a_jvm_that_has_died_sets_up_no_logger_of_the_program() -> None:

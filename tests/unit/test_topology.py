@@ -662,3 +662,19 @@ def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_
         "subscription 'lines/default' of 'split' was shuffle and is now fields(line)",
     ]
     assert "component 'new' is gone" in changes(builder.build().fingerprint(), old)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("shuffle", "shuffle_grouping"), ("fieldsGrouping", "fields_grouping"), ("all", "all_grouping")]
+)
+def test_a_grouping_that_does_not_exist_is_told_with_the_nearest(name: str, meant: str) -> None:
+    declarer = TopologyBuilder("t").set_bolt("split", Split())
+    with pytest.raises(AttributeError, match=f"what set_bolt returns has no '{name}': did you mean '{meant}'"):
+        getattr(declarer, name)
+
+
+def test_a_wrong_name_of_an_argument_is_told_with_the_nearest() -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("lines", Lines(), paralelism=2)  # type: ignore[call-arg]
+    with pytest.raises(InvalidTopology, match="unknown setting 'paralelism': did you mean 'parallelism'"):
+        builder.build()

@@ -36,6 +36,8 @@ TELL_SECS = 1.0
 TELL_AGAIN_SECS = 3600.0
 """How often what has not moved is told again: brokers forget a group's offsets after some days without a commit."""
 AWAY_SECS = 1.0
+OPEN_AGAIN_SECS = 5.0
+"""How long ``open`` asks again and again what raises."""
 CLOSE_SECS = 15.0
 
 
@@ -95,15 +97,21 @@ class Watcher:
     # What the driver calls.
 
     def open(self, wait_secs: float) -> None:
-        """Begin, and wait for the first look.
+        """Begin, and wait for the first look; no longer than ``OPEN_AGAIN_SECS`` if asking raises.
 
         Raises:
             ConfigError: what was asked for cannot be.
             BrokersAwayError: nobody answered in time.
         """
         self._thread.start()
+        away_s = time.monotonic() + OPEN_AGAIN_SECS
+
+        def is_known() -> bool:
+            away = self._error is not None and time.monotonic() >= away_s
+            return self._opened or self.look.problem is not None or away
+
         with self._changed:
-            self._changed.wait_for(lambda: self._opened or self.look.problem is not None, wait_secs)
+            self._changed.wait_for(is_known, wait_secs)
             error = self.look.problem or (None if self._opened else self._error)
         if error is None and self._opened:
             return
@@ -145,7 +153,8 @@ class Watcher:
         if self._thread.is_alive():
             with self._changed:
                 self._to_tell = {}  # told later they might replace what another life has told by then
-            log.error("the Kafka brokers do not answer: the last finished offsets may not have been told to them")
+            if self._opened:
+                log.error("the Kafka brokers do not answer: the last finished offsets may not have been told to them")
 
     # The thread.
 
@@ -167,19 +176,22 @@ class Watcher:
 
     def _once(self) -> float:
         """Ask and tell once; how long to wait then."""
+        was_opened = self._opened  # before that, who opens says what is wrong
         try:
             self._step()
         except ConfigError as problem:
             self._publish(replace(self.look, problem=problem))
             return AWAY_SECS
         except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk: all may come back
-            if self._error is None:
+            if self._error is None and was_opened:
                 log.error("%s; nothing new is read or told until that is mended, it is tried again and again", error)
-            self._error = error
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
             return AWAY_SECS
-        if self._error is not None:
+        if self._error is not None and was_opened:
             log.warning("the Kafka brokers answer again: reading goes on")
-            self._error = None
+        self._error = None
         return ENDS_SECS
 
     def _step(self) -> None:
