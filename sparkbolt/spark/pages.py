@@ -43,14 +43,21 @@ class Page:
     def __init__(self, directory: str) -> None:
         """Make it.
 
+        Its room is taken at once: a store into a mapped file for which there is none kills the process.
+
         Raises:
-            OSError: the directory is gone, since the driver is.
+            OSError: the directory is gone, since the driver is; or the disk is full.
         """
         self.path = os.path.join(directory, str(os.getpid()))
         unseen = f"{self.path}.new"
         self._fd = os.open(unseen, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(self._fd, PAGE_BYTES)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.posix_fallocate(self._fd, 0, PAGE_BYTES)
+        except OSError:
+            os.close(self._fd)
+            os.unlink(unseen)
+            raise
         self._memory = mmap.mmap(self._fd, PAGE_BYTES)
         os.rename(unseen, self.path)
 

@@ -123,6 +123,8 @@ def _milliseconds(value: Any) -> int | None:
     """The time that a value tells; None if it is no time, and never will be."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(value, np.integer) and -_INT64 <= int(value) < _INT64:
+        return int(value)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -83,6 +84,22 @@ def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_i
         assert process.wait() == -signal.SIGKILL
     assert pages.sights() == {}
     assert list(Path(pages.directory).iterdir()) == []
+
+
+def test_a_page_has_its_room_from_the_start_and_without_room_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = pages_module.Page(str(tmp_path))
+    assert os.stat(page.path).st_blocks * 512 >= pages_module.PAGE_BYTES, "a store into it cannot fail"
+    page.remove()
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    look_out = LookOut(str(tmp_path), lambda number: ("count", number))
+    look_out.close()
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
 
 
 def test_a_directory_that_is_gone_is_neither_looked_at_nor_written_to(tmp_path: Path) -> None:
