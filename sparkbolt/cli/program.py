@@ -88,12 +88,24 @@ class StopRequests:
         """Nothing was asked yet."""
         self.count = 0
         self.may_interrupt = True
-        """Whether a second request raises KeyboardInterrupt: while a start, which cannot be stopped, is going on."""
+        """Whether a second request raises KeyboardInterrupt: while a start, which cannot be stopped, is going on.
+
+        A start that goes on for longer than ``DRAIN_SECS`` after the first, since a source is away, gets the second.
+        """
 
     def _ask(self, *_: Any) -> None:
         self.count += 1
-        if self.may_interrupt and self.count > 1:
+        if not self.may_interrupt:
+            return
+        if self.count > 1:
             raise KeyboardInterrupt
+        again = threading.Timer(DRAIN_SECS, self._ask_again)
+        again.daemon = True
+        again.start()
+
+    def _ask_again(self) -> None:
+        if self.may_interrupt and self.count == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     @contextmanager
     def caught(self) -> Iterator[None]:
@@ -107,6 +119,7 @@ class StopRequests:
         try:
             yield
         finally:
+            self.may_interrupt = False
             for number, handler in before.items():
                 signal.signal(number, handler)
 

@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -765,3 +766,13 @@ def test_two_signals_during_a_start_interrupt_it() -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_start_that_goes_on_after_a_signal_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "DRAIN_SECS", 0.05)
+    requests = program.StopRequests()
+    with requests.caught():
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(30)
+    assert requests.count == 2

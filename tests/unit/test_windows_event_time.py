@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, bolt
@@ -178,7 +179,7 @@ def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch()
 def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
     with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
         run = Run(driver)
-        for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", 2), ("e", None)):
+        for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", np.int64(2)), ("e", None)):
             run.feed(name, at=at)
         driver.advance(SECOND)
         assert [failure.message_id for failure in driver.failed("source")] == ["b", "c", "e"]
