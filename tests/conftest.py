@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper
@@ -26,12 +27,16 @@ hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The doctests of sparkbolt/spark/ need a Spark session like any other test there."""
+    """What follows from a test's place: its session, its patience, and whether it shares what its module sets up."""
     for item in items:
         if item.nodeid.startswith("sparkbolt/spark/"):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
+        if {"spark", "service"} & {mark.name for mark in item.iter_markers()} and not item.get_closest_marker(
+            "timeout"
+        ):
+            item.add_marker(pytest.mark.timeout(TEST_SECS))
 
 
 def shares_its_module(item: pytest.Item) -> bool:

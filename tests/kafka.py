@@ -18,9 +18,9 @@ from sparkbolt.spouts.kafka.cluster import Cluster
 from sparkbolt.spouts.kafka.offsets import Stored, packed
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
+from tests.patience import PATIENCE_SECS
 
 SEEN: dict[str, list[dict[str, Any]]] = {}
-WAIT_SECS = 60.0
 
 
 class Keep(BasicBolt):
@@ -56,7 +56,7 @@ def spout(brokers: str, name: str, **options) -> KafkaSpout:
 
 def run(engine: LocalEngine, until: Callable[[], bool]) -> None:
     """Run until the condition holds."""
-    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    limit, pause = time.monotonic() + PATIENCE_SECS, threading.Event()
     while not until():
         assert time.monotonic() < limit, (engine.ledger.metrics, engine.failure)
         assert engine.failure is None, engine.failure
@@ -67,7 +67,7 @@ def run(engine: LocalEngine, until: Callable[[], bool]) -> None:
 
 def poll(condition: Callable[[], bool]) -> None:
     """Wait until the condition holds."""
-    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    limit, pause = time.monotonic() + PATIENCE_SECS, threading.Event()
     while not condition():
         assert time.monotonic() < limit
         pause.wait(0.02)

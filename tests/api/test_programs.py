@@ -175,7 +175,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(project: Path, *words: str, timeout_secs: float = 300) -> subprocess.CompletedProcess[str]:
+def command(project: Path, *words: str, timeout_secs: float = 600) -> subprocess.CompletedProcess[str]:
     """Run Python in the project's folder."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.run(

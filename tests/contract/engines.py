@@ -17,8 +17,7 @@ from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
 from tests.contract.parts import notes
-
-WAIT_SECS = 120.0
+from tests.patience import PATIENCE_SECS
 
 
 def write_checkpoint(engine: LocalEngine, directory: Path) -> Path:
@@ -147,7 +146,7 @@ class OnSpark(Engine):
         return metrics
 
     def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(int(10 * WAIT_SECS)):
+        for _ in range(int(10 * PATIENCE_SECS)):
             if condition():
                 return
             if self.running.failure is not None:
@@ -157,7 +156,7 @@ class OnSpark(Engine):
         raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
 
     def until_finished(self) -> None:
-        assert self.running.await_finished(WAIT_SECS), (self.metrics(), self.failed)
+        assert self.running.await_finished(PATIENCE_SECS), (self.metrics(), self.failed)
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.running.failed, self.running.traced

@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RULES = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-COMMAND_SECS_MAX = 300
+COMMAND_SECS_MAX = 600
 LANGUAGES = frozenset({"python", "text", "console", "sh", "mermaid", "json"})
 
 

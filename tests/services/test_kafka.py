@@ -28,11 +28,11 @@ from sparkbolt.spouts.kafka.reading import Chunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
+from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
 
 pytestmark = pytest.mark.service
 
-WAIT_SECS = 60.0
 KINDS = ("kept", "aborted")
 
 
@@ -89,7 +89,7 @@ def delete_before(brokers: str, topic: str, offset: int) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    limit, pause = time.monotonic() + WAIT_SECS, threading.Event()
+    limit, pause = time.monotonic() + PATIENCE_SECS, threading.Event()
     while not condition():
         assert time.monotonic() < limit
         pause.wait(0.05)

@@ -60,7 +60,6 @@ def refuse_some(tup: Any) -> Iterator[list[int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_no_message_is_lost_when_the_connection_is_cut_ten_times(
     rabbitmq: str, channel: Any, spark: Any, tmp_path: Path
 ) -> None:

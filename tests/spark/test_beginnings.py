@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from sparkbolt.errors import SparkboltError
+from tests.patience import PATIENCE_SECS
 from tests.spark.beginnings import LATER, NAMES, Beginning, Maker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-WAIT_SECS = 120.0
+pytestmark = [pytest.mark.spark]
 STOPPED_AT_ONCE = ("no_data", "quiet_spout")
 STARTED_AGAIN = ("no_data", "quiet_spout", "ranges")
 
@@ -38,10 +38,10 @@ class Case:
 
     def await_up(self) -> None:
         """Wait until it runs, or waits for its data; one whose ``open`` has not returned is not waited for."""
-        self.running._await(lambda: "open has not" in (self.running.waits_for or "open has not"), WAIT_SECS)
+        self.running._await(lambda: "open has not" in (self.running.waits_for or "open has not"), PATIENCE_SECS)
 
     def await_acked(self, count: int) -> None:
-        self.running._await(lambda: self._acked >= count, WAIT_SECS)  # its condition is looked at under the lock
+        self.running._await(lambda: self._acked >= count, PATIENCE_SECS)  # its condition is looked at under the lock
         self.acked.append(self._acked)
 
     @property
@@ -82,7 +82,7 @@ def go_through(found: dict[str, Case]) -> None:
     each(again, lambda case: case.beginning.deliver())
     each(again, lambda case: case.await_acked(case.beginning.now + 2 * LATER))
     ending = {name: case for name, case in found.items() if case.beginning.deliver is None}
-    each(ending, lambda case: case.running.await_finished(WAIT_SECS))
+    each(ending, lambda case: case.running.await_finished(PATIENCE_SECS))
     each(found, Case.stop)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.__main__ import line_of
 from tests.chaos.campaign import Campaign
 
-pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 
 
 def test_ten_kills_lose_nothing_and_repeat_nothing() -> None:

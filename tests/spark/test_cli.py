@@ -109,7 +109,7 @@ def raising():
     return build(10, Raising(), on_error="stop")
 """
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

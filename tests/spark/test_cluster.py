@@ -20,7 +20,7 @@ import pytest
 
 from tests.spark.cluster import Cluster, is_alive
 
-pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 
 ROOT = Path(__file__).parents[2]
 LINES = 5_000

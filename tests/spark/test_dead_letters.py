@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.bolts.letter_files import read_letters
+from tests.patience import PATIENCE_SECS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 LINES, POISON = 400, (0, 7, 300)
 
@@ -22,7 +23,7 @@ def start(directory: Path, moment: str) -> subprocess.CompletedProcess[str]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECS,
         check=False,
     )
 

@@ -16,9 +16,10 @@ from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, To
 from sparkbolt import Count as CountOf
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.ledger import FailedTree
+from tests.patience import PATIENCE_SECS
 from tests.windows.books import rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 COUNT = 400
 SEGFAULTS = frozenset(range(100, 150, 5))
@@ -111,7 +112,7 @@ def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_pat
     failed: list[FailedTree] = []
     try:
         running.on_micro_batch(lambda report: failed.extend(report.promotion.failed))
-        assert running.await_finished(200)
+        assert running.await_finished(PATIENCE_SECS)
         metrics = running.metrics()
     finally:
         running.stop()

@@ -17,6 +17,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
 from tests.kafka import SEEN, committed, poll, run_to_end, topology
+from tests.patience import PATIENCE_SECS
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +57,7 @@ def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(spark: Any, tmp_p
         builder.set_bolt("write", KafkaBolt(kafka.brokers, "out", value="line")).shuffle_grouping("work")
         running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
         try:
-            assert running.await_finished(100), running.metrics()
+            assert running.await_finished(PATIENCE_SECS), running.metrics()
             metrics = running.metrics().components["lines"]
         finally:
             running.stop()
@@ -102,7 +103,7 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
         builder.set_bolt("weigh", Weigh(tmp_path / "sizes")).shuffle_grouping("lines")
         running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
         try:
-            assert running.await_finished(60), running.metrics()
+            assert running.await_finished(PATIENCE_SECS), running.metrics()
             metrics = running.metrics().components["lines"]
         finally:
             running.stop()
@@ -115,7 +116,6 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
     assert sum(sizes) == 4000 * small + 60 * large
 
 
-@pytest.mark.timeout(150)
 def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_end() -> None:
     """The example, as a user runs it with a broker of his own: the whole group of processes gets the signal."""
     root = Path(__file__).parents[2]
@@ -136,9 +136,10 @@ def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_en
             poll(lambda: program.poll() is not None or at() > 0)
             kafka.produce("lines", ["that is the question"] * 500, kafka_partition=0)
             os.killpg(program.pid, signal.SIGINT)
-            told, _ = program.communicate(timeout=60)
+            told, _ = program.communicate(timeout=PATIENCE_SECS)
         finally:
             program.kill()
+            program.communicate()
         assert program.returncode == 0, told
         assert "stopping: no new tuples, what is under way is being finished" in told
         end = at()

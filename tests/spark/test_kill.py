@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.patience import PATIENCE_SECS
 from tests.spark.killed import WINDOW
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -30,7 +31,7 @@ def start(directory: Path, moment: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
     arguments = [str(directory / name) for name in command[3:6]]
     return subprocess.run(
-        [*command[:3], *arguments, moment], cwd=root, capture_output=True, text=True, timeout=300, check=False
+        [*command[:3], *arguments, moment], cwd=root, capture_output=True, text=True, timeout=PATIENCE_SECS, check=False
     )
 
 

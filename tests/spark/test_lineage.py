@@ -12,9 +12,10 @@ import pytest
 from sparkbolt.spark import lineage
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.session import for_lane
+from tests.patience import PATIENCE_SECS
 from tests.spark.test_supervisor import COUNT, assert_exact, build
 
-pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 
 
 def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:
@@ -34,7 +35,7 @@ def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_t
     running = build(tmp_path).start(spark=spark, checkpoint=str(checkpoint))
     some = threading.Event()
     running.on_micro_batch(lambda report: some.set() if report.promotion.micro_batch_id >= 4 else None)
-    assert some.wait(120)
+    assert some.wait(PATIENCE_SECS)
     running.stop(drain=False)
     last, before = versions_below(spark, checkpoint)
     assert before == last + 1, "nothing has made a snapshot yet but the first version"
@@ -44,7 +45,7 @@ def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_t
         running = build(tmp_path).start(spark=spark, checkpoint=str(checkpoint))
         try:
             running.on_micro_batch(lambda report: runs.append(running.run_id))
-            assert running.await_finished(120)
+            assert running.await_finished(PATIENCE_SECS)
             assert running.metrics().of("numbers").acked == COUNT
         finally:
             assert running.stop()

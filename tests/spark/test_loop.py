@@ -25,11 +25,12 @@ from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spouts import TextSpout
+from tests.patience import PATIENCE_SECS
 from tests.sim.test_spark_loop import RECORD, replay
 from tests.spark import loop_calls
 from tests.spark.loop_calls import Notes, recording
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 class Count(BasicBolt):
@@ -56,7 +57,7 @@ def write(path: Path, *lines: str) -> None:
 
 
 def until(running: RunningTopology, condition: Callable[[], bool]) -> None:
-    assert running._await(condition, 120), running.metrics()
+    assert running._await(condition, PATIENCE_SECS), running.metrics()
 
 
 def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -124,7 +125,7 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
         fails.append(2)
         write(source, "c")
         until(running, lambda: acked(running) == 3)
-        assert running.await_idle(60)
+        assert running.await_idle(PATIENCE_SECS)
         running.close()
         [failed] = _errors(caplog)
         assert "the commit cannot be written" in failed

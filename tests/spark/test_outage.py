@@ -17,7 +17,7 @@ from sparkbolt.cli.program import Outcome, perform
 from tests.contract.parts import notes
 from tests.contract.storing import ORDERS, storing
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 
 def run(spark: Any, topology: Any, **options: Any) -> tuple[Outcome, str]:

@@ -23,8 +23,9 @@ from sparkbolt.spark import life as life_module
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.explain import query_failure
 from sparkbolt.spouts import GeneratorSpout
+from tests.patience import PATIENCE_SECS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 COUNT = 2000
 QUEUED = 20
@@ -148,7 +149,7 @@ def test_a_query_that_fails_is_started_again_and_says_so(
     try:
         running.on_micro_batch(lambda report: told.append(report.promotion.micro_batch_id))
         with caplog.at_level(logging.ERROR, "sparkbolt"):
-            assert running.await_finished(120)
+            assert running.await_finished(PATIENCE_SECS)
         with pytest.raises(CheckpointError, match=r"is in use by this process: stop the .*running\.stop\(\)"):
             build(tmp_path, queue=True).start(spark=spark, checkpoint=str(tmp_path / "c"))
         metrics = running.metrics()
@@ -175,7 +176,7 @@ def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_
         topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)
         running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
         with pytest.raises(EngineError) as raised:
-            running.await_finished(120)
+            running.await_finished(PATIENCE_SECS)
         acked = running.metrics().of("numbers").acked
         running.stop()
     assert str(raised.value).startswith("a disk is full (No space left on device), that of the checkpoint or")
@@ -184,7 +185,7 @@ def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_
     running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
     try:
         assert running.metrics().of("numbers").acked == 600
-        assert running.await_finished(120)
+        assert running.await_finished(PATIENCE_SECS)
         assert running.metrics().of("numbers").acked == COUNT
     finally:
         running.stop()
@@ -230,7 +231,7 @@ def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_pat
 
     running.on_micro_batch(fill_later)
     with pytest.raises(EngineError, match="a disk is full"):
-        running.await_finished(120)
+        running.await_finished(PATIENCE_SECS)
     acked = running.metrics().of("numbers").acked
     running.stop()
     assert 800 <= acked < COUNT
@@ -238,7 +239,7 @@ def test_nothing_acked_is_lost_where_the_disk_is_really_full(spark: Any, tmp_pat
     running = topology.start(spark=spark, checkpoint=str(small_disk / "c"))
     try:
         assert running.metrics().of("numbers").acked >= acked
-        assert running.await_finished(120)
+        assert running.await_finished(PATIENCE_SECS)
         assert running.metrics().of("numbers").acked == COUNT
     finally:
         running.stop()
@@ -265,7 +266,7 @@ def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_i
     checkpoint = tmp_path / "c d"
     topology = build(tmp_path, compact_every=3)
     running = topology.start(spark=spark, checkpoint=f"file://{checkpoint}")
-    assert running.await_finished(120)
+    assert running.await_finished(PATIENCE_SECS)
     assert running.stop()
     last = max(int(path.name) for path in (checkpoint / "spark" / "commits").iterdir() if path.name.isdigit())
     assert last >= COUNT // 200 - 1
@@ -283,7 +284,7 @@ def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_i
     running = topology.start(spark=spark, checkpoint=str(checkpoint))
     try:
         assert running.metrics().micro_batches == snapshots[0] + 1, "it goes on from the older snapshot"
-        assert running.await_finished(120)
+        assert running.await_finished(PATIENCE_SECS)
         assert running.metrics().of("numbers").acked == COUNT
     finally:
         assert running.stop()
@@ -312,7 +313,7 @@ def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_it
     running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "c"))
     try:
         with pytest.raises(EngineError, match=r"^bolt 'keep': attribute .*not started again: it would fail again\)$"):
-            running.await_finished(120)
+            running.await_finished(PATIENCE_SECS)
         assert running.trouble == running.failure
     finally:
         running.stop()
@@ -356,5 +357,5 @@ def test_workers_of_another_python_are_one_sentence_and_the_checkpoint_is_free_f
             with pytest.raises(EngineError, match=f"Spark's workers run the Python '{bare}'.* PYSPARK_PYTHON"):
                 topology.start(spark=spark, checkpoint=str(tmp_path / "state"))
     with topology.start(spark=spark, checkpoint=str(tmp_path / "state")) as running:
-        assert running.await_finished(120)
+        assert running.await_finished(PATIENCE_SECS)
         assert running.metrics().of("numbers").acked == 5

@@ -8,7 +8,7 @@ from tests.chaos.__main__ import line_of
 from tests.chaos.books import WindowBooks
 from tests.chaos.campaign import Campaign
 
-pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 
 KILLS = 3
 
