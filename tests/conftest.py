@@ -33,9 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
-        if {"spark", "service"} & {mark.name for mark in item.iter_markers()} and not item.get_closest_marker(
-            "timeout"
-        ):
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"spark", "service"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
 
 

@@ -199,7 +199,6 @@ def test_check_and_graph_need_no_spark(project: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_the_program_runs_as_it_stands_and_from_the_command_line(project: Path) -> None:
     ran = command(project, "word_count.py")
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -15,9 +15,7 @@ from tests.contract.engines import Engine, OnSpark, Sim
 Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]
 
 
-@pytest.fixture(
-    scope="module", params=["sim", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])]
-)
+@pytest.fixture(scope="module", params=["sim", pytest.param("spark", marks=[pytest.mark.spark])])
 def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Begin:
     """Begins a topology of ``topologies`` in a directory of its own; a context manager that ends it."""
     spark = request.getfixturevalue("spark") if request.param == "spark" else None

@@ -34,7 +34,6 @@ def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) ->
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_SPARK)
 @pytest.mark.usefixtures("spark")
 def test_the_examples_of_a_page_run_on_spark(page: str, tmp_path: Path) -> None:

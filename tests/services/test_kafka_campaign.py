@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.__main__ import kafka_line_of
 from tests.chaos.kafka_campaign import POISON, KafkaCampaign
 
-pytestmark = [pytest.mark.service, pytest.mark.campaign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.service, pytest.mark.campaign]
 
 MESSAGES = 20_000
 

@@ -18,7 +18,7 @@ import pytest
 from tests.patience import PATIENCE_SECS
 from tests.spark.killed import WINDOW
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark]
 
 MOMENTS = ["planned:1", "staged:2", "committed:4", "promoted:5", "compacting", "staged:9"]
 ANY_MOMENTS = ["committed:2", "staged:4"]

@@ -39,7 +39,6 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition
 from sparkbolt.testing import simulate
 from tests.kafka import (
     SEEN,
-    WAIT_SECS,
     Keep,
     committed,
     finished,
@@ -51,6 +50,7 @@ from tests.kafka import (
     store_all,
     topology,
 )
+from tests.patience import PATIENCE_SECS
 
 pytestmark = pytest.mark.slow
 
@@ -240,7 +240,7 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     def slow(cluster, places):
         if asked.is_set():
             waiting.set()
-            assert answered.wait(WAIT_SECS)
+            assert answered.wait(PATIENCE_SECS)
         return ends(cluster, places)
 
     kafka.produce(name, ["a", "b"], kafka_partition=0)
@@ -249,13 +249,13 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     monkeypatch.setattr(Cluster, "ends", slow)
     own.open(context_of(lay_out(topology(name, own), 1), 1))
     asked.set()
-    assert waiting.wait(WAIT_SECS)
+    assert waiting.wait(PATIENCE_SECS)
     view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
     own.told({f"{name}/0": view})
     thread = own._watcher._thread
     own.close()
     answered.set()
-    thread.join(WAIT_SECS)
+    thread.join(PATIENCE_SECS)
     assert Store.told == [0]
 
 
