@@ -37,12 +37,14 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(host=SimpleNamespace(ledger=engine.ledger), start=lambda: None)
+    life = SimpleNamespace(host=SimpleNamespace(ledger=engine.ledger), start=lambda: None, sights=dict)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     monkeypatch.setattr(RunningTopology, "_supervise", lambda running: None)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        RunningTopology(topology, lay_out(topology, 2), None, None, None).start()
+        running = RunningTopology(topology, lay_out(topology, 2), None, None, None)
+        running.start()
+        running._stopping.set()
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line
