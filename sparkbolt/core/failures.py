@@ -206,13 +206,22 @@ def preparing(what: str) -> Iterator[None]:
         raise
     except BaseException as error:
         pass_on(error)
-        raise PrepareError(f"{what} raised {line_of(error)}{_at(error)}") from error
+        raise PrepareError(f"{what} raised {line_of(error)}{_came_through(error)[1]}") from error
 
 
-def _at(error: BaseException) -> str:
-    """The first line of user code that an exception came through."""
+def raised_by(part: str, error: BaseException) -> str:
+    """A line for an exception of user code that is a part of a component: its method, whose it is, and where."""
+    method, place = _came_through(error)
+    return f"{method + ', ' if method else ''}{part}{',' if method else ''} raised {line_of(error)}{place}"
+
+
+def _came_through(error: BaseException) -> tuple[str, str]:
+    """The method of user code that was called last by code of ours and raised, and its line."""
+    found, is_called = ("", ""), True
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
-        if not path.is_relative_to(_OURS):
-            return f", at {path.name}:{line}"
-    return ""
+        is_ours = path.is_relative_to(_OURS)
+        if is_called and not is_ours:
+            found = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
+        is_called = is_ours
+    return found

@@ -143,7 +143,8 @@ class WindowedBolt(HostedBolt):
     def with_timestamp_field(self: Bolt, field: str) -> Bolt:
         """Windows in event time, which a field of every input stream holds.
 
-        The field holds milliseconds since the epoch (int), or a ``datetime`` with a zone.
+        The field holds milliseconds since the epoch (int), or a ``datetime`` with a zone; a tuple of a time before
+        1970 fails for good.
         """
         before = self._windowing.timestamp_field
         if before is not None:

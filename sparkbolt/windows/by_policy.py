@@ -1,8 +1,10 @@
 """Windows of any policies: a user's own, or Storm's as they are.
 
 Which question it answers: how does a ``WindowManager`` make the windows of a bolt, durable like the others?
-Rule: it gives the same windows as the built-in kinds where those have the same rules, at another price: every
+Rule 1: it gives the same windows as the built-in kinds where those have the same rules, at another price: every
 evaluation looks at each tuple that waits, and after a restart all their times are read.
+Rule 2: a tuple on which a policy raises fails, and it is as if it had not come. What a policy raises when there is no
+tuple, for a timer or a watermark, is an error that names it.
 
 Read before: ``manager``, ``firing``.
 """
@@ -11,8 +13,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
+from sparkbolt.core.failures import failure_of, pass_on, raised_by
+from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
@@ -34,11 +40,20 @@ class PolicyWindows(Windower):
         trigger: copied for this window.
         start_ms: when the trigger begins.
         in_event_time: whether it is watermarks that say that time has passed.
+        owner: the component, for messages.
     """
 
     def __init__(
-        self, shelf: Shelf, eviction: EvictionPolicy, trigger: TriggerPolicy, start_ms: int, *, in_event_time: bool
+        self,
+        shelf: Shelf,
+        eviction: EvictionPolicy,
+        trigger: TriggerPolicy,
+        start_ms: int,
+        *,
+        in_event_time: bool,
+        owner: str = "",
     ) -> None:
+        self._part = f"a window policy of {owner!r}"
         self.log = Log(shelf)
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)
@@ -49,13 +64,23 @@ class PolicyWindows(Windower):
         self._expired: set[int] = set()
         """Sequences that have expired and are still in the log."""
         self._length_ms: int | None = getattr(eviction, "length_ms", None)
-        self._manager = WindowManager(
-            copy.deepcopy(eviction),
-            copy.deepcopy(trigger),
-            on_activation=lambda *window: self._done.append(window),
-            on_expiry=self._done_with,
-        )
-        self._manager.start(start_ms)
+        with self._named():
+            self._manager = WindowManager(
+                copy.deepcopy(eviction),
+                copy.deepcopy(trigger),
+                on_activation=lambda *window: self._done.append(window),
+                on_expiry=self._done_with,
+            )
+            self._manager.start(start_ms)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What a policy raises outside of any tuple says whose it is, and where."""
+        try:
+            yield
+        except BaseException as error:
+            pass_on(error)
+            raise EngineError(raised_by(self._part, error)) from error
 
     def _done_with(self, events: list[Event]) -> None:
         self._done.append(events)
@@ -64,19 +89,36 @@ class PolicyWindows(Windower):
         """Tuples have come, one after the other."""
         begin = self.log.end
         self.log.append(content)
+        self.refused = {}
         for offset, time_ms in enumerate(content.times.tolist()):
+            mark = None
+            try:
+                mark = self._manager.mark()
+                self._manager.add(begin + offset, time_ms)
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
+                failure = failure_of(error)
+                if failure.cause == "exception":
+                    failure = replace(failure, reason=raised_by(self._part, error))
+                self.refused[offset] = failure
+                if mark is not None:
+                    with self._named():
+                        self._manager.back_to(mark)
+                self._done = []
+                self._drop([begin + offset])
+                continue
             self._news = True
-            self._manager.add(begin + offset, time_ms)
             yield from self._flush()
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
         """The watermark has risen."""
-        self._manager.add_watermark(mark_ms)
+        with self._named():
+            self._manager.add_watermark(mark_ms)
         yield from self._flush()
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
         """Time has passed."""
-        self._manager.advance(now_ms)
+        with self._named():
+            self._manager.advance(now_ms)
         yield from self._flush()
 
     def _flush(self) -> Iterator[Fired]:
@@ -109,7 +151,10 @@ class PolicyWindows(Windower):
         """The trigger's next timer; in event time any watermark may have something to do."""
         if self.is_empty:
             return None
-        return 0 if self._in_event_time else self._manager.trigger.next_due_ms()
+        if self._in_event_time:
+            return 0
+        with self._named():
+            return self._manager.trigger.next_due_ms()
 
     @property
     def waits(self) -> bool:
@@ -119,7 +164,8 @@ class PolicyWindows(Windower):
     def save(self) -> Any:
         """See ``Windower``; what waits is read from the log again."""
         self.log.tidy()
-        state = self._manager.get_state()
+        with self._named():
+            state = self._manager.get_state()
         del state["queue"]
         state["expired"] = [event.value for event in state["expired"]]
         return self.log.save(), state, self._news
@@ -135,4 +181,5 @@ class PolicyWindows(Windower):
             known.update((segment.first + row, Event(segment.first + row, int(times[row]))) for row in places)
         self._expired = set(kept["expired"])
         expired = [known.pop(sequence) for sequence in kept["expired"]]
-        self._manager.set_state({**kept, "queue": list(known.values()), "expired": expired})
+        with self._named():
+            self._manager.set_state({**kept, "queue": list(known.values()), "expired": expired})

@@ -11,13 +11,15 @@ Read before: ``log``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.failures import Failure
 from sparkbolt.core.ids import U64
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
@@ -67,6 +69,8 @@ class Windower(ABC):
     """Makes windows of one kind; one for each task, or for each key in it."""
 
     log: Log
+    refused: Mapping[int, Failure] = MappingProxyType({})
+    """Which rows of what was added last are not taken, and why: a policy of the user's own has raised."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
         """Tuples have come, at ``now_ms`` if they are timed by their arrival."""

@@ -13,8 +13,10 @@ what changes. Read before: ``policies``, ``triggers``.
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from sparkbolt.windows.policies import Action, Event, EvictionPolicy
@@ -110,24 +112,23 @@ class WindowManager:
         """Ask the eviction policy; without ``full`` only as far as events expire."""
         inside: list[Event] = []
         expired: list[Event] = []
-        kept: deque[Event] = deque()
+        kept: list[Event] = []
         queue = self._queue
-        while queue:
-            action = self.eviction.evict(queue[0])
+        for event in queue:
+            action = self.eviction.evict(event)
             if action is Action.EXPIRE:
-                expired.append(queue.popleft())
+                expired.append(event)
             elif not full or action is Action.STOP:
                 break
             else:
                 if action is Action.PROCESS:
-                    inside.append(queue[0])
-                kept.append(queue.popleft())
-        if kept:
-            kept.extend(queue)
-            self._queue = kept
+                    inside.append(event)
+                kept.append(event)
         self._since_scan = 0
-        if expired:
-            self._expired += expired
+        if expired:  # new lists: what ``mark`` gave still holds the old ones
+            self._queue = deque(kept)
+            self._queue.extend(islice(queue, len(kept) + len(expired), None))
+            self._expired = [*self._expired, *expired]
             if self._on_expiry is not None:
                 self._on_expiry(expired)
         return inside
@@ -157,6 +158,26 @@ class WindowManager:
                 if seen % count == 0:
                     ends.append(newest)
         return ends
+
+    # What a policy that raises has changed is undone.
+
+    def mark(self) -> Any:
+        """Where ``back_to`` goes back to; good for what is added next, and only for that."""
+        policies = [(list(vars(policy)), policy.get_state()) for policy in (self.eviction, self.trigger)]
+        own = self._expired, self._previous, self._previous_events, self._since_scan
+        return self._queue, len(self._queue), own, pickle.dumps(policies, 5)
+
+    def back_to(self, mark: Any) -> None:
+        """All is again as it was when ``mark`` was called."""
+        self._queue, count, own, policies = mark
+        while len(self._queue) > count:
+            self._queue.pop()
+        self._expired, self._previous, self._previous_events, self._since_scan = own
+        both: list[EvictionPolicy | TriggerPolicy] = [self.eviction, self.trigger]
+        for policy, (names, state) in zip(both, pickle.loads(policies), strict=True):
+            for name in set(vars(policy)).difference(names):
+                delattr(policy, name)
+            policy.set_state(state)
 
     # Durability.
 

@@ -65,7 +65,8 @@ class EvictionPolicy(ABC):
     """Says of each event, in the order of arrival, what becomes of it.
 
     Write one of your own and give it to a bolt with ``with_policies``: its durable state is what ``get_state``
-    returns, which must be something that pickles.
+    returns, which must be something that pickles. It is asked before each tuple too: a tuple on which a policy raises
+    fails, and what the policies had changed is undone.
     """
 
     _context: EvictionContext | None = None

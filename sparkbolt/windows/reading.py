@@ -50,6 +50,20 @@ def times_of(
     return _each_time(python_values(column), _giver(field), counts)
 
 
+def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: Counts) -> None:
+    """Good rows of a time before the epoch fail for good, and are not good any more: watermarks begin with it.
+
+    In Storm, too, the first watermark is 0; there each of them is late.
+    """
+    for row in np.flatnonzero(good & (times < 0)).tolist():
+        good[row] = False
+        reason = (
+            f"{_giver(field)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
+            "Use windows on arrival for such tuples, or count the milliseconds from an earlier date"
+        )
+        counts.failures[row] = Failure("unreadable", reason)
+
+
 def refuse_far_future(
     times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: Counts
 ) -> None:

@@ -36,7 +36,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import Log
-from sparkbolt.windows.reading import SeenIds, groups_of, refuse_far_future, times_of
+from sparkbolt.windows.reading import SeenIds, groups_of, refuse_before_1970, refuse_far_future, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -159,7 +159,8 @@ class WindowTask(Hosted):
     def _make(self, shelf: Shelf) -> Windower:
         windowing, origin = self._windowing, self._origin_ms or 0
         if windowing.policies is not None:
-            return PolicyWindows(shelf, *windowing.policies, origin, in_event_time=windowing.in_event_time)
+            owner = self._context.component
+            return PolicyWindows(shelf, *windowing.policies, origin, in_event_time=windowing.in_event_time, owner=owner)
         if windowing.gap is not None:
             return SessionWindows(shelf, ms(windowing.gap))
         length, slide = windowing.length_extent, windowing.slide_extent
@@ -227,9 +228,13 @@ class WindowTask(Hosted):
         if self._marks is not None:
             field = windowing.timestamp_field
             times, good = times_of(rows, field, windowing.timestamp_extractor, counts)
+            refuse_before_1970(times, good, field, counts)
             refuse_far_future(times, good, now_ms, windowing.max_future_ms, field, counts)
+        seen = None
         if windowing.message_id_field is not None:
+            seen = self._seen.save() if windowing.policies is not None else None
             good = self._seen.new_of(rows, windowing.message_id_field, good, counts)
+        fresh = good
         if self._marks is not None and bool(good.any()):
             good = self._in_time(rows, times, good)
         groups = None if windowing.key is None else groups_of(rows, windowing.key, good, counts)
@@ -237,8 +242,10 @@ class WindowTask(Hosted):
         content = Content((rows.origin,), None, list(rows.columns), times, trees)
         if groups is None:
             assert self._window is not None
-            chosen = content if bool(good.all()) else content.take(np.flatnonzero(good))
+            places = np.flatnonzero(good)
+            chosen = content if bool(good.all()) else content.take(places)
             self._show(self._window, self._window.add(chosen, now_ms), None)
+            _refuse(self._window, places, good, counts)
         else:
             assert self._keyed is not None
             for key, own in content.split(groups):
@@ -246,6 +253,13 @@ class WindowTask(Hosted):
                 if self._marks is None:  # a key that had nothing was not listed as due
                     self._show(window, window.clock(now_ms), key)
                 self._show(window, window.add(own, now_ms), key)
+                _refuse(window, groups[key], good, counts)
+        if seen is not None and counts.failures:  # what failed was not seen: it may be given again
+            assert windowing.message_id_field is not None
+            fresh = fresh.copy()
+            fresh[[row for row in counts.failures if row < rows.count]] = False
+            self._seen.load(seen)
+            self._seen.new_of(rows, windowing.message_id_field, fresh, counts)
         return good if windowing.ack_on_expiry else None
 
     def _in_time(self, rows: Rows, times: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -400,6 +414,14 @@ class WindowTask(Hosted):
             self._output.errors.append(error)
         finally:
             collector.end()
+
+
+def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: Counts) -> None:
+    """The rows that a window did not take fail, and are not good any more."""
+    for offset, failure in window.refused.items():
+        row = int(places[offset])
+        good[row] = False
+        counts.failures[row] = failure
 
 
 def _pairs(log: Log, selection: Selection) -> tuple[U64, U64]:

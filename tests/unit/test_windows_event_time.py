@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,23 @@ def test_an_extractor_gives_times() -> None:
         driver.advance(SECOND)
         assert run.shown() == ["13"]
         assert [failure.message_id for failure in driver.failed("source")] == ["x"]
+
+
+@pytest.mark.parametrize("late_stream", [False, True])
+def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(10)).with_timestamp_field("at")
+    if late_stream:
+        windowed.with_late_tuple_stream("late")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, at in (("a", -15_000), ("b", datetime(1969, 12, 31, tzinfo=UTC)), ("c", 0), ("d", 40_000)):
+            run.feed(name, at=at)
+        driver.advance(SECOND)
+        failed = driver.failed("source")
+        assert [(failure.message_id, failure.cause) for failure in failed] == [("a", "unreadable"), ("b", "unreadable")]
+        assert failed[0].reason.startswith("the timestamp field 'at': -15000 ms is before 1970-01-01T00:00:00Z")
+        assert run.shown() == ["c", "d"]
+        assert driver.metrics().of("show").late_tuples == 0
 
 
 MICROSECONDS = 1000

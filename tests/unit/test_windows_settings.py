@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, InvalidTopology, WindowedBolt
+from sparkbolt.errors import SparkboltError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     Action,
@@ -17,7 +19,7 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TriggerPolicy,
 )
-from tests.unit.windowed import Run, Show, secs, topology
+from tests.unit.windowed import SECOND, Run, Show, secs, topology
 
 
 class EveryVowel(TriggerPolicy):
@@ -55,6 +57,112 @@ def test_a_bolt_takes_policies_of_ones_own_and_keeps_their_state() -> None:
         assert run.shown() == ["ac", "ace", "acegi"]
         assert run.shown(1) == ["ac", "e", "gi"]
         assert run.shown(2) == ["b", "df", "h"]
+
+
+class Picky(EvictionPolicy):
+    """What came since the last window; ``raises`` says in which method the policies raise for the third event."""
+
+    def __init__(self, raises: str) -> None:
+        self.raises = raises
+        self.newest: int | None = None
+        self.expired: list[int] = []
+
+    def track(self, event: Event) -> None:
+        self.newest = event.value
+        if self.raises == "Picky.track":
+            self.refuse()
+
+    def refuse(self) -> None:
+        if self.newest == 2:
+            self.scars = True
+            raise ValueError("one bad event")
+
+    def evict(self, event: Event) -> Action:
+        if self.raises == "Picky.evict":
+            self.refuse()
+        if event.timestamp_ms in self.expired:
+            return Action.EXPIRE
+        self.expired.append(event.timestamp_ms)
+        return Action.PROCESS
+
+    def get_state(self) -> Any:
+        if self.raises == "Picky.get_state" and self.newest == 1:
+            raise ValueError("one bad event")
+        assert not hasattr(self, "scars")
+        return super().get_state()
+
+
+class Every(TriggerPolicy):
+    """A window for each event."""
+
+    def __init__(self, raises: str) -> None:
+        self.raises = raises
+
+    def track(self, event: Event) -> None:
+        if event.is_watermark:
+            if self.raises == "Every.track, of a watermark":
+                raise ValueError("no watermarks")
+            return
+        picky = self.manager.eviction
+        assert isinstance(picky, Picky)
+        if self.raises == "Every.track":
+            picky.refuse()
+        picky.set_context(EvictionContext(event.timestamp_ms))
+        self.manager.on_trigger()
+
+    def reset(self) -> None:
+        picky = self.manager.eviction
+        assert isinstance(picky, Picky)
+        if self.raises == "Every.reset":
+            picky.refuse()
+
+    def next_due_ms(self) -> int | None:
+        if self.raises == "Every.next_due_ms":
+            raise ValueError("no timer")
+        return None
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("raises", ["Picky.track", "Picky.evict", "Every.track", "Every.reset"])
+def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_come(raises: str, keyed: bool) -> None:
+    windowed = Show().with_policies(Picky(raises), Every(raises)).with_timestamp_field("at").with_message_id_field("at")
+    windowed.with_lag(SECOND)  # or the tuple that failed were late when it is given again
+    if keyed:
+        windowed.with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for at, name in enumerate("abcde", 1):
+            run.feed(name, at=at)
+        driver.run_until_idle()
+        [failure] = driver.failed("source")
+        assert (failure.message_id, failure.cause) == ("c", "exception")
+        text = (
+            rf"{raises}, a window policy of 'show', raised ValueError: one bad event, at test_windows_settings.py:\d+"
+        )
+        assert re.fullmatch(text, failure.reason)
+        assert run.shown() == ["a", "b", "d", "e"]
+        assert run.shown(2) == ["", "a", "b", "d"]
+        driver.restart()
+        driver.feed("source", ["c", 3, "u"], message_id="again")
+        driver.run_until_idle()
+        assert run.shown() == ["a", "b", "d", "e", "c"]
+        assert driver.acked("source") == ["a", "b", "d", "e", "again"]
+
+
+@pytest.mark.parametrize("raises", ["Picky.get_state", "Every.next_due_ms", "Every.track, of a watermark"])
+def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(raises: str) -> None:
+    windowed = Show().with_policies(Picky(raises), Every(raises))
+    if raises != "Every.next_due_ms":
+        windowed.with_timestamp_field("at")
+    named = (
+        rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_windows_\w+.py:\d+$"
+    )
+    with TopologyTestDriver(topology(windowed)) as driver, pytest.raises(SparkboltError, match=named):  # noqa: PT012
+        run = Run(driver)
+        run.feed("a", at=1)
+        driver.advance(SECOND)
+        run.feed("b", at=2)
+        driver.advance(2 * SECOND)
 
 
 def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
