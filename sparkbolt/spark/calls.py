@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import math
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from sparkbolt.core.activity import CallSight, Doing
 from sparkbolt.core.components import PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.errors import EngineError
-from sparkbolt.spark.pages import line_of
+from sparkbolt.spark.pages import frames_of_threads, line_of
 
 LEAVE_SECS = 0.5
 """How long a call may go on once the topology stops, before who waits for it goes on without it."""
@@ -67,7 +66,9 @@ class Calls:
 
     def sights(self) -> dict[str, CallSight]:
         """The calls that have not returned, the oldest first; never waits for anybody."""
-        now_s, frames = time.monotonic(), sys._current_frames()
+        if not self._now:
+            return {}
+        now_s, frames = time.monotonic(), frames_of_threads()
         return {
             f"call {serial}": CallSight(
                 Doing(serial, since_s=since_s),

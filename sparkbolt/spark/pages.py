@@ -13,6 +13,7 @@ Read before: ``core.activity``.
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import mmap
 import os
@@ -98,7 +99,7 @@ class LookOut:
             self._page.note(self.activity.doing.pack())
         self._hangs = Hangs()
         working = threading.get_ident()
-        self._looker = Looker(self.activity, lambda: line_of(sys._current_frames().get(working)))
+        self._looker = Looker(self.activity, lambda: line_of(frames_of_threads().get(working)))
         self._ended = threading.Event()
         threading.Thread(target=self._look, name="sparkbolt-look-out", daemon=True).start()
 
@@ -140,6 +141,26 @@ def warning(sight: Sight, who: Callable[[int], tuple[str, int]]) -> str:
         f"{sight.sentence(who)}: its micro-batch is not committed before it returns, and nothing new is read; "
         "Ctrl-C or stop() breaks it off and leaves its trees for replay"
     )
+
+
+_looking = threading.Lock()
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """What each thread of this process is at.
+
+    Python before 3.12 holds a lock of the interpreter's while it makes the dict. Were cyclic garbage collected just
+    then, another thread might get its turn, want that lock, and never give the turn back (CPython issue 106883): the
+    process would stand still for ever.
+    """
+    with _looking:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if collects:
+                gc.enable()
 
 
 def line_of(frame: FrameType | None) -> str | None:

@@ -102,6 +102,42 @@ def test_a_page_has_its_room_from_the_start_and_without_room_there_is_none(
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
 
 
+FRAMES = """
+import gc, threading, time
+from sparkbolt.spark.pages import frames_of_threads
+
+def deep(n):
+    time.sleep(0.0002) if n == 0 else deep(n - 1)
+
+def work():
+    while not done.is_set():
+        deep(3)
+
+def look():
+    for _ in range(2000):
+        frames_of_threads()
+
+done = threading.Event()
+gc.freeze()
+gc.set_threshold(20)  # the collector runs often, and others get their turn meanwhile
+gc.callbacks.append(lambda *_: time.sleep(0))
+for _ in range(8):
+    threading.Thread(target=work, daemon=True).start()
+threads = [threading.Thread(target=look) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+done.set()
+print("looked")
+"""
+
+
+def test_looking_at_what_threads_are_at_never_stops_the_process() -> None:
+    looked = subprocess.run([sys.executable, "-c", FRAMES], capture_output=True, text=True, timeout=100, check=False)
+    assert looked.stdout == "looked\n", looked.stderr
+
+
 def test_a_directory_that_is_gone_is_neither_looked_at_nor_written_to(tmp_path: Path) -> None:
     pages = Pages(str(tmp_path / "pages"))
     Path(pages.directory).rmdir()
