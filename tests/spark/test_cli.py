@@ -183,7 +183,8 @@ def test_ctrl_c_drains_and_is_exit_code_0(folder: Path) -> None:
     summary = events(out)[-1]
     assert (summary["outcome"], summary["drained"], summary["open_trees"]) == ("stopped", True, 0)
     assert summary["components"]["numbers"]["acked"] == summary["components"]["numbers"]["emitted"] > 1
-    assert err == "a line of my own\n"
+    # Spark gives a Python process of its own ten seconds to start: a machine may take longer, and is told of it.
+    assert [line for line in err.splitlines() if "failed to connect back" not in line] == ["a line of my own"]
 
 
 def test_the_second_ctrl_c_leaves_trees_for_replay_and_is_exit_code_130(folder: Path) -> None:
