@@ -91,16 +91,16 @@ def _whole(default: int, least: int) -> Any:
     return _setting(default, f"an int of at least {least}", lambda value: _is_int(value, least))
 
 
-def _whole_or_none(least: int, *, zero_is_none: bool = False) -> Any:
+def _whole_or_none(least: int, *, tasks: bool = False, zero_is_none: bool = False) -> Any:
     expected = f"an int of at least {least}, or None"
-    if zero_is_none:
-        return _setting(None, expected, lambda value: value is None or _is_int(value, 0), lambda value: value or None)
-    return _setting(None, expected, lambda value: value is None or _is_int(value, least))
+    if tasks:
+        expected = f"an int from {least} to {MAX_TASK_NUMBER}, as many as a topology may have tasks, or None"
+    lowest, highest = 0 if zero_is_none else least, MAX_TASK_NUMBER if tasks else math.inf
 
+    def is_right(value: object) -> bool:
+        return value is None or (_is_int(value, lowest) and value <= highest)  # type: ignore[operator]
 
-def _tasks_or_none() -> Any:
-    expected = f"an int from 0 to {MAX_TASK_NUMBER}, as many as a topology may have tasks, or None"
-    return _setting(None, expected, lambda value: value is None or (_is_int(value, 0) and value <= MAX_TASK_NUMBER))
+    return _setting(None, expected, is_right, lambda value: (value or None) if zero_is_none else value)
 
 
 def _secs(default: float) -> Any:
@@ -158,7 +158,7 @@ class Config:
     max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
     """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None, or 0 as in
     Storm: no limit but what is found by measuring for a spout, none at all for a bolt."""
-    acker_tasks: int | None = _tasks_or_none()
+    acker_tasks: int | None = _whole_or_none(0, tasks=True)
     """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
     debug: bool = _flag(False)
     """Whether every emit is logged."""

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkbolt.core.failures import failure_of, pass_on, raised_by
+from sparkbolt.core.method_mistakes import is_ours
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
@@ -54,6 +55,8 @@ class PolicyWindows(Windower):
         owner: str = "",
     ) -> None:
         self._part = f"a window policy of {owner!r}"
+        self._may_raise = not (is_ours(type(eviction)) and is_ours(type(trigger)))
+        """Whether a policy is the user's, so that each tuple may have to be taken back; to be able to has its price."""
         self.log = Log(shelf)
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)
@@ -93,7 +96,8 @@ class PolicyWindows(Windower):
         for offset, time_ms in enumerate(content.times.tolist()):
             mark = None
             try:
-                mark = self._manager.mark()
+                if self._may_raise:
+                    mark = self._manager.mark()
                 self._manager.add(begin + offset, time_ms)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failure = failure_of(error)
