@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import Bolt, TopologyContext
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.core.unsent import note_unsent
@@ -76,13 +77,12 @@ class KafkaBolt(Bolt):
         """
         if (topic is None) == (topic_field is None):
             raise ConfigError(f"KafkaBolt: topic={topic!r}, topic_field={topic_field!r}: expected one of the two")
-        if deliver_secs <= 0:
-            raise ConfigError(f"deliver_secs={deliver_secs!r}: expected a number above 0")
-        self.settings = ClientSettings(brokers, dict(client or {}))
-        self.topic = topic
-        self.topic_field = topic_field
-        self.key, self.value, self.headers = key, value, headers
-        self.deliver_secs = deliver_secs
+        self.settings = ClientSettings(brokers, arguments.properties("client", client))
+        self.topic = arguments.text("topic", topic, "the name of a topic", or_none=True)
+        self.topic_field = arguments.text("topic_field", topic_field, "the name of a field", or_none=True)
+        self.key, self.value = arguments.part_of_tuple("key", key), arguments.part_of_tuple("value", value)
+        self.headers = arguments.part_of_tuple("headers", headers)
+        self.deliver_secs = arguments.positive("deliver_secs", deliver_secs)
         client_library()
 
     def prepare(self, context: TopologyContext) -> None:

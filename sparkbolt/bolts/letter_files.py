@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.errors import ConfigError
@@ -40,9 +41,7 @@ class FileDeadLetters:
         Raises:
             ConfigError: it is empty, or a directory.
         """
-        if not str(path):
-            raise ConfigError(f"path={path!r}: expected the name of a file for dead letters")
-        self.path = os.path.abspath(os.path.expanduser(path))
+        self.path = arguments.absolute("path", path, "the name of a file for dead letters")
         if os.path.isdir(self.path):
             raise ConfigError(f"dead letters go to a file, and {self.path} is a directory: name a file in it")
 

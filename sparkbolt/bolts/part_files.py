@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
@@ -41,9 +42,7 @@ def absolute_directory(path: str | Path) -> str:
     Raises:
         ConfigError: it is empty, or is a file.
     """
-    if not str(path):
-        raise ConfigError(f"path={path!r}: expected the name of a directory")
-    full = os.path.abspath(os.path.expanduser(path))
+    full = arguments.absolute("path", path, "the name of a directory")
     if os.path.exists(full) and not os.path.isdir(full):
         raise ConfigError(f"path={full!r} is a file, expected a directory: each task writes files of its own into it")
     return full

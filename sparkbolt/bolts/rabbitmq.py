@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkbolt.bolts.rabbitmq_publisher import Publisher
+from sparkbolt.core import arguments
 from sparkbolt.core.components import AsyncBolt, TopologyContext
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.core.unsent import note_unsent
@@ -74,15 +75,15 @@ class RabbitMQBolt(AsyncBolt):
                 f"RabbitMQBolt: routing_key={routing_key!r}, routing_key_field={routing_key_field!r}: expected one of "
                 "the two"
             )
-        if confirm_secs <= 0:
-            raise ConfigError(f"confirm_secs={confirm_secs}: expected a number of seconds above 0")
         self.url = url
+        if exchange != "":
+            arguments.text("exchange", exchange, "the name of an exchange, or ''")
         self.exchange = exchange
-        self.routing_key = routing_key
-        self.routing_key_field = routing_key_field
-        self.value, self.headers = value, headers
-        self.durable = durable
-        self.confirm_secs = confirm_secs
+        self.routing_key = arguments.text("routing_key", routing_key, "a routing key", or_none=True)
+        self.routing_key_field = arguments.text("routing_key_field", routing_key_field, "a field's name", or_none=True)
+        self.value, self.headers = arguments.part_of_tuple("value", value), arguments.part_of_tuple("headers", headers)
+        self.durable = arguments.flag("durable", durable)
+        self.confirm_secs = arguments.positive("confirm_secs", confirm_secs)
 
     def prepare(self, context: TopologyContext) -> None:
         """Connect with the first tuple, not before."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack
 
+from sparkbolt.core import arguments
 from sparkbolt.core.dead_letters import DeadLetters, is_dead_letters
 from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.retry import RetryPolicy
@@ -68,14 +69,6 @@ COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
 """The settings that a component may have for itself."""
 
 
-def _is_int(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_positive_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
-
-
 def _setting(
     default: Any, expected: str, accepts: Callable[[Any], bool], means: Callable[[Any], Any] = lambda value: value
 ) -> Any:
@@ -88,7 +81,7 @@ def _flag(default: bool) -> Any:
 
 
 def _whole(default: int, least: int) -> Any:
-    return _setting(default, f"an int of at least {least}", lambda value: _is_int(value, least))
+    return _setting(default, f"an int of at least {least}", lambda value: arguments.is_int(value, least))
 
 
 def _whole_or_none(least: int, *, tasks: bool = False, zero_is_none: bool = False) -> Any:
@@ -98,18 +91,18 @@ def _whole_or_none(least: int, *, tasks: bool = False, zero_is_none: bool = Fals
     lowest, highest = 0 if zero_is_none else least, MAX_TASK_NUMBER if tasks else math.inf
 
     def is_right(value: object) -> bool:
-        return value is None or (_is_int(value, lowest) and value <= highest)  # type: ignore[operator]
+        return value is None or (arguments.is_int(value, lowest) and value <= highest)  # type: ignore[operator]
 
     return _setting(None, expected, is_right, lambda value: (value or None) if zero_is_none else value)
 
 
 def _secs(default: float) -> Any:
-    return _setting(default, "a number of seconds above 0", _is_positive_number)
+    return _setting(default, "a number of seconds above 0", arguments.is_positive)
 
 
 def _secs_or_none() -> Any:
     expected = "a number of seconds above 0, or None"
-    return _setting(None, expected, lambda value: value is None or _is_positive_number(value))
+    return _setting(None, expected, lambda value: value is None or arguments.is_positive(value))
 
 
 def _is_share_or_function(value: object) -> bool:

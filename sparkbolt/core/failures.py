@@ -40,6 +40,7 @@ UNAVAILABLE = "unavailable"
 REJECTED = "rejected"
 """The cause of a tuple that its bolt does not want to see again (``Reject``)."""
 _OURS = Path(__file__).parents[1]
+_NOTE = "raised by "
 RAISED = frozenset({"exception", "emit", UNAVAILABLE})
 """The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
@@ -170,22 +171,45 @@ def pass_on(error: BaseException) -> None:
 
 
 @contextmanager
-def exiting_fails(what: str) -> Iterator[None]:
-    """``sys.exit`` in user code is an exception like any other, and not the end of a process that others use.
+def user_code(what: str) -> Iterator[None]:
+    """An exception that leaves user code has a note of whose it is, and keeps its type; errors of ours say it already.
+
+    ``sys.exit`` in user code is an exception like any other, and not the end of a process that others use.
 
     Raises:
         RuntimeError: it has exited.
 
     >>> import sys
-    >>> with exiting_fails("prepare of 'count'"):
+    >>> with user_code("committed of 'numbers'"):
     ...     sys.exit(3)
     Traceback (most recent call last):
-    RuntimeError: prepare of 'count' raised SystemExit: 3
+    RuntimeError: committed of 'numbers' raised SystemExit: 3
     """
     try:
         yield
     except SystemExit as error:
         raise RuntimeError(f"{what} raised {line_of(error)}") from error
+    except SparkboltError:
+        raise
+    except Exception as error:
+        note = f"{_NOTE}{what}{_came_through(error)[1]}"
+        if note not in getattr(error, "__notes__", ()):  # one that is raised again and again
+            error.add_note(note)
+        raise
+
+
+def line_and_owner(error: BaseException) -> str:
+    """The exception in a line, with whose it is as ``user_code`` has noted.
+
+    >>> try:
+    ...     with user_code("next_ranges of 'numbers'"):
+    ...         open("/no/such/file")
+    ... except OSError as error:
+    ...     print(line_and_owner(error))
+    FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file', raised by next_ranges of 'numbers', at ...
+    """
+    notes = [note for note in getattr(error, "__notes__", ()) if str(note).startswith(_NOTE)]
+    return ", ".join([line_of(error), *notes[-1:]])
 
 
 @contextmanager

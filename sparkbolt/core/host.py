@@ -27,7 +27,7 @@ from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
-from sparkbolt.core.failures import exiting_fails
+from sparkbolt.core.failures import user_code
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane
@@ -284,7 +284,7 @@ class Host:
         for component, spout in self.spouts.items() if self.active else ():
             if budgets[component] >= 1:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
-                with exiting_fails(f"next_ranges of {component!r}"):
+                with user_code(f"next_ranges of {component!r}"):
                     offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
         return offered if self.active else {}  # it may have been deactivated meanwhile
 
@@ -417,7 +417,7 @@ class Host:
         self._tell_sizes()
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
-                with exiting_fails(f"committed of {component!r}"):
+                with user_code(f"committed of {component!r}"):
                     self.spouts[component].committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
@@ -469,13 +469,13 @@ class Host:
 
     def _tell_sizes(self) -> None:
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            with exiting_fails(f"measured of {component!r}"):
+            with user_code(f"measured of {component!r}"):
                 self.spouts[component].measured([(range_, size) for _, range_, size in items])
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)
         if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
-            with exiting_fails(f"told of {component!r}"):
+            with user_code(f"told of {component!r}"):
                 spout.told(self.ledger.views(component, changed=changed))
 
     def _tell_desks(self, promotion: Promotion) -> None:
@@ -538,5 +538,5 @@ class Host:
         return all(map(self._is_read_out, self.spouts)) and all(desk.exhausted for desk in self.desks.values())
 
     def _is_read_out(self, component: str) -> bool:
-        with exiting_fails(f"finished of {component!r}"):
+        with user_code(f"finished of {component!r}"):
             return self.spouts[component].finished(self.ledger.progress.get(component, {}))

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.failures import exiting_fails
+from sparkbolt.core.failures import user_code
 from sparkbolt.errors import UnknownNameError
 
 
@@ -226,7 +226,7 @@ class TopologyMetrics:
     def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
         """Note what spouts know of their sources now."""
         for component, spout in spouts.items():
-            with exiting_fails(f"lag of {component!r}"):
+            with user_code(f"lag of {component!r}"):
                 lags, skipped = spout.lag(), spout.take_skipped()
             if lags or skipped:
                 counts = self.of(component)

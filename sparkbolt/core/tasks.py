@@ -44,12 +44,12 @@ from sparkbolt.core.emission import Output
 from sparkbolt.core.failures import (
     UNAVAILABLE,
     Failure,
-    exiting_fails,
     failure_of,
     failure_said,
     not_tried,
     preparing,
     said,
+    user_code,
 )
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.function_bolts import FunctionBolt
@@ -152,7 +152,7 @@ class BoltTask:
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
-        with exiting_fails(f"cleanup of {self.context.component!r}"):
+        with user_code(f"cleanup of {self.context.component!r}"):
             self.bolt.cleanup()
         self.abandon()
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import cloudpickle
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import CHECKPOINT
@@ -38,6 +39,8 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
+NAME_BYTES_MAX = 200
+"""Of a name in UTF-8: files are named after it, and 255 bytes is what their names may have."""
 _EMITTING = frozenset({"emit", "emit_direct"})
 _DECLARING = (list, tuple, dict, str)
 _MEANT_AS_OUTPUTS = frozenset(
@@ -150,6 +153,10 @@ def _name_mistakes(name: object) -> list[str]:
         mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
     if any(character in name for character in _FORBIDDEN):
         mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
+    if not arguments.is_writable(name):
+        mistakes.append(f"{name!r} has half of a pair of characters in it (a lone surrogate), which no file can hold")
+    elif len(name.encode()) > NAME_BYTES_MAX:
+        mistakes.append(f"{name[:40]!r}... is {len(name.encode())} bytes long, and {NAME_BYTES_MAX} is the most")
     return mistakes
 
 

@@ -23,7 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import exiting_fails, line_of, preparing
+from sparkbolt.core.failures import line_of, preparing, user_code
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
@@ -360,7 +360,7 @@ class Worker:
                 last_first.callback(task.cleanup)
 
     def _end(self, what: str, number: int, call: Callable[[], None]) -> None:
-        with exiting_fails(f"{what} of {self.lane.topology.task_owner(number)[0]!r}"):
+        with user_code(f"{what} of {self.lane.topology.task_owner(number)[0]!r}"):
             call()
 
 

@@ -17,7 +17,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import exiting_fails, line_of, pass_on, said, text_of
+from sparkbolt.core.failures import line_of, pass_on, said, text_of, user_code
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.records import Record
@@ -126,7 +126,7 @@ def open_ranged(lane: Lane, materials: Materials) -> dict[str, PartitionedSpout]
     for spec in lane.topology.spouts:
         if isinstance(spec.component, PartitionedSpout):
             spout: PartitionedSpout = materials.unpickle(materials.components[spec.id])
-            with exiting_fails(f"open of {spec.id!r}"):
+            with user_code(f"open of {spec.id!r}"):
                 spout.open(context_of(lane, lane.topology.tasks(spec.id)[0], materials.rehearsal_directory))
             spouts[spec.id] = spout
     return spouts
@@ -135,7 +135,7 @@ def open_ranged(lane: Lane, materials: Materials) -> dict[str, PartitionedSpout]
 def close_ranged(spouts: Mapping[str, PartitionedSpout]) -> None:
     """Close what ``open_ranged`` gave."""
     for component, spout in spouts.items():
-        with exiting_fails(f"close of {component!r}"):
+        with user_code(f"close of {component!r}"):
             spout.close()
 
 

@@ -25,7 +25,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.failures import line_and_owner
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 
@@ -42,6 +42,10 @@ _NO_WORKER = (
     "Spark has waited 10 s in vain for a Python process to start (Python worker failed to connect back): the machine "
     "has too much to do, or too little memory"
 )
+_NO_WORKER_TOLD = re.compile(
+    r"(?:\bSparkException: |\bterminated with exception: )Python worker failed to connect back\."
+)
+"""As Spark tells it of a process of an executor, or of one that the query's thread has started."""
 _NOT_OURS = re.compile(
     r"No module named '?(?:sparkbolt|pyspark|pyarrow|pandas|numpy|cloudpickle)\b(?!\.)'?|PYTHON_VERSION_MISMATCH"
     r'|Cannot run program "[^"]*python[^"]*"'
@@ -103,13 +107,15 @@ def query_failure(error: BaseException) -> QueryFailure:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return QueryFailure(_DISK_FULL)
     if not isinstance(error, PySparkException | Py4JError):
-        return QueryFailure(line_of(error))
+        return QueryFailure(line_and_owner(error))
     if _is_worker_missing(error):
         return QueryFailure(_NO_WORKER, WorkerStartError)
     text = str(error)
     found = carried(text)
     if found is not None:
         return found
+    if _NO_WORKER_TOLD.search(text):
+        return QueryFailure(_NO_WORKER, WorkerStartError)
     says = _NOT_OURS.search(text)
     if says is not None:
         return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)

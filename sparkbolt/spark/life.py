@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.activity import Progress, Sight, progress_of
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.failures import exiting_fails, line_of
+from sparkbolt.core.failures import line_of, user_code
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host
@@ -139,7 +139,7 @@ class Life:
                 spout = in_driver(cloudpickle.loads(self.shipment.components[spec.id]), spec.id, self._calls)
                 spouts[spec.id] = spout
                 try:
-                    with exiting_fails(f"open of {spec.id!r}"):
+                    with user_code(f"open of {spec.id!r}"):
                         spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
                 except Exception as error:
                     if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):

@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
 from sparkbolt.errors import ConfigError
 
 Decode = Callable[[bytes], Any]
@@ -52,17 +52,11 @@ class Decoder:
         Raises:
             ConfigError: ``value`` is neither, or ``outputs`` is not a list of names.
         """
-        if not callable(value) and value not in NAMED:
-            known = ", ".join(map(repr, NAMED))
-            raise ConfigError(f"value={value!r}: expected {known} or a function{did_you_mean(value, NAMED)}")
-        try:
-            streams = parse_outputs(outputs)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
-            raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['id', 'task']")
-        self.value = value
-        self.fields = list(streams[0].fields)
+        known = f"{', '.join(map(repr, NAMED))} or a function"
+        if isinstance(value, str) and value not in NAMED:
+            raise ConfigError(f"value={value!r}: expected {known}{did_you_mean(value, NAMED)}")
+        self.value = value if isinstance(value, str) else arguments.function("value", value, known)
+        self.fields = arguments.fields("outputs", outputs, "['id', 'task']")
 
     def __call__(self, body: bytes) -> list[Any]:
         """The values of one message.

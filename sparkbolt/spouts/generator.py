@@ -13,9 +13,9 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.json_lines import checked_fields
 
 
 class GeneratorSpout(PartitionedSpout):
@@ -56,14 +56,13 @@ class GeneratorSpout(PartitionedSpout):
         """
         if not callable(make):
             raise ConfigError(
-                f"GeneratorSpout got a {type(make).__name__}, expected a function that returns an iterable: "
+                f"GeneratorSpout: make is a {type(make).__name__}, expected a function that returns an iterable: "
                 "it is called anew after a crash (did you call it yourself?)"
             )
-        if count is not None and count < 0:
-            raise ConfigError(f"count={count}: expected how many items there are, or None")
-        self.outputs = self._fields = checked_fields(outputs)
+        arguments.function("make", make, "a function that returns an iterable")
+        self.outputs = self._fields = arguments.fields("outputs", outputs)
         self.make = make
-        self.count = count
+        self.count: int | None = arguments.whole("count", count, 0, or_none=True)
         self._shares = _takes_share(make)
         self._forget()
 
@@ -207,9 +206,9 @@ def _takes_share(make: Callable[..., Any]) -> bool:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
         return False
-    for arguments, answer in (((), False), ((0, 1), True)):
+    for given, answer in (((), False), ((0, 1), True)):
         try:
-            signature.bind(*arguments)
+            signature.bind(*given)
         except TypeError:
             continue
         return answer

@@ -12,9 +12,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
-from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
-from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.text import Paths, TextSpout
 
 
@@ -46,7 +45,7 @@ class JsonLinesSpout(TextSpout):
             ConfigError: ``outputs`` is not a list of names, or see ``TextSpout``.
         """
         super().__init__(paths, follow=follow, encoding=encoding, line_bytes_max=line_bytes_max)
-        self.outputs = checked_fields(outputs)
+        self.outputs = arguments.fields("outputs", outputs)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """The objects whose lines start in the range, as (offset, values)."""
@@ -74,18 +73,3 @@ class JsonLinesSpout(TextSpout):
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """The same in columns: what ``TextSpout`` has here would be the lines."""
         return PartitionedSpout.read_columns(self, range_)
-
-
-def checked_fields(outputs: Sequence[str]) -> list[str]:
-    """The fields of ``default``, where a spout has no other stream.
-
-    Raises:
-        ConfigError: they are not a list of distinct names.
-    """
-    try:
-        streams = parse_outputs(outputs)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
-        raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
-    return list(streams[0].fields)

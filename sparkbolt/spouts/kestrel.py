@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.throttle import Throttle
@@ -114,24 +115,19 @@ class KestrelSpout(QueueSpout):
         Raises:
             ConfigError: one of them cannot be meant.
         """
-        names = [servers] if isinstance(servers, str) else list(servers)
+        names = [servers] if isinstance(servers, str) or not isinstance(servers, Iterable) else list(servers)
         if not names:
             raise ConfigError("servers=[]: expected 'host:port', or a list of those")
-        if not queue or any(mark in queue for mark in "/~. \r\n"):
+        if any(mark in arguments.text("queue", queue, "the name of a queue") for mark in "/~. \r\n"):
             raise ConfigError(f"queue={queue!r}: expected a name without '/', '~', '.' and spaces")
-        if connections < 1 or answer_secs <= 0 or backoff_max_secs <= 0:
-            raise ConfigError(
-                f"expected connections={connections} >= 1, and positive answer_secs={answer_secs}, "
-                f"backoff_max_secs={backoff_max_secs}"
-            )
         self.servers = [":".join(map(str, _host_and_port(name))) for name in names]
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.connections = connections
-        self.answer_secs = answer_secs
-        self.backoff_max_secs = backoff_max_secs
+        self.connections = arguments.whole("connections", connections)
+        self.answer_secs = arguments.positive("answer_secs", answer_secs)
+        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
         """Start without connections; the first ``next_tuple`` makes one."""
@@ -235,7 +231,8 @@ class KestrelSpout(QueueSpout):
         return f"KestrelSpout(queue {self.queue!r} at {', '.join(self.servers)})"
 
 
-def _host_and_port(server: str) -> tuple[str, int]:
+def _host_and_port(server: Any) -> tuple[str, int]:
+    arguments.text("servers", server, "'host:port', or a list of those")
     host, _, port = server.rpartition(":") if ":" in server else (server, "", str(PORT))
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"servers: {server!r}, expected 'host:port'")

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict, parameters_of, place_of
@@ -59,16 +59,12 @@ class RabbitMQSpout(QueueSpout):
             ConfigError: one of them cannot be meant.
         """
         parameters_of(url)
-        if not queue:
-            raise ConfigError("queue='': expected the name of a queue")
-        if backoff_max_secs <= 0:
-            raise ConfigError(f"backoff_max_secs={backoff_max_secs}: expected a number of seconds above 0")
         self.url = url
-        self.queue = queue
+        self.queue = arguments.text("queue", queue, "the name of a queue")
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.backoff_max_secs = backoff_max_secs
+        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
         """Begin to connect; the first ``next_tuple`` need not wait for it."""

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
     from sparkbolt.core.collectors import SpoutCollector
@@ -69,22 +69,14 @@ class SocketSpout(Spout):
         Raises:
             ConfigError: a number is out of its range.
         """
-        if not 0 < port < 65536:
-            raise ConfigError(f"port={port}: expected 1 to 65535")
-        if max_retries < 0 or pending_lines_max < 1 or line_bytes_max < 1 or backoff_max_secs <= 0:
-            raise ConfigError(
-                f"expected max_retries={max_retries} >= 0, and positive "
-                f"pending_lines_max={pending_lines_max}, line_bytes_max={line_bytes_max}, "
-                f"backoff_max_secs={backoff_max_secs}"
-            )
-        self.host = host
-        self.port = port
-        self.reconnect = reconnect
-        self.encoding = encoding
-        self.max_retries = max_retries
-        self.pending_lines_max = pending_lines_max
-        self.line_bytes_max = line_bytes_max
-        self.backoff_max_secs = backoff_max_secs
+        self.host = arguments.text("host", host, "the name or address of a host")
+        self.port = arguments.whole("port", port, 1, 65535)
+        self.reconnect = arguments.flag("reconnect", reconnect)
+        self.encoding = arguments.encoding("encoding", encoding)
+        self.max_retries = arguments.whole("max_retries", max_retries, 0)
+        self.pending_lines_max = arguments.whole("pending_lines_max", pending_lines_max)
+        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max)
+        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
         """Start with no connection; the first ``next_tuple`` makes one."""

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, is_compressed, unescape
@@ -59,11 +60,7 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
 
 
 def _checked_encoding(encoding: str) -> str:
-    try:
-        plain = "\n".encode(encoding) == b"\n"
-    except LookupError:
-        raise ConfigError(f"encoding={encoding!r} is not known to Python") from None
-    if not plain:
+    if "\n".encode(arguments.encoding("encoding", encoding)) != b"\n":
         raise ConfigError(
             f"encoding={encoding!r} does not write a newline as the one byte 10, so lines cannot be found: "
             "convert the files to utf-8"
@@ -120,12 +117,10 @@ class TextSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be what it is.
         """
-        if not 1 <= line_bytes_max <= LINE_BYTES_LIMIT:
-            raise ConfigError(f"line_bytes_max={line_bytes_max}: expected 1 to {LINE_BYTES_LIMIT}")
         self.patterns = absolute_patterns(paths)
-        self.follow = follow
+        self.follow = arguments.flag("follow", follow)
         self.encoding = _checked_encoding(encoding)
-        self.line_bytes_max = line_bytes_max
+        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max, 1, LINE_BYTES_LIMIT)
         self._forget()
 
     def _forget(self) -> None:

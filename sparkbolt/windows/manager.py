@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
+from sparkbolt.core.failures import printed
 from sparkbolt.windows.policies import Action, Event, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 
@@ -115,15 +116,19 @@ class WindowManager:
         kept: list[Event] = []
         queue = self._queue
         for event in queue:
-            action = self.eviction.evict(event)
+            action: object = self.eviction.evict(event)  # which may be a user's
             if action is Action.EXPIRE:
                 expired.append(event)
-            elif not full or action is Action.STOP:
+            elif full and action is Action.PROCESS:
+                inside.append(event)
+                kept.append(event)
+            elif full and action is Action.KEEP:
+                kept.append(event)
+            elif isinstance(action, Action):
                 break
             else:
-                if action is Action.PROCESS:
-                    inside.append(event)
-                kept.append(event)
+                said = f"{type(self.eviction).__qualname__}.evict returned {printed(action)}"
+                raise TypeError(f"{said}, expected one of {', '.join(map(str, Action))}")
         self._since_scan = 0
         if expired:  # new lists: what ``mark`` gave still holds the old ones
             self._queue = deque(kept)

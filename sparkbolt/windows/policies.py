@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from sparkbolt.core import arguments
+
 FOREVER_MS = (1 << 31) - 1
 """Longer than any window: Storm's ``Integer.MAX_VALUE`` milliseconds."""
 
@@ -108,7 +110,7 @@ class CountEvictionPolicy(EvictionPolicy):
     """
 
     def __init__(self, threshold: int) -> None:
-        self.threshold = threshold
+        self.threshold = arguments.whole("threshold", threshold)
         self._count = 0
 
     def evict(self, event: Event) -> Action:
@@ -132,7 +134,7 @@ class TimeEvictionPolicy(EvictionPolicy):
     """
 
     def __init__(self, length_ms: int) -> None:
-        self.length_ms = length_ms
+        self.length_ms = arguments.whole("length_ms", length_ms)
         self._delta = 0
 
     def evict(self, event: Event) -> Action:
@@ -161,7 +163,7 @@ class WatermarkCountEvictionPolicy(EvictionPolicy):
     """
 
     def __init__(self, threshold: int) -> None:
-        self.threshold = threshold
+        self.threshold = arguments.whole("threshold", threshold)
         self._limit = 0
         self._processed = 0
 
@@ -196,8 +198,8 @@ class WatermarkTimeEvictionPolicy(EvictionPolicy):
     """
 
     def __init__(self, length_ms: int, lag_ms: int = FOREVER_MS) -> None:
-        self.length_ms = length_ms
-        self.lag_ms = lag_ms
+        self.length_ms = arguments.whole("length_ms", length_ms)
+        self.lag_ms = arguments.whole("lag_ms", lag_ms, 0)
 
     def evict(self, event: Event) -> Action:
         """Expire what is before the window, keep what is after it."""

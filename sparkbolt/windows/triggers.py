@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from sparkbolt.core import arguments
 from sparkbolt.windows.policies import Event, EvictionContext
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class CountTriggerPolicy(TriggerPolicy):
     """A window after every ``count`` events; it ends at the time of the last of them."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count = arguments.whole("count", count)
         self._seen = 0
 
     def track(self, event: Event) -> None:
@@ -104,7 +105,7 @@ class TimeTriggerPolicy(TriggerPolicy):
     """
 
     def __init__(self, interval_ms: int) -> None:
-        self.interval_ms = interval_ms
+        self.interval_ms = arguments.whole("interval_ms", interval_ms)
         self._due_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
@@ -131,7 +132,7 @@ class WatermarkCountTriggerPolicy(TriggerPolicy):
     """A window for every ``count`` events that a watermark has passed; it ends at the newest of them."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count = arguments.whole("count", count)
         self._last_ms = 0
 
     def track(self, event: Event) -> None:
@@ -150,7 +151,7 @@ class WatermarkTimeTriggerPolicy(TriggerPolicy):
     """A window at each multiple of ``interval_ms`` that a watermark has reached; empty ones are skipped."""
 
     def __init__(self, interval_ms: int) -> None:
-        self.interval_ms = interval_ms
+        self.interval_ms = arguments.whole("interval_ms", interval_ms)
         self._end_ms = 0
 
     def track(self, event: Event) -> None:

@@ -263,6 +263,35 @@ def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: st
         run()
 
 
+class Raises(Leaves):
+    """Raises what it also keeps, in one of the methods that are called in the driver."""
+
+    error = ValueError("no such table")
+
+    def _may_leave(self, method: str) -> None:
+        if self.method == method:
+            raise self.error
+
+
+@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured"])
+def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_and_where(method: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", Raises(method))
+    builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
+
+    def run() -> None:
+        engine = LocalEngine(builder.build())
+        while engine.step() is not None or not engine.host.finished:
+            pass
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such table") as raised:
+            run()
+    text = query_failure(raised.value).text
+    assert text.startswith(f"ValueError: no such table, raised by {method} of 'numbers', at test_supervision.py:")
+    assert text.count("raised by") == 1
+
+
 def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:
     lives = Lives()
     running = start(lives)
@@ -372,6 +401,27 @@ def test_a_python_process_that_never_comes_up_is_waited_for_as_long_as_for_an_ou
 )
 def test_no_other_failure_is_taken_for_a_process_that_did_not_come_up(java: Any) -> None:
     assert not query_failure(SparkSaysError(java)).free
+
+
+@pytest.mark.parametrize(
+    ("text", "is_free"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 6, runId = 7] terminated with exception: Job aborted due to stage failure: "
+            "Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (localhost "
+            "executor driver): org.apache.spark.SparkException: Python worker failed to connect back.\n\tat " + FACTORY,
+            True,
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 6, runId = 7] terminated with exception: Python worker failed to connect back."
+            " SQLSTATE: XXKST",
+            True,
+        ),
+        ("ValueError: Python worker failed to connect back.", False),
+    ],
+)
+def test_a_process_that_did_not_come_up_is_known_by_what_spark_tells_of_it(text: str, is_free: bool) -> None:
+    assert query_failure(PySparkException(text)).free is is_free
 
 
 class DeadJvm:

@@ -678,3 +678,22 @@ def test_a_wrong_name_of_an_argument_is_told_with_the_nearest() -> None:
     builder.set_spout("lines", Lines(), paralelism=2)  # type: ignore[call-arg]
     with pytest.raises(InvalidTopology, match="unknown setting 'paralelism': did you mean 'parallelism'"):
         builder.build()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a/b", "has one of"),
+        ("__b", "begins with '__'"),
+        ("b\ud800", "has half of a pair of characters"),
+        ("b" * 201, "is 201 bytes long, and 200 is the most"),
+        ("\u00e9" * 101, "is 202 bytes long, and 200 is the most"),
+        ("", "expected a non-empty str"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused(name: str, why: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("log", Log())
+    builder.set_bolt(name, Count()).shuffle_grouping("log")
+    with pytest.raises(InvalidTopology, match=re.escape(why)):
+        builder.build()

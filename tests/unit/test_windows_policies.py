@@ -158,6 +158,20 @@ def test_a_manager_can_be_taken_elsewhere() -> None:
     assert (seen, later) == ([("ab", 1)], [("bcd", 4)])
 
 
+class Forgets(EvictionPolicy):
+    """Forgets to return what becomes of an event."""
+
+    def evict(self, event: Event) -> Action:  # type: ignore[return]
+        Action.PROCESS  # noqa: B018
+
+
+def test_a_policy_that_returns_no_action_says_so() -> None:
+    manager, _ = windows_of(Forgets(), CountTriggerPolicy(1))
+    manager.start(now_ms=0)
+    with pytest.raises(TypeError, match=r"Forgets\.evict returned None, expected one of Action\.EXPIRE, Action\.PROC"):
+        manager.add("a", 1)
+
+
 def test_a_policy_without_a_manager_says_so() -> None:
     policy = CountTriggerPolicy(1)
     policy.start(0)

@@ -9,10 +9,10 @@ Read before: ``sources``, ``decoding``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
+from sparkbolt.core import arguments
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import Topics
 from sparkbolt.spouts.kafka.decoding import DEFAULT_FIELDS, Translator
@@ -27,8 +27,8 @@ def topics_of(topics: Any) -> Topics:
     """
     if isinstance(topics, re.Pattern):
         return topics
-    names = (topics,) if isinstance(topics, str) else tuple(topics)
-    if not names or not all(isinstance(name, str) and is_topic(name) for name in names):
+    names = (topics,) if isinstance(topics, str) or not isinstance(topics, Iterable) else tuple(topics)
+    if not names or not all(is_topic(name) for name in names):
         raise ConfigError(
             f"topics={topics!r}: expected the name of a topic, a list of names, or a compiled pattern for whole names"
         )
@@ -45,43 +45,4 @@ def fields_of(outputs: Any, translate: Translator | None) -> list[str]:
         if translate is not None:
             raise ConfigError("translate= needs outputs=, the fields of the tuples that it makes")
         return list(DEFAULT_FIELDS)
-    try:
-        streams = parse_outputs(outputs)
-    except ValueError as error:
-        raise ConfigError(f"outputs={outputs!r}: {error}") from None
-    if len(streams) != 1 or streams[0].name != DEFAULT_STREAM or not streams[0].fields:
-        raise ConfigError(f"outputs={outputs!r}: expected a list of field names, such as ['customer', 'amount']")
-    return list(streams[0].fields)
-
-
-def one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
-    """The value, if it is one of the choices.
-
-    Raises:
-        ConfigError: it is not; ``what`` names the argument.
-    """
-    if value not in choices:
-        raise ConfigError(f"{what}={value!r}: expected {' or '.join(map(repr, choices))}")
-    return value
-
-
-def whole(what: str, value: Any) -> Any:
-    """The value, if it is a whole number above 0 or None.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value <= 0):
-        raise ConfigError(f"{what}={value!r}: expected a whole number above 0, or None")
-    return value
-
-
-def positive(what: str, value: Any) -> Any:
-    """The value, if it is a number above 0 or None.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0):
-        raise ConfigError(f"{what}={value!r}: expected a number above 0, or None")
-    return value
+    return arguments.fields("outputs", outputs)

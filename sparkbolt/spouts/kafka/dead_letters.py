@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
@@ -68,7 +69,7 @@ class KafkaDeadLetters:
         """
         if not is_topic(topic):
             raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
-        self.settings = ClientSettings(brokers, dict(client or {}))
+        self.settings = ClientSettings(brokers, arguments.properties("client", client))
         self.topic = topic
         client_library()
 

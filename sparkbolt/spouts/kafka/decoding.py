@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
+from sparkbolt.core import arguments
 from sparkbolt.core.acker import I64
 from sparkbolt.core.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
@@ -101,8 +102,8 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
     Raises:
         ConfigError: it is none, or lacks what it needs, such as the part of the client library that decodes it.
     """
-    if not callable(decoding) and decoding not in get_args(Named):
-        raise ConfigError(f"{what}={decoding!r}: expected {', '.join(map(repr, get_args(Named)))} or a function")
+    if not isinstance(decoding, str) or decoding not in get_args(Named):
+        arguments.function(what, decoding, f"{', '.join(map(repr, get_args(Named)))} or a function")
     if decoding in ("avro", "protobuf") and schemas.registry is None:
         raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
     if decoding == "protobuf" and schemas.protobuf_type is None:

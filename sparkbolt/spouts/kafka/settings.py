@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.errors import ConfigError
 
 MASK = "***"
@@ -93,8 +94,7 @@ class ClientSettings:
         Raises:
             ConfigError: there is no broker, or a property is one that the spout or bolt decides.
         """
-        if not str(self.brokers or "").strip():
-            raise ConfigError(f"brokers={self.brokers!r}: expected 'host:port', several with commas between")
+        arguments.text("brokers", self.brokers, "'host:port', several with commas between")
         for key in self.options:
             if key in _OURS:
                 raise ConfigError(f"client property {key!r} cannot be given: {_OURS[key]}")

@@ -18,13 +18,13 @@ _MARK = "#"
 _NAME = re.compile(r"(?P<topic>[^/~]+)/(?P<number>\d+)(?:~(?P<turn>\d+))?")
 
 
-def is_topic(name: str) -> bool:
+def is_topic(name: object) -> bool:
     """Whether a topic may be called so.
 
     >>> is_topic("orders.dlq"), is_topic("orders dlq")
     (True, False)
     """
-    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None
+    return isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None
 
 
 class KafkaPartition(NamedTuple):

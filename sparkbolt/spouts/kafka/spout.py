@@ -16,12 +16,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sparkbolt.core import arguments
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.arguments import fields_of, one_of, positive, topics_of, whole
+from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
 from sparkbolt.spouts.kafka.cluster import Cluster
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.decoding import (
@@ -125,12 +126,13 @@ class KafkaSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be what it is, or the client library is not installed.
         """
-        self.settings = ClientSettings(brokers, dict(client or {}))
+        self.settings = ClientSettings(brokers, arguments.properties("client", client))
         self.topics = topics_of(topics)
-        if not str(group or ""):
-            raise ConfigError(f"group={group!r}: expected the name of a consumer group")
-        self.group = group
-        self.schemas = Schemas(schema_registry, protobuf_type)
+        self.group = arguments.text("group", group, "the name of a consumer group")
+        registry = schema_registry
+        if not isinstance(registry, str):
+            registry = None if registry is None else arguments.properties("schema_registry", registry)
+        self.schemas = Schemas(registry, protobuf_type)
         check_decoding("key", key, self.schemas)
         check_decoding("value", value, self.schemas)
         self.key, self.value, self.translate = key, value, translate
@@ -142,22 +144,22 @@ class KafkaSpout(PartitionedSpout):
                 f"{', '.join(sorted(PARTS))}"
             )
         self.start = Start.parse(start)
-        self.stop_at_end = stop_at_end
-        self.out_of_range = one_of("out_of_range", out_of_range, get_args(OutOfRange))
-        guarantee = one_of("guarantee", guarantee, get_args(Guarantee))
+        self.stop_at_end = arguments.flag("stop_at_end", stop_at_end)
+        self.out_of_range = arguments.one_of("out_of_range", out_of_range, get_args(OutOfRange))
+        guarantee = arguments.one_of("guarantee", guarantee, get_args(Guarantee))
         self.tracked = guarantee == "at-least-once"
         self.once = guarantee == "at-most-once"
         self.retry, self.dead_letters = retry, dead_letters
         self.offsets = offsets
         store_of(offsets)
-        self.other_topology = one_of("other_topology", other_topology, get_args(OtherTopology))
-        level = one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self.other_topology = arguments.one_of("other_topology", other_topology, get_args(OtherTopology))
+        level = arguments.one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
         self.read_committed = level == "read_committed"
-        self.max_poll_records = whole("max_poll_records", max_poll_records)
-        self.max_bytes = whole("max_bytes", max_bytes)
-        self.max_records_per_sec = positive("max_records_per_sec", max_records_per_sec)
-        self.max_uncommitted = positive("max_uncommitted", max_uncommitted)
-        self.request_secs = request_secs
+        self.max_poll_records = arguments.whole("max_poll_records", max_poll_records, or_none=True)
+        self.max_bytes = arguments.whole("max_bytes", max_bytes, or_none=True)
+        self.max_records_per_sec = arguments.positive("max_records_per_sec", max_records_per_sec, or_none=True)
+        self.max_uncommitted = arguments.whole("max_uncommitted", max_uncommitted, or_none=True)
+        self.request_secs = arguments.positive("request_secs", request_secs)
         client_library()
         self._forget()
 

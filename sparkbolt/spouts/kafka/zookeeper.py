@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core import arguments
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.offsets import Owner, Scope, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition
@@ -41,15 +42,16 @@ class ZooKeeperOffsets:
         Raises:
             ConfigError: the root is no path, or kazoo is not installed.
         """
+        arguments.text("root", root, "a path such as '/kafkastorm'")
         if not root.startswith("/") or root.rstrip("/") != root:
             raise ConfigError(f"root={root!r}: expected a path such as '/kafkastorm'")
         try:
             importlib.import_module("kazoo.client")
         except ImportError:
             raise ConfigError("ZooKeeperOffsets needs kazoo: pip install 'sparkbolt[zookeeper]'") from None
-        self.hosts = hosts
+        self.hosts = arguments.text("hosts", hosts, "'host:port', several with commas between")
         self.root = root
-        self.id = id
+        self.id = arguments.text("id", id, "the id under which offsets are stored", or_none=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """What was given."""
