@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -24,6 +25,12 @@ IN_CI = os.environ.get("CI") == "true"
 hypothesis.settings.register_profile("home", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if IN_CI else "home")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is heard, by the programs that tests start too, where a shell has started all in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -66,6 +66,9 @@ SQL_SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
+    # Spark keeps one daemon, and idle workers, for each environment they are to have, and this is where those of the
+    # levels would differ from those of the source: two daemons, one after the other, and twice the workers.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     # Rows are frames of megabytes: by their number alone a batch would pass the 2 GiB that its offsets can say.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
