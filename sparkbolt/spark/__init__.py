@@ -2,5 +2,5 @@
 
 Read in this order: ``scratch``, ``places``, ``session``, ``explain``, ``asker``, ``bridge``, ``shipment``,
 ``source``, ``processor``, ``workers``, ``shield``, ``source_task``, ``level_task``,
-``lane_query``, ``checkpoint``, ``lineage``, ``spout_threads``, ``life``, ``announcer``, ``running``.
+``lane_query``, ``checkpoint``, ``relocation``, ``lineage``, ``spout_threads``, ``life``, ``announcer``, ``running``.
 """

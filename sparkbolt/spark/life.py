@@ -50,6 +50,7 @@ from sparkbolt.spark.explain import query_failure
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.lineage import choose_form
 from sparkbolt.spark.pages import Pages
+from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.shipment import SCHEMA
 from sparkbolt.spark.source_task import packed_task
@@ -149,10 +150,12 @@ class Life:
 
     def start(self) -> None:
         """Begin to process; returns at once."""
-        self.passing = choose_form(self._spark, self._checkpoint)
+        checkpoint = self._checkpoint
+        name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url)
+        self.passing = choose_form(self._spark, checkpoint)
         frame = lane_frame(self._spark, self.lane, self.shipment, self._bridge.directory)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
-        writer = writer.option("checkpointLocation", self._checkpoint.spark_directory).queryName(self.run_id)
+        writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
 
     # What the planner asks.

@@ -24,9 +24,7 @@ from tests.services.proxy import Proxy
 
 pytestmark = pytest.mark.service
 
-MESSAGES = 200_000
-CUTS = 10
-POISON_EVERY = 20_000
+POISON_EVERY = 5_000
 
 
 @pytest.fixture
@@ -60,35 +58,38 @@ def refuse_some(tup: Any) -> Iterator[list[int]]:
 
 
 @pytest.mark.spark
-def test_no_message_is_lost_when_the_connection_is_cut_ten_times(
-    rabbitmq: str, channel: Any, spark: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("messages", "cuts"), [(20_000, 3), pytest.param(200_000, 10, marks=pytest.mark.campaign, id="ten times")]
+)
+def test_no_message_is_lost_when_the_connection_is_cut_again_and_again(
+    rabbitmq: str, channel: Any, spark: Any, tmp_path: Path, messages: int, cuts: int
 ) -> None:
     dead = declared(channel, "cut-dead")
     queue = declared(channel, "cut", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
-    fill(rabbitmq, queue, [b"%d" % number for number in range(MESSAGES)])
+    fill(rabbitmq, queue, [b"%d" % number for number in range(messages)])
     port = urlsplit(rabbitmq).port
     assert port is not None
     with Proxy(port) as proxy:
         spout = RabbitMQSpout(behind(rabbitmq, proxy), queue, value="json", outputs=["number"])
         builder = TopologyBuilder("cut")
-        builder.set_spout("numbers", spout, max_spout_pending=20_000, retry=RetryPolicy(max_retries=1))
+        builder.set_spout("numbers", spout, max_spout_pending=messages // 10, retry=RetryPolicy(max_retries=1))
         builder.set_bolt("refuse_some", refuse_some).shuffle_grouping("numbers")
         builder.set_bolt("write", JsonLinesBolt(tmp_path / "out")).shuffle_grouping("refuse_some")
         running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
 
-        poison = set(range(0, MESSAGES, POISON_EVERY))
+        poison = set(range(0, messages, POISON_EVERY))
         while True:
             channel.connection.process_data_events(0.3)
             assert running.failure is None, running.failure
             acked = running.metrics().components["numbers"].acked
-            if proxy.cuts < CUTS and acked >= (proxy.cuts + 1) * MESSAGES // (CUTS + 1):
+            if proxy.cuts < cuts and acked >= (proxy.cuts + 1) * messages // (cuts + 1):
                 proxy.cut()
-            elif acked >= MESSAGES - len(poison) and waiting(channel, queue) == 0 and running.await_idle(0.5):
+            elif acked >= messages - len(poison) and waiting(channel, queue) == 0 and running.await_idle(0.5):
                 break
         running.stop()
-    assert proxy.cuts == CUTS
+    assert proxy.cuts == cuts
     written = {json.loads(line)["number"] for path in (tmp_path / "out").iterdir() for line in path.read_text().split()}
-    assert written == set(range(MESSAGES)) - poison
+    assert written == set(range(messages)) - poison
     assert waiting(channel, queue) == 0, "all was acked or rejected, or closing the connection would have put it back"
     assert {int(channel.basic_get(dead, auto_ack=True)[2]) for _ in poison} == poison
 
