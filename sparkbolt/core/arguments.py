@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.tuples import DEFAULT_STREAM, parse_outputs
 from sparkbolt.errors import ConfigError
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.emission import NO_LISTS, UNANCHORED, Output, StreamOut, named
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.ids import OBJECT_ORDINAL
 from sparkbolt.core.story import short
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
-from sparkbolt.core.failures import pass_on, printed
+from sparkbolt.core.exceptions import pass_on, printed
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.errors import EmitError

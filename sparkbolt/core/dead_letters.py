@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from sparkbolt.core.failures import pass_on, printed
+from sparkbolt.core.exceptions import pass_on, printed
 
 if TYPE_CHECKING:
     from sparkbolt.core.components import TopologyContext

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from sparkbolt.core.failures import Interruption, pass_on
+from sparkbolt.core.exceptions import Interruption, pass_on
 from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
 DEATHS_MAX = 100

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
 from typing import Any
 
-from sparkbolt.core.failures import pass_on
+from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.ids import split_key, unmix64
 from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.tuples import Tuple

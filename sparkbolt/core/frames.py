@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from sparkbolt.core.anchoring import Anchoring, Births
 from sparkbolt.core.bare import dress, strip_all
-from sparkbolt.core.failures import line_of, pass_on
+from sparkbolt.core.exceptions import line_of, pass_on
 from sparkbolt.core.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.plan import Entry

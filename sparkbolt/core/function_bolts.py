@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sparkbolt.core.components import BoltBase
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.tuples import Outputs, Tuple
 
 

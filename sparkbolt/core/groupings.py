@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.config import Config
-from sparkbolt.core.failures import line_of, pass_on, printed
+from sparkbolt.core.exceptions import line_of, pass_on, printed
 from sparkbolt.core.ids import U64, mix64, mix64_array
 from sparkbolt.core.stable_hash import Column, UnroutableError, combine, hash_column, hash_distinct
 from sparkbolt.errors import InvariantError, check

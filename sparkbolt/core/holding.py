@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, MutableSequence, Set
 from typing import Any
 
-from sparkbolt.core.failures import pass_on
+from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.tuples import Tuple
 
 LOOKS_MAX = 100_000

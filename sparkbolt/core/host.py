@@ -27,7 +27,7 @@ from sparkbolt.core.acker import Feedback, empty_u64
 from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
-from sparkbolt.core.failures import user_code
+from sparkbolt.core.exceptions import user_code
 from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
 from sparkbolt.core.lane import Lane

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.core.bucket_table import BucketTable
-from sparkbolt.core.failures import line_of, pass_on, printed
+from sparkbolt.core.exceptions import line_of, pass_on, printed
 from sparkbolt.core.segments import (
     GONE,
     HASH_BITS,

@@ -38,7 +38,8 @@ from sparkbolt.core.dead_letters import (
     stream_of,
 )
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import Failure, failure_of, pass_on
+from sparkbolt.core.exceptions import pass_on
+from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import LETTER, refused
 from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key

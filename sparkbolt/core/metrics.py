@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.failures import user_code
+from sparkbolt.core.exceptions import user_code
 from sparkbolt.errors import UnknownNameError
 
 

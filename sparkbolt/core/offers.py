@@ -15,7 +15,7 @@ from operator import index
 from typing import Any
 
 from sparkbolt.core.components import Range
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.errors import EmitError
 
 

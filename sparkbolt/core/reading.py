@@ -23,7 +23,8 @@ import numpy.typing as npt
 from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import Failure, failure_of, line_of, pass_on
+from sparkbolt.core.exceptions import line_of, pass_on
+from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key

@@ -18,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.failures import line_of, pass_on, printed
+from sparkbolt.core.exceptions import line_of, pass_on, printed
 from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.errors import EmitError
 

@@ -22,7 +22,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from sparkbolt.core.failures import line_of, pass_on
+from sparkbolt.core.exceptions import line_of, pass_on
 
 
 class _Lost:

@@ -37,7 +37,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from sparkbolt.core.failures import line_of, pass_on
+from sparkbolt.core.exceptions import line_of, pass_on
 from sparkbolt.core.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkbolt.core.failures import line_of, pass_on, printed
+from sparkbolt.core.exceptions import line_of, pass_on, printed
 from sparkbolt.core.ids import MASK64, U64, mix64, mix64_array
 from sparkbolt.errors import EmitError
 

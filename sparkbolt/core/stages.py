@@ -22,7 +22,8 @@ from sparkbolt.core.acker import Fail, Partials, Report, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.deaths import Deed
-from sparkbolt.core.failures import failure_of, pass_on, printed
+from sparkbolt.core.exceptions import pass_on, printed
+from sparkbolt.core.failures import failure_of
 from sparkbolt.core.forgetting import forget_in
 from sparkbolt.core.frames import (
     FEEDBACK,

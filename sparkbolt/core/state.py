@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.core.segments import SegmentStore, physical_key, read_segment
 from sparkbolt.core.snapshots import DurableAttributes, Pickling

@@ -21,7 +21,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sparkbolt.core.failures import pass_on
+from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.ids import mix64, split_key
 
 HOPS_MAX = 100

@@ -41,16 +41,8 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.deaths import Deed, TaskWatch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import (
-    UNAVAILABLE,
-    Failure,
-    failure_of,
-    failure_said,
-    not_tried,
-    preparing,
-    said,
-    user_code,
-)
+from sparkbolt.core.exceptions import preparing, said, user_code
+from sparkbolt.core.failures import UNAVAILABLE, Failure, failure_of, failure_said, not_tried
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined

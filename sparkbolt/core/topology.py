@@ -26,7 +26,7 @@ import cloudpickle
 
 from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.config import ComponentSettings, Config, did_you_mean
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.groupings import (
     AllGrouping,
     DirectGrouping,

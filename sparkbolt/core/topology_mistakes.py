@@ -27,7 +27,7 @@ from sparkbolt.core import arguments
 from sparkbolt.core.components import BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import CHECKPOINT
-from sparkbolt.core.failures import printed
+from sparkbolt.core.exceptions import printed
 from sparkbolt.core.groupings import DirectGrouping, Grouping
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import MAX_TASK_NUMBER

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.failures import pass_on
+from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.frames import Column, Moment, Path, python_values
 from sparkbolt.core.ids import U64, run_starts, unmix64
 from sparkbolt.core.lane import Lane

@@ -23,7 +23,7 @@ from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import line_of, preparing, user_code
+from sparkbolt.core.exceptions import line_of, preparing, user_code
 from sparkbolt.core.frames import Clock, Column
 from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64

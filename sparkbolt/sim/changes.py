@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.emission import Output, StreamOut
-from sparkbolt.core.failures import pass_on, printed
+from sparkbolt.core.exceptions import pass_on, printed
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Origin
 from sparkbolt.sim.canonical import stable_bytes

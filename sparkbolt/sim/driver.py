@@ -17,7 +17,7 @@ from typing import Any
 from sparkbolt.core import ledger_files
 from sparkbolt.core.acker import Feedback
 from sparkbolt.core.dead_letters import DeadLetter
-from sparkbolt.core.failures import Interruption
+from sparkbolt.core.exceptions import Interruption
 from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import Tenure

@@ -20,7 +20,7 @@ import numpy as np
 from sparkbolt.core.acker import Fail
 from sparkbolt.core.components import ColumnBolt
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import Interruption
+from sparkbolt.core.exceptions import Interruption
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import U64, mix64
 from sparkbolt.core.lane import Lane

@@ -17,7 +17,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import line_of, pass_on, said, text_of, user_code
+from sparkbolt.core.exceptions import line_of, pass_on, said, text_of, user_code
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.records import Record

@@ -24,7 +24,7 @@ import cloudpickle
 from sparkbolt.core.components import Component, PartitionedSpout, Spout
 from sparkbolt.core.config import Config, did_you_mean
 from sparkbolt.core.dead_letters import DeadLetterSink
-from sparkbolt.core.failures import pass_on
+from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.shipping import main_definitions
 from sparkbolt.core.topology import ComponentSpec, Topology

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 
 from sparkbolt.core.acker import Report
 from sparkbolt.core.config import Config
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.fates import POSTPONED, FailedTree
 from sparkbolt.core.outages import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.promotion import Promotion

@@ -25,7 +25,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
-from sparkbolt.core.failures import line_and_owner
+from sparkbolt.core.exceptions import line_and_owner
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.activity import Progress, Sight, progress_of
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.failures import line_of, user_code
+from sparkbolt.core.exceptions import line_of, user_code
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.host import Host

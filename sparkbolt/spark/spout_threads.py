@@ -22,7 +22,7 @@ from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import line_of, said
+from sparkbolt.core.exceptions import line_of, said
 from sparkbolt.core.records import Record
 from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.spark.calls import CLOSE_SECS, Calls

@@ -24,7 +24,7 @@ import cloudpickle
 import pyarrow as pa
 
 from sparkbolt.core.activity import Activity
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
 from sparkbolt.core.stages import Row

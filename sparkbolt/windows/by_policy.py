@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from sparkbolt.core.failures import failure_of, pass_on, raised_by
+from sparkbolt.core.exceptions import pass_on, raised_by
+from sparkbolt.core.failures import failure_of
 from sparkbolt.core.method_mistakes import is_ours
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.failures import Failure, failure_of, pass_on, printed
+from sparkbolt.core.exceptions import pass_on, printed
+from sparkbolt.core.failures import Failure, failure_of
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import Counts

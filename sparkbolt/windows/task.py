@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.emission import Output
-from sparkbolt.core.failures import failure_of, line_of
+from sparkbolt.core.exceptions import line_of
+from sparkbolt.core.failures import failure_of
 from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
 from sparkbolt.core.returned import emit_all

@@ -13,7 +13,7 @@ from sparkbolt.core import deaths as deaths_module
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.config import Config
 from sparkbolt.core.deaths import Deaths, Deed, Place, Watch
-from sparkbolt.core.failures import Interruption
+from sparkbolt.core.exceptions import Interruption
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.function_bolts import bolt

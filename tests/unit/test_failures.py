@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from sparkbolt.core.failures import REASON_CHARACTERS_MAX, failure_of, text_of
+from sparkbolt.core.exceptions import REASON_CHARACTERS_MAX, text_of
+from sparkbolt.core.failures import failure_of
 
 
 def test_a_reason_is_as_long_as_a_reason_may_be():

@@ -18,7 +18,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.outages import Outage, Phase

@@ -15,7 +15,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, InvalidTopology, Spout, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
-from sparkbolt.core.failures import line_of
+from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
