@@ -3,7 +3,6 @@
 Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
 """
 
-from sparkbolt.core.activity import Progress
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
 from sparkbolt.core.components import (
     AsyncBolt,
@@ -20,12 +19,12 @@ from sparkbolt.core.components import (
 )
 from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
-from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.groupings import Grouping, GroupingContext
 from sparkbolt.core.keyvalue import KeyValueState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.promotion import MicroBatchReport, Promotion
+from sparkbolt.core.progress import Progress
+from sparkbolt.core.reports import FailedTree, MicroBatchReport, Promotion
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.story import Story

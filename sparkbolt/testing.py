@@ -20,7 +20,6 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
-from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext, rehearsal_path
 from sparkbolt.core.config import did_you_mean
@@ -28,6 +27,7 @@ from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.frames import Column, python_values
 from sparkbolt.core.ledger import FailedTree, Promotion
 from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.reports import Report
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef

@@ -24,13 +24,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.columns import GAP, Counters, fit
-from sparkbolt.core.activity import Progress
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.progress import Progress
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
-    from sparkbolt.core.promotion import MicroBatchReport
+    from sparkbolt.core.reports import MicroBatchReport
     from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import ComponentSpec, Topology
 

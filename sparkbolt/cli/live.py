@@ -27,9 +27,9 @@ from sparkbolt.cli.display import (
     drain_sentence,
     window_parts,
 )
-from sparkbolt.core.activity import duration
 from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.progress import duration
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome

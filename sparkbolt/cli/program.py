@@ -26,8 +26,8 @@ from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
-    from sparkbolt.core.activity import Progress
-    from sparkbolt.core.promotion import MicroBatchReport
+    from sparkbolt.core.progress import Progress
+    from sparkbolt.core.reports import MicroBatchReport
     from sparkbolt.core.running import RunningTopology
     from sparkbolt.core.topology import Topology
 

@@ -21,12 +21,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, constant, mix64, mix64_array, rise, run_starts, xor_by_key
+from sparkbolt.core.ids import (
+    I32,
+    I64,
+    SEQUENCE_BITS,
+    U64,
+    constant,
+    empty_u64,
+    mix64,
+    mix64_array,
+    rise,
+    run_starts,
+    xor_by_key,
+)
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.reports import Fail, Report
 from sparkbolt.core.story import Hop
-
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
 
 BLOCK_BITS = 18
 """Trees whose keys differ only in these low bits are judged by the same acker task."""
@@ -35,47 +45,11 @@ NO_HOLDER = 0
 
 _TASK_SHIFT = constant(SEQUENCE_BITS - 1)
 _BLOCK_SHIFT = constant(BLOCK_BITS)
-_NO_IDS: U64 = np.empty(0, dtype=np.uint64)
 _NO_TASKS: I32 = np.empty(0, dtype=np.int32)
-
-
-def empty_u64() -> U64:
-    """An empty array of ids, always the same one: there is nothing in it to change."""
-    return _NO_IDS
 
 
 def _no_tasks() -> I32:
     return _NO_TASKS
-
-
-@dataclass(frozen=True)
-class Fail:
-    """Somebody failed a tuple of a tree."""
-
-    key: int
-    component: str
-    task: int
-    """The task's index within the component."""
-    cause: str
-    """``exception``, ``fail`` (said by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (its
-    range broke off here, and the tree stands for all positions behind its own, too), ``cut`` (it broke off behind
-    this record, which may not be whole), ``away`` and ``interrupted`` (as ``read`` and ``cut``, since its source is
-    away), ``postponed`` (as ``read``, since the range was too large to be read at once) or ``misplaced`` (the record
-    came behind later ones)."""
-    reason: str
-    """One line: the exception's type and text, or what the bolt said."""
-    micro_batch_id: int
-    traceback: str | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts."""
-
-    component: str
-    task: int
-    text: str
-    traceback: str | None = None
 
 
 @dataclass
@@ -172,7 +146,7 @@ def combine(parts: Sequence[Partials]) -> Partials:
         kept = ack_xors != 0
         ack_keys, ack_xors = ack_keys[kept], ack_xors[kept]
     if len(ack_keys) == len(init_keys) and np.array_equal(ack_keys, init_keys):
-        init_xors, ack_keys, ack_xors = init_xors ^ ack_xors, _NO_IDS, _NO_IDS
+        init_xors, ack_keys, ack_xors = init_xors ^ ack_xors, empty_u64(), empty_u64()
     holding = [p for p in parts if len(p.held_keys)]
     held_keys = _join([p.held_keys for p in holding])
     held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else _NO_TASKS
@@ -233,7 +207,7 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
     rest[slots] = False
     open_new = totals != 0
     complete = ~open_new
-    init_failed = _NO_IDS
+    init_failed = empty_u64()
     if whole.fails:
         failed_keys = np.array([fail.key for fail in whole.fails], dtype=np.uint64)
         slots, hit = locate(whole.init_keys, failed_keys)
@@ -311,7 +285,7 @@ def _all_shards(verdicts: Sequence[Verdicts]) -> Verdicts:
 def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:
     """The columns behind one another, as 64-bit numbers."""
     if not columns:
-        return _NO_IDS
+        return empty_u64()
     if len(columns) == 1:
         return columns[0].astype(np.uint64, copy=False)
     return np.concatenate([column.astype(np.uint64, copy=False) for column in columns])

@@ -18,9 +18,10 @@ from itertools import islice
 import numpy as np
 
 from sparkbolt.core import packing
-from sparkbolt.core.acker import Fail, Partials, Verdicts
+from sparkbolt.core.acker import Partials, Verdicts
 from sparkbolt.core.ids import U64
 from sparkbolt.core.packing import Buffer
+from sparkbolt.core.reports import Fail
 from sparkbolt.errors import check
 
 _VERDICTS_MAGIC = b"SBV1"

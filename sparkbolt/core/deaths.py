@@ -29,9 +29,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from sparkbolt.core.exceptions import Interruption, pass_on
+from sparkbolt.core.progress import Deed
 from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
 DEATHS_MAX = 100
@@ -44,19 +44,6 @@ PIECES = 16
 _PLACE = struct.Struct("<iiqqq")
 PLACE_BYTES = _PLACE.size
 """How much room a noted place takes."""
-
-
-class Deed(IntEnum):
-    """What somebody is at."""
-
-    OTHER = 0
-    PREPARE = 1
-    READ = 2
-    EXECUTE = 3
-    FLUSH = 4
-    STATE = 5
-    WINDOW = 6
-    WRITE = 7
 
 
 @dataclass(frozen=True)

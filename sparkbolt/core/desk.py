@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from sparkbolt.core.fates import FailedTree
-from sparkbolt.core.histories import NO_HISTORY
+from sparkbolt.core.attempts import NO_HISTORY
 from sparkbolt.core.ids import split_key
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.records import Record
+from sparkbolt.core.reports import FailedTree
 from sparkbolt.core.retry_plans import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.story import short
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sparkbolt.core.causes import REJECTED, UNAVAILABLE
 from sparkbolt.core.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, said, text_of
 from sparkbolt.errors import (
     EmitError,
@@ -21,13 +22,6 @@ from sparkbolt.errors import (
     Unavailable,
     UnkeptError,
 )
-
-UNAVAILABLE = "unavailable"
-"""The cause of a tuple that failed since something is away that its bolt depends on (``Unavailable``)."""
-REJECTED = "rejected"
-"""The cause of a tuple that its bolt does not want to see again (``Reject``)."""
-RAISED = frozenset({"exception", "emit", UNAVAILABLE})
-"""The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
 
 
 @dataclass

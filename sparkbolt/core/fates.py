@@ -19,27 +19,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sparkbolt.core.acker import Fail
-from sparkbolt.core.failures import REJECTED
+from sparkbolt.core.causes import AWAY, FINAL, LETTER, NOT_READ, POSTPONED
 from sparkbolt.core.partition_manager import Live
+from sparkbolt.core.reports import Fail, FailedTree, why
 from sparkbolt.core.retry import Policies, RetryPolicy
-from sparkbolt.core.story import Hop, Story, Told, message_text, on_the_way, root_text
+from sparkbolt.core.story import Told, message_text, on_the_way, root_text
 
-POSTPONED = "postponed"
-"""The cause of a tree that stands for the rest of a range that was too large to be read at once."""
-NOT_READ = frozenset({"read", "away", POSTPONED})
-"""The causes of trees that stand for a whole range, from their position on."""
-AWAY = frozenset({"away", "interrupted", POSTPONED})
-"""The causes of trees that failed though nothing was tried: their source was away, or enough was read of it."""
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """How a source that is away is asked again where messages are given again at once: each time may take its time, and
 everything else waits meanwhile."""
 GIVEN_UP = frozenset({"set_aside", "dead_letter"})
 """The fates of messages that are not given again."""
-FINAL = frozenset({"unreadable", REJECTED})
-"""The causes after which a message is never given again."""
-LETTER = "dead letter"
-"""The cause of a dead letter's tree that failed since the letter could not be written."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """How a letter that could not be written comes again: until it is."""
 
@@ -75,69 +65,6 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class FailedTree:
-    """A tree that failed, and what becomes of its message."""
-
-    key: int
-    component: str
-    task: int
-    """The index of the spout task."""
-    source: str | None
-    position: int | None
-    """Where the record is; None, as ``source``, where it cannot be read again."""
-    attempt: int
-    fail: Fail
-    fate: str
-    """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (the same, and its letter is to be written),
-    or ``spout``: its spout is told and decides."""
-    story: str
-    """One line in words."""
-    message_id: str | None = None
-    """How the id prints that a ``Spout`` gave."""
-    started_in: int | None = None
-    """The micro-batch that started the tree; None where that is not known, as of what a window began."""
-    started_ms: int | None = None
-    ended_in: int | None = None
-    ended_ms: int | None = None
-    hops: tuple[Hop, ...] = ()
-    end: int | None = None
-    """Where the tree stands for a range of which nothing more could be read: its end."""
-    due_ms: int | None = None
-    """When the message is given again, or its dead letter is written, at the earliest; None where neither is."""
-    letter: bool = False
-    """Whether it is the tree of a dead letter, and not of a message."""
-    counted: bool = True
-    """Whether it was an attempt, rather than an outage."""
-
-    @property
-    def next_attempt(self) -> int:
-        """The number of the attempt to come, where there is one."""
-        return self.attempt + 1 if self.counted else self.attempt
-
-    def to_story(self) -> Story:
-        """All that is known of it."""
-        return Story(
-            key=self.key,
-            component=self.component,
-            task=self.task,
-            state="failed",
-            source=self.source,
-            position=self.position,
-            message_id=self.message_id,
-            attempt=self.attempt,
-            started_in=self.started_in,
-            started_ms=self.started_ms,
-            ended_in=self.ended_in,
-            ended_ms=self.ended_ms,
-            why=why(self.fail),
-            cause=self.fail.cause,
-            fate=self.fate,
-            traceback=self.fail.traceback,
-            hops=self.hops,
-        )
-
-
-@dataclass(frozen=True)
 class Whose:
     """Whose message a failed tree stands for."""
 
@@ -149,13 +76,6 @@ class Whose:
     """None, as ``source``, where it cannot be given again from a place."""
     away: int = 0
     """How many micro-batches in a row have found the source away."""
-
-
-def why(fail: Fail) -> str:
-    """Who failed a tree and why, as the end of a sentence that begins with the tree."""
-    if fail.cause == "timeout":
-        return fail.reason
-    return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
 
 
 def decide(
@@ -228,11 +148,6 @@ def _decide_letter(
     return _failed(
         fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
     )
-
-
-def refused(policy: RetryPolicy | None, attempt: int) -> bool:
-    """Whether a dead letter that goes to bolts was refused too often for another ``attempt`` of that."""
-    return policy is not None and attempt > 1 and not policy.allows(attempt - 1)
 
 
 def _failed(

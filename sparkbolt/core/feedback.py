@@ -27,7 +27,7 @@ from sparkbolt.core.frames import (
     wrap,
 )
 from sparkbolt.core.metrics import ComponentMetrics, unpack
-from sparkbolt.core.outages import add_healths
+from sparkbolt.core.outage import add_healths
 from sparkbolt.core.story import merged
 from sparkbolt.errors import InvariantError
 

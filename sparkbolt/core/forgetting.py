@@ -16,7 +16,7 @@ from typing import Any
 
 from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.ids import split_key, unmix64
-from sparkbolt.core.snapshots import attributes_of
+from sparkbolt.core.pickling import attributes_of
 from sparkbolt.core.tuples import Tuple
 
 

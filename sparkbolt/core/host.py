@@ -23,20 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import Feedback, empty_u64
+from sparkbolt.core.acker import Feedback
 from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.exceptions import user_code
 from sparkbolt.core.hosted import Wakes
-from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, split_key
-from sparkbolt.core.lane import Lane
+from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
+from sparkbolt.core.lane import Lane, policy_of
 from sparkbolt.core.ledger import Ledger, Promotion
-from sparkbolt.core.ledger_settings import ROTATIONS, policy_of
+from sparkbolt.core.ledger_settings import ROTATIONS
 from sparkbolt.core.offers import checked
 from sparkbolt.core.pacing import Pacer
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import ASKED_FOR_MAX
+from sparkbolt.core.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
 from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
 from sparkbolt.errors import EngineError, check

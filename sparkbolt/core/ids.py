@@ -39,6 +39,10 @@ _PHI = 0x9E3779B97F4A7C15
 _PIECE = 1 << 14
 OBJECT_ORDINAL = 1 << 31
 """Ordinals from here on belong to emissions anchored to a tuple object rather than to a row of a frame."""
+_STEPS: U64 = np.arange(_PIECE, dtype=np.uint64) * np.uint64(_PHI)
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+_NO_IDS: U64 = np.empty(0, dtype=np.uint64)
 
 
 def constant(value: int) -> U64:
@@ -49,7 +53,6 @@ def constant(value: int) -> U64:
 
 
 _C27, _C30, _C31, _C54, _C60, _C62 = map(constant, (27, 30, 31, 54, 60, 62))
-_STEPS: U64 = np.arange(_PIECE, dtype=np.uint64) * np.uint64(_PHI)
 _CM1, _CM2, _CM1_INVERSE, _CM2_INVERSE, _CPHI = map(constant, (_M1, _M2, _M1_INVERSE, _M2_INVERSE, _PHI))
 
 
@@ -278,3 +281,8 @@ def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
     if len(starts) < len(roots):
         roots, xors = roots[starts], xor_of_runs(xors, starts)
     return xor_by_key(unmix64_array(roots), xors)
+
+
+def empty_u64() -> U64:
+    """An empty array of ids, always the same one: there is nothing in it to change."""
+    return _NO_IDS

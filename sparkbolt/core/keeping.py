@@ -22,7 +22,7 @@ from typing import Any, Generic
 from sparkbolt.core.components import BoltBase, Component
 from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.snapshots import attributes_of
+from sparkbolt.core.pickling import attributes_of
 
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}

@@ -31,6 +31,7 @@ import numpy as np
 
 from sparkbolt.core.bucket_table import BucketTable
 from sparkbolt.core.exceptions import line_of, pass_on, printed
+from sparkbolt.core.pickling import CannotKeepError, Pickling
 from sparkbolt.core.segments import (
     GONE,
     HASH_BITS,
@@ -45,7 +46,6 @@ from sparkbolt.core.segments import (
     physical_key,
     read_segment,
 )
-from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 

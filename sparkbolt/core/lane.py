@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sparkbolt.core.components import defines_flush
+from sparkbolt.core.components import Spout, defines_flush
 from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.hosted import HostedBolt
+from sparkbolt.core.retry import DEFAULT, RetryPolicy, at_once
 from sparkbolt.core.topology import ComponentSpec, Topology
 
 _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
@@ -285,3 +286,13 @@ def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
         Level(number, any(topology.components[name].keeps_state for name in names), tuple(names))
         for number, names in sorted(by_level.items())
     )
+
+
+def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
+    """How what fails of a component is given again; None for a ``Spout`` that decides itself.
+
+    That is one without dead letters: who decides itself gives nothing up.
+    """
+    if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
+        return spec.config.retry
+    return DEFAULT if spec.config.max_attempts is None else at_once(spec.config.max_attempts)

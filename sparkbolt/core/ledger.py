@@ -27,14 +27,15 @@ from dataclasses import replace
 import numpy as np
 
 from sparkbolt.core import ledger_log
-from sparkbolt.core.acker import I32, NO_HOLDER, Fail, Feedback, Verdicts, empty_u64, locate
-from sparkbolt.core.fates import FailedTree, SpoutInfo
-from sparkbolt.core.ids import MAX_SEQUENCE, U64, split_key, tree_key
+from sparkbolt.core.acker import NO_HOLDER, Feedback, Verdicts, locate
+from sparkbolt.core.fates import SpoutInfo
+from sparkbolt.core.ids import I32, MAX_SEQUENCE, U64, empty_u64, split_key, tree_key
 from sparkbolt.core.messages import Messages
-from sparkbolt.core.outages import OutageChange, Outages
+from sparkbolt.core.outage import OutageChange
+from sparkbolt.core.outages import Outages
 from sparkbolt.core.partition_manager import Retry, SourceView
 from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.promotion import Promotion
+from sparkbolt.core.reports import Fail, FailedTree, Promotion
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.settled import Settled
 from sparkbolt.core.stories import STORIES_MAX, Ranges, Stories, hold_words, holder_of, holds_of, story_of

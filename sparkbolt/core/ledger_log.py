@@ -20,17 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import I32, Fail, Feedback, empty_u64
+from sparkbolt.core.acker import Feedback
 from sparkbolt.core.acker_bytes import decode_verdicts, encode_verdicts
-from sparkbolt.core.fates import FailedTree, Terms
-from sparkbolt.core.histories import History
-from sparkbolt.core.ids import U64
+from sparkbolt.core.attempts import History
+from sparkbolt.core.fates import Terms
+from sparkbolt.core.ids import I32, U64, empty_u64
 from sparkbolt.core.messages import MessagesState
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.outages import Health, Outage, outages_from_json
+from sparkbolt.core.outage import Health, Outage
+from sparkbolt.core.outages import outages_from_json
 from sparkbolt.core.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
 from sparkbolt.core.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.reports import Fail, FailedTree
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.core.stories import StoriesState
 from sparkbolt.core.story import Hop, Story, Told

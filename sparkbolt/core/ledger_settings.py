@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkbolt.core.components import PartitionedSpout, Spout
+from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.fates import SpoutInfo
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.retry import DEFAULT, RetryPolicy, at_once
-from sparkbolt.core.topology import ComponentSpec
+from sparkbolt.core.lane import Lane, policy_of
 
 ROTATIONS = 31
 """Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
@@ -35,16 +33,6 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
         SpoutInfo(name, lane.topology.tasks(name), True, policy_of(lane.topology.components[name]), own=True)
         for name in lane.starters
     ]
-
-
-def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
-    """How what fails of a component is given again; None for a ``Spout`` that decides itself.
-
-    That is one without dead letters: who decides itself gives nothing up.
-    """
-    if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
-        return spec.config.retry
-    return DEFAULT if spec.config.max_attempts is None else at_once(spec.config.max_attempts)
 
 
 def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:

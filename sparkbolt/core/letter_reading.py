@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.causes import LETTER
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.dead_letters import (
     CHECKPOINT,
@@ -37,15 +37,16 @@ from sparkbolt.core.dead_letters import (
     row_of_letter,
     stream_of,
 )
-from sparkbolt.core.deaths import Deed
 from sparkbolt.core.exceptions import pass_on
 from sparkbolt.core.failures import Failure, failure_of
-from sparkbolt.core.fates import LETTER, refused
 from sparkbolt.core.frames import LETTERS, python_values, wrap
 from sparkbolt.core.ids import tree_key
-from sparkbolt.core.ledger_settings import policy_of
+from sparkbolt.core.lane import policy_of
+from sparkbolt.core.progress import Deed
 from sparkbolt.core.reading import EntryReader
 from sparkbolt.core.records import Record, Refused
+from sparkbolt.core.reports import Fail, Report
+from sparkbolt.core.retry import refused
 from sparkbolt.core.tuples import DEFAULT_STREAM
 from sparkbolt.errors import EmitError, SourceUnavailable
 

@@ -22,14 +22,16 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import Fail
+from sparkbolt.core.attempts import History
+from sparkbolt.core.causes import POSTPONED
 from sparkbolt.core.dead_letters import GivenUp
-from sparkbolt.core.fates import GIVEN_UP, POSTPONED, FailedTree, SpoutInfo, Terms, Whose, decide
-from sparkbolt.core.histories import Histories, History, Place
+from sparkbolt.core.fates import GIVEN_UP, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.histories import Histories, Place
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
 from sparkbolt.core.outages import Outages
 from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.core.reports import Fail, FailedTree
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.story import NOTHING_TOLD, Told
 from sparkbolt.errors import check

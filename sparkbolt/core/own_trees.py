@@ -24,14 +24,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import empty_u64
 from sparkbolt.core.emission import Output
 from sparkbolt.core.frames import Clock, Column, take
-from sparkbolt.core.ids import AGAIN, U64, mix64_array, tree_key
+from sparkbolt.core.ids import AGAIN, U64, empty_u64, mix64_array, tree_key
+from sparkbolt.core.intervals import Span, folded, less
+from sparkbolt.core.pickling import CannotKeepError, Pickling
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.routing import Block, Parents, StreamRoutes, without
-from sparkbolt.core.settled import Span, folded, less
-from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tuples import ATTEMPT_MAX
 from sparkbolt.errors import StateError, check

@@ -39,8 +39,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from sparkbolt.core.acker import I64
-from sparkbolt.core.ids import MAX_SEQUENCE, split_key
+from sparkbolt.core.ids import I64, MAX_SEQUENCE, split_key
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.errors import InvariantError, check

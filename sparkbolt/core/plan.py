@@ -21,6 +21,8 @@ from sparkbolt.core.ids import tree_key
 from sparkbolt.errors import CheckpointError
 
 PLAN_FORMAT = 1
+ASKED_FOR_MAX = 100
+"""About how many of the trees that time out with a micro-batch their holders are asked."""
 
 
 def own_source(index: int) -> str:

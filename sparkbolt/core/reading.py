@@ -20,26 +20,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import Fail, Report
+from sparkbolt.core.causes import POSTPONED
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
-from sparkbolt.core.deaths import Deed
 from sparkbolt.core.exceptions import line_of, pass_on
 from sparkbolt.core.failures import Failure, failure_of
-from sparkbolt.core.fates import POSTPONED
 from sparkbolt.core.frames import CLOCK, READS, Clock, Moment, encode_control
 from sparkbolt.core.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.lane import Lane
-from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
+from sparkbolt.core.progress import Deed
 from sparkbolt.core.records import Record
+from sparkbolt.core.reports import Fail, Report
 from sparkbolt.core.routing import Block, Parents, StreamRoutes
 from sparkbolt.core.stages import Row, StageRun
 from sparkbolt.core.tracing import Chooser
 from sparkbolt.core.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
-
-ASKED_FOR_MAX = 100
-"""About how many of the trees that time out with a micro-batch their holders are asked."""
 
 
 class EntryReader:

@@ -18,8 +18,8 @@ from typing import Any
 
 import cloudpickle
 
+from sparkbolt.core.attempts import NO_HISTORY, History
 from sparkbolt.core.exceptions import line_of, pass_on, printed
-from sparkbolt.core.histories import NO_HISTORY, History
 from sparkbolt.errors import EmitError
 
 _PLAIN = frozenset({int, float, bool, type(None)})

@@ -124,3 +124,8 @@ def at_once(attempts: int) -> RetryPolicy:
     (True, False, 0)
     """
     return RetryPolicy(max_retries=attempts - 1, min_backoff=timedelta(0), max_backoff=timedelta(0), jitter=0)
+
+
+def refused(policy: RetryPolicy | None, attempt: int) -> bool:
+    """Whether a dead letter that goes to bolts was refused too often for another ``attempt`` of that."""
+    return policy is not None and attempt > 1 and not policy.allows(attempt - 1)

@@ -22,8 +22,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import I32, NO_HOLDER, empty_u64, locate
-from sparkbolt.core.ids import U64, rise, run_starts
+from sparkbolt.core.acker import NO_HOLDER, locate
+from sparkbolt.core.ids import I32, U64, empty_u64, rise, run_starts
 from sparkbolt.errors import check
 
 _T = TypeVar("_T", bound=np.generic)

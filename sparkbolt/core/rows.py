@@ -18,8 +18,8 @@ from sparkbolt.core.anchoring import Anchoring
 from sparkbolt.core.emission import StreamOut
 from sparkbolt.core.frames import Column, Path, part, python_values
 from sparkbolt.core.ids import U64, mix64_array, ordinals_within
+from sparkbolt.core.pickling import CannotKeepError, Pickling
 from sparkbolt.core.routing import Block, Parents
-from sparkbolt.core.snapshots import CannotKeepError, Pickling
 from sparkbolt.core.tuples import AnchorPairs, Origin
 
 _SLOT = 0x9E3779B97F4A7C15

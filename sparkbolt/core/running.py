@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.promotion import MicroBatchReport
+from sparkbolt.core.reports import FailedTree, MicroBatchReport
 from sparkbolt.core.story import Story
 
 if TYPE_CHECKING:
-    from sparkbolt.core.activity import Progress
+    from sparkbolt.core.progress import Progress
     from sparkbolt.core.topology import Topology
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.snapshots import Pickling
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.stable_hash import hash_value
 from sparkbolt.core.text_keys import crc32s, joined, order_of, text_of
 from sparkbolt.core.tuples import Tuple

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.accounts import Accounts
-from sparkbolt.core.acker import Fail, Partials, Report, combine
+from sparkbolt.core.acker import Partials, combine
 from sparkbolt.core.acker_bytes import decode_partials, encode_partials
 from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.deaths import Deed
 from sparkbolt.core.exceptions import pass_on, printed
 from sparkbolt.core.failures import failure_of
 from sparkbolt.core.forgetting import forget_in
@@ -43,17 +42,20 @@ from sparkbolt.core.frames import (
     unwrap,
     wrap,
 )
+from sparkbolt.core.health import WorkSeen
 from sparkbolt.core.holding import held_tuples
 from sparkbolt.core.hosted import HostedBolt, Wake
 from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
-from sparkbolt.core.outages import Health, WorkSeen, add_healths
+from sparkbolt.core.outage import Health, add_healths
 from sparkbolt.core.own_trees import OwnTrees, Started
+from sparkbolt.core.pickling import attributes_of
+from sparkbolt.core.progress import Deed
+from sparkbolt.core.reports import Fail, Report
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without
 from sparkbolt.core.rows import Rows, blocks_of
 from sparkbolt.core.segments import SegmentStore
 from sparkbolt.core.shards import shards_of
-from sparkbolt.core.snapshots import attributes_of
 from sparkbolt.core.stable_hash import UnroutableError
 from sparkbolt.core.story import Hop
 from sparkbolt.core.tasks import BoltTask, Counts

@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 
 from sparkbolt.core.exceptions import printed
 from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.segments import SegmentStore, physical_key, read_segment
-from sparkbolt.core.snapshots import DurableAttributes, Pickling
+from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import I32, NO_HOLDER
-from sparkbolt.core.fates import FailedTree
-from sparkbolt.core.ids import MAX_TASK_NUMBER, U64, split_key
+from sparkbolt.core.acker import NO_HOLDER
+from sparkbolt.core.ids import I32, MAX_TASK_NUMBER, U64, split_key
 from sparkbolt.core.partition_manager import Live
+from sparkbolt.core.reports import FailedTree
 from sparkbolt.core.story import HOPS_MAX, Hop, Story, Told, merged
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

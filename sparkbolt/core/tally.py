@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from sparkbolt.core.acker import I64
-from sparkbolt.core.fates import POSTPONED, FailedTree
-from sparkbolt.core.ids import SEQUENCE_BITS, U64, constant, run_lengths, run_starts
+from sparkbolt.core.causes import POSTPONED
+from sparkbolt.core.ids import I64, SEQUENCE_BITS, U64, constant, run_lengths, run_starts
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.reports import FailedTree
 
 _TASK_SHIFT = constant(SEQUENCE_BITS)
 

@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.acker import Fail, Report
 from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
+from sparkbolt.core.causes import UNAVAILABLE
 from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector
 from sparkbolt.core.components import (
     AsyncBolt,
@@ -39,15 +39,17 @@ from sparkbolt.core.components import (
     TopologyContext,
     defines_flush,
 )
-from sparkbolt.core.deaths import Deed, TaskWatch
+from sparkbolt.core.deaths import TaskWatch
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import preparing, said, user_code
-from sparkbolt.core.failures import UNAVAILABLE, Failure, failure_of, failure_said, not_tried
+from sparkbolt.core.failures import Failure, failure_of, failure_said, not_tried
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.function_bolts import FunctionBolt
 from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.progress import Deed
+from sparkbolt.core.reports import Fail, Report
 from sparkbolt.core.returned import emit_all, refuse
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tuples import Tuple

@@ -34,7 +34,7 @@ from sparkbolt.core.ids import MAX_TASK_NUMBER
 from sparkbolt.core.keeping import keeps_state, lasting_attributes
 from sparkbolt.core.letter_ways import stream_for, stream_mistakes, way_of
 from sparkbolt.core.method_mistakes import is_ours, method_mistakes
-from sparkbolt.core.snapshots import CannotKeepError, Pickling
+from sparkbolt.core.pickling import CannotKeepError, Pickling
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 

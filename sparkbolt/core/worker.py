@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from sparkbolt.core.acker import Fail
 from sparkbolt.core.activity import Activity
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
-from sparkbolt.core.deaths import Deaths, Deed, Unkept, Watch
+from sparkbolt.core.deaths import Deaths, Unkept, Watch
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import line_of, preparing, user_code
 from sparkbolt.core.frames import Clock, Column
@@ -29,10 +28,13 @@ from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.own_trees import OwnTrees
+from sparkbolt.core.pickling import Pickling
+from sparkbolt.core.progress import Deed
+from sparkbolt.core.reports import Fail
 from sparkbolt.core.routing import Parcel, StreamRoutes, routes_of
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.segments import SegmentStore
-from sparkbolt.core.snapshots import DurableAttributes, Pickling
+from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.state import TaskState
 from sparkbolt.core.tasks import BoltTask
 from sparkbolt.core.tuples import Origin

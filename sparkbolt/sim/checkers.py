@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.acker import one_fail_each
+from sparkbolt.core.causes import AWAY, FINAL, NOT_READ
 from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.dead_letters import CHECKPOINT
-from sparkbolt.core.fates import AWAY, FINAL, NOT_READ
 from sparkbolt.core.ids import split_key
+from sparkbolt.core.lane import policy_of
 from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.ledger_settings import feeders_of, policy_of
+from sparkbolt.core.ledger_settings import feeders_of
 from sparkbolt.core.outages import Outages
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.topology import ComponentSpec

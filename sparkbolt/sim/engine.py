@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from sparkbolt.core.acker import Report
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.feedback import gather, judge_rows
 from sparkbolt.core.frames import Moment
@@ -25,6 +24,7 @@ from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
+from sparkbolt.core.reports import Report
 from sparkbolt.core.shipping import materials_of
 from sparkbolt.core.stages import Row
 from sparkbolt.core.state import DictStore

@@ -18,7 +18,7 @@ from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
 from sparkbolt.core.lane import Lane, spark_hash
 from sparkbolt.core.levels import by_dest, run_level
-from sparkbolt.core.outages import Health
+from sparkbolt.core.outage import Health
 from sparkbolt.core.plan import Entry, MicroBatchPlan
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.records import Record

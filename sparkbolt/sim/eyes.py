@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import Fail
 from sparkbolt.core.components import ColumnBolt
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import Interruption
 from sparkbolt.core.frames import python_values
 from sparkbolt.core.ids import U64, mix64
 from sparkbolt.core.lane import Lane
+from sparkbolt.core.reports import Fail
 from sparkbolt.core.routing import Parcel
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.tasks import BoltTask

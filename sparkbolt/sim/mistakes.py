@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from sparkbolt.core.causes import UNAVAILABLE
 from sparkbolt.core.components import AsyncBolt, BasicBolt
-from sparkbolt.core.failures import UNAVAILABLE
-from sparkbolt.core.fates import GIVEN_UP, FailedTree
+from sparkbolt.core.fates import GIVEN_UP
 from sparkbolt.core.ids import mix64, split_key
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.reports import FailedTree
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Checker, Facts, Records

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkbolt.core.fates import FINAL
+from sparkbolt.core.causes import FINAL
 from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
-from sparkbolt.core.ledger_settings import policy_of
+from sparkbolt.core.lane import policy_of
 from sparkbolt.core.own_trees import OwnTrees
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.plan import MicroBatchPlan
 from sparkbolt.core.retry import at_once
-from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.state import DictStore, TaskState
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome

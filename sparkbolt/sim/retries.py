@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from sparkbolt.core.causes import AWAY, FINAL, LETTER
 from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import AWAY, FINAL, LETTER, LETTER_WAITS
+from sparkbolt.core.fates import LETTER_WAITS
 from sparkbolt.core.host import CATCH_UP_SPEED
 from sparkbolt.core.ids import AGAIN, split_key
+from sparkbolt.core.lane import policy_of
 from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.ledger_settings import policy_of
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.sim.driver import Driver

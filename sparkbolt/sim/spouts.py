@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
@@ -21,6 +20,7 @@ from sparkbolt.core.exceptions import line_of, pass_on, said, text_of, user_code
 from sparkbolt.core.host import Host
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.records import Record
+from sparkbolt.core.reports import Report
 from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.worker import Materials, context_of

@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.snapshots import Pickling
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.state import DictStore, TaskState
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.driver import Driver

@@ -16,8 +16,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.acker import empty_u64
-from sparkbolt.core.ids import MAX_SEQUENCE, U64, mix64, mix64_array, run_starts, split_key, tree_key, unmix64
+from sparkbolt.core.ids import (
+    MAX_SEQUENCE,
+    U64,
+    empty_u64,
+    mix64,
+    mix64_array,
+    run_starts,
+    split_key,
+    tree_key,
+    unmix64,
+)
 from sparkbolt.sim.eyes import Hop, Sightings
 
 

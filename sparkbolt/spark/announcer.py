@@ -15,12 +15,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from sparkbolt.core.acker import Report
+from sparkbolt.core.causes import POSTPONED
 from sparkbolt.core.config import Config
 from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.fates import POSTPONED, FailedTree
-from sparkbolt.core.outages import PROBE_WAITS, OutageChange, Phase
-from sparkbolt.core.promotion import Promotion
+from sparkbolt.core.outage import PROBE_WAITS, OutageChange, Phase
+from sparkbolt.core.reports import FailedTree, Promotion, Report
 from sparkbolt.core.throttle import Throttle
 from sparkbolt.spark.calls import name_of
 

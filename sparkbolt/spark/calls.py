@@ -24,9 +24,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from sparkbolt.core.activity import CallSight, Doing
 from sparkbolt.core.components import PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.progress import CallSight, Doing
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.pages import frames_of_threads, line_of
 

@@ -28,7 +28,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.activity import Progress, Sight, progress_of
+from sparkbolt.core.activity import progress_of
 from sparkbolt.core.components import PartitionedSpout
 from sparkbolt.core.exceptions import line_of, user_code
 from sparkbolt.core.feedback import gather
@@ -39,6 +39,7 @@ from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import check_number
 from sparkbolt.core.ledger_settings import ledger_settings
 from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset, Planner
+from sparkbolt.core.progress import Progress, Sight
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.worker import context_of

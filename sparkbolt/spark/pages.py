@@ -28,7 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.activity import NOTE_BYTES, Activity, CallSight, Hangs, Looker, Sight, sight_of
+from sparkbolt.core.activity import Activity, Hangs, Looker, sight_of
+from sparkbolt.core.progress import NOTE_BYTES, CallSight, Sight
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16

@@ -23,8 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkbolt.core import running as core_running
-from sparkbolt.core.acker import Report
-from sparkbolt.core.activity import Hangs, Progress, Sight
+from sparkbolt.core.activity import Hangs
 from sparkbolt.core.components import Spout
 from sparkbolt.core.emission import Output
 from sparkbolt.core.host import Host
@@ -32,7 +31,8 @@ from sparkbolt.core.lane import Lane, lay_out
 from sparkbolt.core.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.ledger_reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.promotion import MicroBatchReport
+from sparkbolt.core.progress import Progress, Sight
+from sparkbolt.core.reports import MicroBatchReport, Report
 from sparkbolt.core.restarts import QueryFailure, Restarts
 from sparkbolt.core.routing import routes_of
 from sparkbolt.core.topology import Topology

@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.acker import Report
 from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import line_of, said
 from sparkbolt.core.records import Record
+from sparkbolt.core.reports import Report
 from sparkbolt.core.returned import refuse_of_spout
 from sparkbolt.spark.calls import CLOSE_SECS, Calls
 

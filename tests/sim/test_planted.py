@@ -18,7 +18,6 @@ from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, messages, planner, routing
 from sparkbolt.core.acker import Verdicts
 from sparkbolt.core.desk import Desk
-from sparkbolt.core.fates import FailedTree
 from sparkbolt.core.frames import Inbox, python_values
 from sparkbolt.core.histories import Histories
 from sparkbolt.core.host import Host
@@ -31,6 +30,7 @@ from sparkbolt.core.partition_manager import PartitionManager
 from sparkbolt.core.plan import Entry
 from sparkbolt.core.planner import Planner
 from sparkbolt.core.reading import EntryReader
+from sparkbolt.core.reports import FailedTree
 from sparkbolt.core.settled import Settled
 from sparkbolt.core.stages import StageRun
 from sparkbolt.core.state import TaskState

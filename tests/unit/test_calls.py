@@ -20,7 +20,7 @@ from sparkbolt.core.feedback import gather
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.planner import BEFORE_THE_FIRST
-from sparkbolt.core.promotion import Promotion
+from sparkbolt.core.reports import Promotion
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
 

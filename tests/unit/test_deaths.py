@@ -12,7 +12,7 @@ import pytest
 from sparkbolt.core import deaths as deaths_module
 from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.config import Config
-from sparkbolt.core.deaths import Deaths, Deed, Place, Watch
+from sparkbolt.core.deaths import Deaths, Place, Watch
 from sparkbolt.core.exceptions import Interruption
 from sparkbolt.core.feedback import judge_rows
 from sparkbolt.core.frames import Moment
@@ -20,6 +20,7 @@ from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.ledger import FailedTree
 from sparkbolt.core.levels import by_dest, run_level
 from sparkbolt.core.plan import MicroBatchPlan
+from sparkbolt.core.progress import Deed
 from sparkbolt.core.reading import clock_rows, run_entry
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.stages import Row

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sparkbolt.core.acker import Fail, Feedback, Partials, judge, merge
+from sparkbolt.core.acker import Feedback, Partials, judge, merge
 from sparkbolt.core.ids import mix64, split_key, tree_key
 from sparkbolt.core.ledger import Ledger, Retry, SpoutInfo
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.reports import Fail
 from sparkbolt.core.retry import at_once
 from sparkbolt.errors import CheckpointError, InvariantError
 

@@ -26,7 +26,7 @@ from sparkbolt import (
 )
 from sparkbolt.core.ledger import FailedTree, Ledger
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.outages import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN, Health, Outage, OutageChange, Phase
+from sparkbolt.core.outage import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN, Health, Outage, OutageChange, Phase
 from sparkbolt.errors import PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in

@@ -20,14 +20,15 @@ from sparkbolt.core.feedback import gather
 from sparkbolt.core.groupings import GlobalGrouping
 from sparkbolt.core.host import SETTLED_WAIT_SECS
 from sparkbolt.core.ids import AGAIN, mix64_array, tree_key
+from sparkbolt.core.intervals import folded, less
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_settings import ROTATIONS, spout_infos
 from sparkbolt.core.own_trees import OwnTrees
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.routing import Block, Parents, Route, StreamRoutes
-from sparkbolt.core.settled import Settled, folded, less
-from sparkbolt.core.snapshots import Pickling
+from sparkbolt.core.settled import Settled
 from sparkbolt.core.state import DictStore, TaskState
 from sparkbolt.core.tuples import ATTEMPT_MAX
 from sparkbolt.errors import InvalidTopology

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from sparkbolt.core.snapshots import DurableAttributes, Pickling
+from sparkbolt.core.pickling import Pickling
+from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.state import KeyValueState
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.errors import StateError

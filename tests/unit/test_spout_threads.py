@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
-from sparkbolt.core.acker import Report
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
+from sparkbolt.core.reports import Report
 
 pytest.importorskip("pyspark")
 

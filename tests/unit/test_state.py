@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sparkbolt.core import keyvalue
+from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.segments import GONE, Entries, Frozen, key_hash, key_hashes
-from sparkbolt.core.snapshots import Pickling
 from sparkbolt.core.state import DictStore, KeyValueState, TaskState
 from sparkbolt.errors import InvariantError, StateError
 

@@ -21,8 +21,8 @@ from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTo
 from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.lane import lay_out
 from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.outages import Outage, Phase
-from sparkbolt.core.promotion import Promotion
+from sparkbolt.core.outage import Outage, Phase
+from sparkbolt.core.reports import Promotion
 from sparkbolt.core.restarts import QueryFailure
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import PrepareError, SparkboltError, SpoutOpenError, StateError

@@ -1,0 +1,228 @@
+"""Progress: how far a micro-batch that is not committed yet has come, and in which calls of user code.
+
+Which question it answers: what is a running topology at?
+Rule: values and their sentences only; who looks, ``activity`` and ``spark.pages`` say.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+HUNG_SECS = 30.0
+"""After how long in one call of user code somebody is told; again after twice, four times, ... as long."""
+_NOTE = struct.Struct("<qqiiqdq")
+NOTE_BYTES = _NOTE.size
+"""How much room a note takes."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a process was seen at, from outside."""
+
+    doing: Doing
+    secs: float = 0.0
+    """How long it has been at the same call of user code, at least."""
+    number: int = -1
+    """The row of the frame that it is at; -1: unknown, or all of it at once."""
+    values: str | None = None
+    more: int = 0
+    where: str | None = None
+    blind: bool = False
+    """Whether nothing but the note is known, since no other thread of the process runs."""
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """How many tuples of the frame that it is at are executed, where they come one by one; not in ``counts`` yet.
+
+        >>> Sight(Doing(5, 0, Deed.EXECUTE, 3, 100), number=30).done, Sight(Doing(5, 0, Deed.FLUSH, 3)).done
+        (30, 0)
+        """
+        one_by_one = self.doing.deed is Deed.EXECUTE and not self.more and 0 < self.number < self.doing.rows
+        return self.number if one_by_one else 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether code of a component runs."""
+        return self.doing.task != 0
+
+    def sentence(self, who: Callable[[int], tuple[str, int]]) -> str:
+        """What it is at, for people.
+
+        Args:
+            who: (component, index) of a task number.
+
+        >>> sight = Sight(Doing(5, 0, Deed.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
+        >>> sight.sentence(lambda task: ("count", 1))
+        "count[1] is in execute for 31 s with ['word'] (tuple 18 of 4,096 of its frame), at words.py:12, in count"
+        """
+        component, index = who(self.doing.task)
+        return f"{component}[{index}] is in {_VERBS[self.doing.deed]} for {self.secs:.0f} s{self._with()}{self._at()}"
+
+    def _with(self) -> str:
+        rows = self.doing.rows
+        if self.doing.deed is not Deed.EXECUTE or (self.blind and not rows):
+            return ""
+        if self.values is not None:
+            place = f" (tuple {self.number + 1:,} of {rows:,} of its frame)" if 0 <= self.number < rows else ""
+            return f" with {self.values}{f' and {self.more:,} others' if self.more else place}"
+        if rows == 1:
+            return " with a tuple"
+        if self.blind:
+            return f" with one of {rows:,} tuples"
+        return f" with {rows:,} tuples" if rows else ""
+
+    def _at(self) -> str:
+        if self.blind:
+            return ", in code that keeps Python's interpreter lock"
+        return f", at {self.where}" if self.where else ""
+
+
+@dataclass(frozen=True)
+class CallSight(Sight):
+    """A call of user code in the driver: a spout's, or a listener's."""
+
+    what: str = ""
+    """The method, and whose it is."""
+    waited_for: bool = False
+    """Whether nothing new is read before it returns, and a stop waits for it."""
+
+    @property
+    def busy(self) -> bool:
+        """Code of users runs."""
+        return True
+
+    def sentence(self, who: Callable[[int], tuple[str, int]] | None = None) -> str:
+        """What has not returned, for people; ``who`` is not asked.
+
+        >>> CallSight(Doing(), 12.2, where="words.py:9, in next_ranges", what="next_ranges of spout 'lines'").sentence()
+        "next_ranges of spout 'lines' has not returned for 12 s, at words.py:9, in next_ranges"
+        """
+        return f"{self.what} has not returned for {self.secs:.0f} s{self._at()}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a micro-batch that is not committed yet has come."""
+
+    micro_batch_id: int | None = None
+    """The one that runs; None: none does."""
+    secs: float = 0.0
+    """For how long."""
+    level: int | None = None
+    """The furthest level that is at work; 0: the source is read. None: it is not known."""
+    levels: int = 0
+    components: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """How many tuples each component has emitted and executed in it so far, as far as workers are on this machine."""
+    spark_tasks: tuple[int, int] | None = None
+    """How many of the stage's spark_tasks are done, and how many there are, where workers are on other machines."""
+    committing: bool = False
+    """Whether its work is done, and is being committed."""
+    hung: tuple[str, ...] = ()
+    """Sentences on calls of user code that have gone on for longer than ``HUNG_SECS``."""
+    calls: tuple[CallSight, ...] = ()
+    """The calls of user code in the driver that have not returned just now, the oldest first."""
+
+    def with_calls(self, calls: Sequence[CallSight]) -> Progress:
+        """The same, with what the driver is in besides."""
+        hung = tuple(call.sentence() for call in calls if call.secs >= HUNG_SECS)
+        return replace(self, hung=(*self.hung, *hung), calls=tuple(calls))
+
+    @property
+    def sentence(self) -> str:
+        """In words.
+
+        >>> Progress(0, 3.2, 1, 2, {"split": (20, 10), "count": (0, 5)}).sentence
+        'micro-batch 0 runs for 3 s: level 1 of 2, 15 executed so far'
+        >>> Progress(0, 61, 0, 2).sentence
+        'micro-batch 0 runs for 1 min 1 s: the source is read (level 0 of 2)'
+        """
+        if self.micro_batch_id is None:
+            return "no micro-batch runs"
+        parts = []
+        if self.committing:
+            parts.append("it is being committed")
+        elif self.level is not None:
+            what = f"level {self.level} of {self.levels}"
+            parts.append(what if self.level else f"the source is read ({what})")
+        executed = sum(executed for _, executed in self.components.values())
+        if executed:
+            parts.append(f"{executed:,} executed so far")
+        if self.spark_tasks is not None and not self.committing:
+            parts.append(f"{self.spark_tasks[0]} of {self.spark_tasks[1]} spark_tasks done")
+        more = f": {', '.join(parts)}" if parts else ""
+        return f"micro-batch {self.micro_batch_id} runs for {duration(self.secs)}{more}"
+
+
+def duration(secs: float) -> str:
+    """A time for people.
+
+    >>> [duration(secs) for secs in (0.4, 59.2, 61, 3600, 100_000)]
+    ['0 s', '59 s', '1 min 1 s', '1 h 0 min', '27 h 46 min']
+    """
+    whole = int(secs)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Deed(IntEnum):
+    """What somebody is at."""
+
+    OTHER = 0
+    PREPARE = 1
+    READ = 2
+    EXECUTE = 3
+    FLUSH = 4
+    STATE = 5
+    WINDOW = 6
+    WRITE = 7
+
+
+class Doing(NamedTuple):
+    """What the working thread is at."""
+
+    serial: int = 0
+    """Counts what the process has been at."""
+    micro_batch_id: int = -1
+    deed: Deed = Deed.OTHER
+    task: int = 0
+    """The number of the task in the topology; 0: none."""
+    rows: int = 0
+    """How many rows its user code has to see."""
+    since_s: float = 0.0
+
+    def pack(self) -> bytes:
+        """The note, in ``NOTE_BYTES`` bytes; its serial stands at both ends.
+
+        >>> doing = Doing(7, 3, Deed.EXECUTE, 2, 4096, 1.5)
+        >>> Doing.unpack(doing.pack()) == doing
+        True
+        """
+        return _NOTE.pack(self.serial, self.micro_batch_id, self.deed, self.task, self.rows, self.since_s, self.serial)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Doing | None:
+        """The inverse of ``pack``; None for a note that is just being written."""
+        serial, micro_batch_id, deed, task, rows, since_s, end = _NOTE.unpack(data)
+        return cls(serial, micro_batch_id, Deed(deed), task, rows, since_s) if serial == end else None
+
+
+_VERBS = {
+    Deed.OTHER: "its worker",
+    Deed.PREPARE: "prepare",
+    Deed.READ: "read",
+    Deed.EXECUTE: "execute",
+    Deed.FLUSH: "flush",
+    Deed.STATE: "the reading or writing of its state",
+    Deed.WINDOW: "execute",
+    Deed.WRITE: "the writing of dead letters",
+}
