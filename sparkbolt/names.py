@@ -3,7 +3,6 @@
 Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
 """
 
-from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
 from sparkbolt.core.components import (
     AsyncBolt,
     BadRecord,
@@ -21,7 +20,7 @@ from sparkbolt.core.config import Config
 from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
 from sparkbolt.core.function_bolts import bolt
 from sparkbolt.core.groupings import Grouping, GroupingContext
-from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.interfaces import BasicCollector, BoltCollector, ColumnCollector, KeyValueState, SpoutCollector
 from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.progress import Progress
 from sparkbolt.core.reports import FailedTree, MicroBatchReport, Promotion

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
-from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import Spout, TopologyContext, rehearsal_path
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.core.dead_letters import DeadLetter
 from sparkbolt.core.frames import Column, python_values
+from sparkbolt.core.interfaces import SpoutCollector
 from sparkbolt.core.ledger import FailedTree, Promotion
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.reports import Report

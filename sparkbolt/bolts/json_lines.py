@@ -21,7 +21,7 @@ from sparkbolt.core.components import BasicBolt, TopologyContext
 from sparkbolt.core.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import BasicCollector
+    from sparkbolt.core.interfaces import BasicCollector
 
 
 def _other(value: Any) -> Any:

@@ -29,7 +29,7 @@ from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import BoltCollector
+    from sparkbolt.core.interfaces import BoltCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

@@ -18,7 +18,7 @@ from sparkbolt.bolts.part_files import PartFiles, absolute_directory
 from sparkbolt.core.components import ColumnBolt, TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import ColumnCollector
+    from sparkbolt.core.interfaces import ColumnCollector
 
 
 class ParquetBolt(ColumnBolt):

@@ -13,7 +13,7 @@ from sparkbolt.core.components import BasicBolt
 from sparkbolt.core.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import BasicCollector
+    from sparkbolt.core.interfaces import BasicCollector
 
 
 class PrintBolt(BasicBolt):

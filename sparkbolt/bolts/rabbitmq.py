@@ -26,7 +26,7 @@ from sparkbolt.errors import ConfigError, FailedException
 from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import BasicCollector
+    from sparkbolt.core.interfaces import BasicCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.ledger_files import Files
+from sparkbolt.core.files import Files
 from sparkbolt.errors import InvariantError
 from sparkbolt.spark.places import local_directory
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
 from sparkbolt.core import agreement
-from sparkbolt.core.ledger_files import Files, begin_life
+from sparkbolt.core.files import Files
+from sparkbolt.core.ledger_files import begin_life
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.places import local_directory
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.ledger_files import Files
+from sparkbolt.core.files import Files
 from sparkbolt.core.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
 from sparkbolt.core.story import FATES, Story, time_text
 from sparkbolt.errors import CheckpointError, InvariantError

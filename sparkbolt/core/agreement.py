@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core import ledger_log
-from sparkbolt.core.ledger_files import Files, last_life, lives_missing
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.planner import BEFORE_THE_FIRST, plan_of
+from sparkbolt.core.files import Files
+from sparkbolt.core.ledger_files import last_life, lives_missing
+from sparkbolt.core.plan import BEFORE_THE_FIRST, MicroBatchPlan, plan_of
 from sparkbolt.errors import CheckpointError
 
 TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"

@@ -1,4 +1,4 @@
-"""Collectors: what user code emits, acks and fails with.
+"""Collectors: what a task notes of what its user code emits, acks and fails.
 
 Which question it answers: what does a component say, and what is remembered of it until its rows are done?
 Rule 1: user code only appends: values, and the number of the row they are anchored to. Everything else is done
@@ -8,7 +8,7 @@ Rule 3: an emission is whole or nothing: everything that can be wrong with it is
 Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses, since nobody would
 route what it took.
 
-Read before: ``emission``.
+Read before: ``interfaces``, ``emission``.
 """
 
 from __future__ import annotations
@@ -37,13 +37,8 @@ _BY_ITSELF = (
 )
 
 
-class BasicCollector:
-    """Of ``BasicBolt`` and ``AsyncBolt``: everything is anchored to the input, which is acked for the user.
-
-    That of a ``BasicBolt`` may be kept: it is the task's, and what it emits is anchored to the tuple whose ``execute``
-    runs, or to nothing in ``flush``. That of an ``AsyncBolt`` is its tuple's, and ends with its ``execute``. At any
-    other time ``emit`` raises. It is for the thread that runs ``execute``.
-    """
+class BasicRowCollector:
+    """The ``BasicCollector`` of one task, or of one tuple of an ``AsyncBolt``."""
 
     def __init__(self, output: Output, row: Tuple | int | None = None) -> None:
         """Emit into ``output``, anchored to the row of a tuple; None: not yet, until ``begin``."""
@@ -85,11 +80,7 @@ class BasicCollector:
             self._gate(False)
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
-        """Emit a tuple anchored to the input; ``anchors`` is there to be refused, with what to do instead.
-
-        Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list; anchors.
-        """
+        """See ``BasicCollector.emit``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
         row = out.row(values)
@@ -99,11 +90,7 @@ class BasicCollector:
             out.append_parent(parent)
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
-        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
-
-        Raises:
-            EmitError: as ``emit``; or the task does not subscribe to the stream.
-        """
+        """See ``BasicCollector.emit_direct``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
@@ -128,15 +115,15 @@ class BasicCollector:
         def __getattr__(self, name: str) -> Never:
             """Of what only the collector of a ``Bolt`` has, say what to do instead."""
             hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            raise AttributeError(f"'BasicCollector' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error that fails nothing."""
+        """See ``BasicCollector.report_error``."""
         self._output.errors.append(error)
 
 
 def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
-    """``BasicCollector.emit`` for the default stream, with all that it looks at in its closure; and its gate.
+    """``BasicRowCollector.emit`` for the default stream, with all that it looks at in its closure; and its gate.
 
     It is called for every tuple: as a method it costs half as much again. A closed gate costs nothing while it is
     open: no list is as wide as a closed one wants, and ``otherwise`` is asked. Where nobody hears the stream, values
@@ -173,8 +160,8 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
     return (emit if out.heard else count), gate
 
 
-class BoltCollector:
-    """Of ``Bolt``: anchor, ack and fail by hand."""
+class BoltRowCollector:
+    """The ``BoltCollector`` of one task."""
 
     __slots__ = ("_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
 
@@ -212,12 +199,7 @@ class BoltCollector:
     def emit(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit a tuple, anchored to one tuple, to several (also one twice), or to none.
-
-        Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list, an anchor
-                is no tuple.
-        """
+        """See ``BoltCollector.emit``."""
         out = self._output.of(stream)
         row = out.row(values)
         parent = self._parent(out, anchors)
@@ -231,11 +213,7 @@ class BoltCollector:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
-
-        Raises:
-            EmitError: as ``emit``; or the task does not subscribe to the stream.
-        """
+        """See ``BoltCollector.emit_direct``."""
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
         parent = self._parent(out, anchors)
@@ -276,11 +254,11 @@ class BoltCollector:
         raise EmitError(f"{self._output.component!r}: anchors are tuples, got {short(wrong[0])}{hint}")
 
     def ack(self, tup: Tuple) -> None:
-        """Say that the tuple is done. What was emitted anchored to it keeps its trees open by itself."""
+        """See ``BoltCollector.ack``."""
         self._settle(tup, self.ACKED, "acked")
 
     def fail(self, tup: Tuple, reason: object = "") -> None:
-        """Fail all trees of the tuple; ``reason``, a text or the exception, stands in the trees' stories."""
+        """See ``BoltCollector.fail``."""
         if self._settle(tup, self.FAILED, "failed"):
             self.failures.append((tup, reason))
 
@@ -313,7 +291,7 @@ class BoltCollector:
             tup._settled = "failed"
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Give all trees of the tuple a full ``message_timeout_secs`` again."""
+        """See ``BoltCollector.reset_timeout``."""
         if not isinstance(tup, Tuple):
             raise self._no_tuple("given more time", tup)
         self.touched.append(tup)
@@ -325,12 +303,12 @@ class BoltCollector:
         )
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error that fails nothing."""
+        """See ``BoltCollector.report_error``."""
         self._output.errors.append(error)
 
 
-class ColumnCollector:
-    """Of ``ColumnBolt``: whole columns, with the input row that each output row is anchored to."""
+class ColumnBlockCollector:
+    """The ``ColumnCollector`` of one task."""
 
     __slots__ = ("_output", "_rows")
 
@@ -348,17 +326,7 @@ class ColumnCollector:
         self._rows = None
 
     def emit(self, columns: Sequence[Any], anchors: Any = None, stream: str = DEFAULT_STREAM) -> None:
-        """Emit rows, column by column.
-
-        Args:
-            columns: one Arrow array (or sequence) for each field of the stream, all of one length.
-            anchors: for each output row the input row that it is anchored to (integers, Arrow or numpy);
-                None for no anchors.
-            stream: the stream.
-
-        Raises:
-            EmitError: the columns do not fit the stream, or an anchor is not a row of the input.
-        """
+        """See ``ColumnCollector.emit``."""
         out = self._output.of(stream)
         if self._rows is None:
             raise self._output.refuse_now()
@@ -413,15 +381,15 @@ class ColumnCollector:
         return parents
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error that fails nothing."""
+        """See ``ColumnCollector.report_error``."""
         self._output.errors.append(error)
 
 
 ROOM_MAX = 1 << 31
 
 
-class SpoutCollector:
-    """Of ``Spout``: emit with or without a message id."""
+class SpoutRecordCollector:
+    """The ``SpoutCollector`` of one task: gathers records."""
 
     __slots__ = ("_output", "records", "room")
 
@@ -431,30 +399,21 @@ class SpoutCollector:
         self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""
         self.room = ROOM_MAX
-        """How many tuples there is use for now, as the topology's pace and ``max_spout_pending`` say. More may be
-        emitted: they wait. A spout whose source keeps messages for it until they are done takes no more than that."""
+        """See ``SpoutCollector.room``."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
-        """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id.
-
-        Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
-        """
+        """See ``SpoutCollector.emit``."""
         row = self._output.of(stream).row(values)
         self.records.append((stream, list(row), message_id, None))
 
     def emit_direct(
         self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit a tuple to one task, by its number, on a direct stream.
-
-        Raises:
-            EmitError: as ``emit``; or the task does not subscribe to the stream.
-        """
+        """See ``SpoutCollector.emit_direct``."""
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
         self.records.append((stream, list(row), message_id, to))
 
     def report_error(self, error: BaseException | str) -> None:
-        """Report an error that fails nothing."""
+        """See ``SpoutCollector.report_error``."""
         self._output.errors.append(error)

@@ -26,9 +26,8 @@ from sparkbolt.core.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector, SpoutCollector
-    from sparkbolt.core.partition_manager import SourceView
-    from sparkbolt.core.state import KeyValueState
+    from sparkbolt.core.interfaces import BasicCollector, BoltCollector, ColumnCollector, KeyValueState, SpoutCollector
+    from sparkbolt.core.reports import SourceView
 
 
 def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:

@@ -28,7 +28,6 @@ from sparkbolt.core.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.dead_letters import CHECKPOINT
 from sparkbolt.core.desk import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.exceptions import user_code
-from sparkbolt.core.hosted import Wakes
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
 from sparkbolt.core.lane import Lane, policy_of
 from sparkbolt.core.ledger import Ledger, Promotion
@@ -38,6 +37,7 @@ from sparkbolt.core.pacing import Pacer
 from sparkbolt.core.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
 from sparkbolt.core.records import Record
 from sparkbolt.core.retry_plans import letter_entries, retry_entries
+from sparkbolt.core.timers import Wakes
 from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000

@@ -55,3 +55,7 @@ def less(spans: Sequence[Span], gone: Sequence[Span]) -> list[Span]:
         if first <= last:
             left.append((first, last))
     return left
+
+
+Interval = tuple[int, int]
+"""Positions from the first to before the second."""

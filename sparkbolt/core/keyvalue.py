@@ -95,14 +95,14 @@ def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
     return get
 
 
-class KeyValueState:
+class KeyValueTable:
     """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
 
     Keys are hashable, keys and values can be pickled. A value that was changed in place is stored only if it
     is ``put`` again. Each value is stored by itself: what two values share is not shared any more in the next
     micro-batch. The engine commits it with the micro-batch; there is nothing to call.
 
-    >>> state = KeyValueState()
+    >>> state = KeyValueTable()
     >>> state.put("be", state.get("be", 0) + 1)
     >>> state.get("be"), "or" in state, list(state), state.delete("be"), len(state)
     (1, False, [('be', 1)], 1, 0)
@@ -162,7 +162,7 @@ class KeyValueState:
             keys: an Arrow or numpy array, or any iterable; elements of arrays count as the Python values they are.
             default: stands for keys that are not there.
 
-        >>> state = KeyValueState()
+        >>> state = KeyValueTable()
         >>> state.put_many(["be", "or"], [2, 1])
         >>> state.get_many(["or", "not", "be"], 0)
         [1, 0, 2]

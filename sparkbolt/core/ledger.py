@@ -33,9 +33,9 @@ from sparkbolt.core.ids import I32, MAX_SEQUENCE, U64, empty_u64, split_key, tre
 from sparkbolt.core.messages import Messages
 from sparkbolt.core.outage import OutageChange
 from sparkbolt.core.outages import Outages
-from sparkbolt.core.partition_manager import Retry, SourceView
+from sparkbolt.core.partition_manager import Retry
 from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.reports import Fail, FailedTree, Promotion
+from sparkbolt.core.reports import Fail, FailedTree, Promotion, SourceView
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.settled import Settled
 from sparkbolt.core.stories import STORIES_MAX, Ranges, Stories, hold_words, holder_of, holds_of, story_of

@@ -26,8 +26,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from sparkbolt.core.files import Files
 from sparkbolt.core.ledger import Ledger
 from sparkbolt.core.ledger_log import load_entry
 from sparkbolt.errors import CheckpointError, FencedError
@@ -35,25 +35,6 @@ from sparkbolt.errors import CheckpointError, FencedError
 LIVES_KEPT = 16
 """So many of the last lives keep their files."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
-
-
-class Files(Protocol):
-    """The few things that a checkpoint does with files; names are relative to it."""
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file whole, replacing it atomically."""
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet; False, and nothing written, if it is."""
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
 
 
 def last_life(files: Files) -> int:

@@ -18,10 +18,11 @@ from typing import Any
 
 from sparkbolt.core.agreement import damage_of
 from sparkbolt.core.fates import SpoutInfo
+from sparkbolt.core.files import Files
 from sparkbolt.core.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
-from sparkbolt.core.ledger_files import Files, load_ledger
+from sparkbolt.core.ledger_files import load_ledger
 from sparkbolt.core.ledger_settings import spout_infos
 from sparkbolt.core.story import Story, root_text
 from sparkbolt.errors import CheckpointError, SparkboltError

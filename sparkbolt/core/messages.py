@@ -29,9 +29,9 @@ from sparkbolt.core.fates import GIVEN_UP, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.histories import Histories, Place
 from sparkbolt.core.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
 from sparkbolt.core.outages import Outages
-from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState, SourceView
+from sparkbolt.core.partition_manager import Live, PartitionManager, Retry, SourceState
 from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
-from sparkbolt.core.reports import Fail, FailedTree
+from sparkbolt.core.reports import Fail, FailedTree, SourceView
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.core.story import NOTHING_TOLD, Told
 from sparkbolt.errors import check

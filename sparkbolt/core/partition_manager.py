@@ -33,19 +33,18 @@ Read before: ``plan``, ``rotating_map``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
 
 from sparkbolt.core.ids import I64, MAX_SEQUENCE, split_key
+from sparkbolt.core.intervals import Interval
 from sparkbolt.core.plan import Entry
+from sparkbolt.core.reports import SourceView
 from sparkbolt.core.rotating_map import RotatingMap
 from sparkbolt.errors import InvariantError, check
-
-Interval = tuple[int, int]
-"""Positions from the first to before the second."""
 
 
 @dataclass(frozen=True)
@@ -76,30 +75,6 @@ class Live:
     born_ms: int
     """The time of its micro-batch."""
     unfinished: int = 0
-
-
-@dataclass(frozen=True)
-class SourceView:
-    """What is known of one source of a ``PartitionedSpout``; given to its ``told``, and true while that runs."""
-
-    planned: int
-    """Where the ranges end that were ever planned."""
-    finished: int
-    """The position below which everything is acked or given up."""
-    waiting: int
-    """How many records, or ranges that could not be read, wait to be given again."""
-    open: int
-    """How many trees are neither acked nor failed."""
-    away: int
-    """How many micro-batches in a row have found the source away; while there are any, nothing new is planned."""
-    _done: Callable[[int], list[Interval]] = field(repr=False, compare=False)
-
-    def done(self, limit: int) -> list[Interval]:
-        """The first ``limit`` intervals [start, end) beyond ``finished`` in which nothing is unfinished.
-
-        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``told`` only.
-        """
-        return self._done(limit)
 
 
 @dataclass

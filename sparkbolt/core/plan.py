@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from sparkbolt.core.files import Files
 from sparkbolt.core.ids import tree_key
 from sparkbolt.errors import CheckpointError
 
@@ -176,3 +177,37 @@ class MicroBatchPlan:
     def dumps(self) -> str:
         """The plan as one line of JSON; equal plans give equal text."""
         return json.dumps(self.to_json(), separators=(",", ":"))
+
+
+Offset = Mapping[str, Any]
+BEFORE_THE_FIRST: Offset = {"v": 0}
+"""The constant offset that stands before micro-batch 0.
+
+Earlier versions gave it as the end of a micro-batch 0 that came before any data, so it may stand in a checkpoint as
+that; it means the plan that reads nothing.
+"""
+
+
+def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
+    """The plan that an offset stands for.
+
+    Raises:
+        CheckpointError: it stands for none, or the plan's file is missing.
+    """
+    if offset == BEFORE_THE_FIRST:
+        return MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
+    if "file" in offset:
+        data = files.read(f"plans/{offset['file']}")
+        if data is None:
+            raise CheckpointError(f"{where}: plans/{offset['file']} is missing, though an offset of Spark's names it")
+        offset = json.loads(data)
+    return MicroBatchPlan.from_json(offset)
+
+
+class Wake(NamedTuple):
+    """When a hosted task has to be told the time."""
+
+    due_ms: int
+    """The time of the micro-batch that is to be run for it at the latest."""
+    waits: bool = True
+    """Whether what it will do then belongs to what has come: a topology is not finished before."""

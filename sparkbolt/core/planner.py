@@ -13,24 +13,15 @@ It waits for nothing and locks nothing; files are an argument. Read before: ``ho
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from sparkbolt.core.files import Files
 from sparkbolt.core.host import Host
-from sparkbolt.core.ledger_files import Files
-from sparkbolt.core.plan import Entry, MicroBatchPlan
+from sparkbolt.core.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, plan_of
 from sparkbolt.core.records import Record
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
-Offset = Mapping[str, Any]
-BEFORE_THE_FIRST: Offset = {"v": 0}
-"""The constant offset that stands before micro-batch 0.
-
-Earlier versions gave it as the end of a micro-batch 0 that came before any data, so it may stand in a checkpoint as
-that; it means the plan that reads nothing.
-"""
 VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoint repair' mends it"
 
 
@@ -161,22 +152,6 @@ class Planner:
             f"{self.host.ledger.last_promoted}: another driver has gone on meanwhile; this life ends without counting "
             "anything, and what follows it begins from what is committed"
         )
-
-
-def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
-    """The plan that an offset stands for.
-
-    Raises:
-        CheckpointError: it stands for none, or the plan's file is missing.
-    """
-    if offset == BEFORE_THE_FIRST:
-        return MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
-    if "file" in offset:
-        data = files.read(f"plans/{offset['file']}")
-        if data is None:
-            raise CheckpointError(f"{where}: plans/{offset['file']} is missing, though an offset of Spark's names it")
-        offset = json.loads(data)
-    return MicroBatchPlan.from_json(offset)
 
 
 def _size(pieces: Sequence[Piece]) -> int:

@@ -8,13 +8,14 @@ Read before: ``metrics``, ``story``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.ids import I64, U64, empty_u64
+from sparkbolt.core.intervals import Interval
 from sparkbolt.core.metrics import TopologyMetrics
 from sparkbolt.core.outage import OutageChange
 from sparkbolt.core.story import Hop, Story
@@ -170,3 +171,27 @@ def why(fail: Fail) -> str:
     if fail.cause == "timeout":
         return fail.reason
     return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """What is known of one source of a ``PartitionedSpout``; given to its ``told``, and true while that runs."""
+
+    planned: int
+    """Where the ranges end that were ever planned."""
+    finished: int
+    """The position below which everything is acked or given up."""
+    waiting: int
+    """How many records, or ranges that could not be read, wait to be given again."""
+    open: int
+    """How many trees are neither acked nor failed."""
+    away: int
+    """How many micro-batches in a row have found the source away; while there are any, nothing new is planned."""
+    _done: Callable[[int], list[Interval]] = field(repr=False, compare=False)
+
+    def done(self, limit: int) -> list[Interval]:
+        """The first ``limit`` intervals [start, end) beyond ``finished`` in which nothing is unfinished.
+
+        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``told`` only.
+        """
+        return self._done(limit)

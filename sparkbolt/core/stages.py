@@ -44,12 +44,13 @@ from sparkbolt.core.frames import (
 )
 from sparkbolt.core.health import WorkSeen
 from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.hosted import HostedBolt, Wake
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.outage import Health, add_healths
 from sparkbolt.core.own_trees import OwnTrees, Started
 from sparkbolt.core.pickling import attributes_of
+from sparkbolt.core.plan import Wake
 from sparkbolt.core.progress import Deed
 from sparkbolt.core.reports import Fail, Report
 from sparkbolt.core.routing import Block, Parcel, roots_of_row, route, without

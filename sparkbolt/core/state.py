@@ -22,14 +22,14 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from sparkbolt.core.exceptions import printed
-from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.keyvalue import KeyValueTable
 from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.segments import SegmentStore, physical_key, read_segment
 from sparkbolt.core.snapshots import DurableAttributes
 from sparkbolt.core.tuples import Tuple
 from sparkbolt.errors import StateError, check
 
-__all__ = ["Directory", "DurableAttributes", "KeyValueState", "SegmentStore", "TaskState"]
+__all__ = ["Directory", "DurableAttributes", "KeyValueTable", "SegmentStore", "TaskState"]
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class TaskState:
         self._decoded: dict[str, tuple[int | bytes, Any]] = {}
         self._snapshot: tuple[int | bytes, bytes] | None = None
         self._namespace = namespace or {}
-        self._key_values = {_TABLE: KeyValueState(Pickling(self._namespace))}
+        self._key_values = {_TABLE: KeyValueTable(Pickling(self._namespace))}
         """By the name of their tables in the directory: the user's, and those of the engine."""
         self._instance_proof: object = _Unproven
         self._instance_current = False
@@ -160,7 +160,7 @@ class TaskState:
         self._staged[_SNAPSHOT_DIGEST] = digest
         return True
 
-    def key_value(self, name: str = "") -> KeyValueState:
+    def key_value(self, name: str = "") -> KeyValueTable:
         """The task's key-value state: one object as long as this one lives.
 
         Args:
@@ -168,7 +168,7 @@ class TaskState:
         """
         table = f"{_TABLE}_{name}" if name else _TABLE
         if table not in self._key_values:
-            key_value = self._key_values[table] = KeyValueState(Pickling(self._namespace))
+            key_value = self._key_values[table] = KeyValueTable(Pickling(self._namespace))
             key_value._attach(self._opened(), self._directory.inline.get(table))
         return self._key_values[table]
 

@@ -28,8 +28,9 @@ import pyarrow as pa
 
 from sparkbolt.core.activity import Activity
 from sparkbolt.core.anchoring import Anchoring
+from sparkbolt.core.bolt_runtime import Hosted, Told, joined
 from sparkbolt.core.causes import UNAVAILABLE
-from sparkbolt.core.collectors import BasicCollector, BoltCollector, ColumnCollector
+from sparkbolt.core.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
 from sparkbolt.core.components import (
     AsyncBolt,
     BasicBolt,
@@ -45,7 +46,7 @@ from sparkbolt.core.exceptions import preparing, said, user_code
 from sparkbolt.core.failures import Failure, failure_of, failure_said, not_tried
 from sparkbolt.core.frames import arrow_of
 from sparkbolt.core.function_bolts import FunctionBolt
-from sparkbolt.core.hosted import Hosted, HostedBolt, Told, joined
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.ids import U64, unmix64
 from sparkbolt.core.metrics import ComponentMetrics
 from sparkbolt.core.progress import Deed
@@ -120,12 +121,12 @@ class BoltTask:
         """What ``execute`` sees now."""
         self._shown_too: dict[int, Tuple] = {}
         """By row, what coroutines see now."""
-        self._by_hand = BoltCollector(output)
-        self._basic = BasicCollector(output)
+        self._by_hand = BoltRowCollector(output)
+        self._basic = BasicRowCollector(output)
         self._late: list[Tuple] = []
         self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier that were acked or failed now; with why."""
-        self._columns = ColumnCollector(output)
+        self._columns = ColumnBlockCollector(output)
         self._runner: asyncio.Runner | None = None
         self.hosted: Hosted | None = None
         """What runs a hosted bolt, from ``prepare`` on."""
@@ -396,7 +397,7 @@ class BoltTask:
         rows: Rows,
         counts: Counts,
         execute: Callable[[Tuple, Any], Any],
-        by_hand: BoltCollector | None,
+        by_hand: BoltRowCollector | None,
     ) -> list[Tuple]:
         """Call ``execute`` for each row; return the tuples that user code has kept.
 
@@ -456,7 +457,7 @@ class BoltTask:
         assert isinstance(self.bolt, FunctionBolt)
         function, who = self.bolt.function, f"{self.context.component!r}"
 
-        def execute(tup: Tuple, collector: BasicCollector) -> None:
+        def execute(tup: Tuple, collector: BasicRowCollector) -> None:
             returned = function(tup)
             if returned.__class__ is GeneratorType:
                 emit = collector.emit
@@ -513,7 +514,7 @@ class BoltTask:
         running: set[asyncio.Task[None]] = set()
         broken: list[BaseException] = []
 
-        async def one(tup: Tuple, collector: BasicCollector) -> None:
+        async def one(tup: Tuple, collector: BasicRowCollector) -> None:
             try:
                 if watch is not None:
                     watch.row(tup._row)
@@ -524,7 +525,7 @@ class BoltTask:
             finally:
                 self._shown_too.pop(tup._row, None)
 
-        def ended(tup: Tuple, collector: BasicCollector, task: asyncio.Task[None]) -> None:
+        def ended(tup: Tuple, collector: BasicRowCollector, task: asyncio.Task[None]) -> None:
             running.discard(task)
             collector.end()
             free.release()
@@ -541,7 +542,7 @@ class BoltTask:
             tup = Tuple.at(rows.origin, rows, row)
             tup.update(zip(rows.origin.fields, values, strict=True))
             tuples.append(tup)
-            collector = BasicCollector(self.output, tup)
+            collector = BasicRowCollector(self.output, tup)
             task = asyncio.get_running_loop().create_task(one(tup, collector))
             running.add(task)
             task.add_done_callback(partial(ended, tup, collector))
@@ -553,7 +554,7 @@ class BoltTask:
             tup._settled = "failed" if tup._row in counts.failures else "acked"
             tup.detach()
 
-    async def _run_coroutine(self, called: Any, collector: BasicCollector) -> None:
+    async def _run_coroutine(self, called: Any, collector: BasicRowCollector) -> None:
         """Run what ``execute`` of an ``AsyncBolt`` gave, and emit what comes of it."""
         if isinstance(called, AsyncGenerator):
             async with aclosing(called):

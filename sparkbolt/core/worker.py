@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from sparkbolt.core.activity import Activity
+from sparkbolt.core.bolt_runtime import Hosted, void_roots
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.dead_letters import DeadLetterSink
 from sparkbolt.core.deaths import Deaths, Unkept, Watch
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import line_of, preparing, user_code
 from sparkbolt.core.frames import Clock, Column
-from sparkbolt.core.hosted import Hosted, void_roots
 from sparkbolt.core.ids import U64
 from sparkbolt.core.lane import Lane
 from sparkbolt.core.own_trees import OwnTrees

@@ -22,8 +22,8 @@ from sparkbolt.core.host import Host
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import Tenure
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.planner import Planner, plan_of
+from sparkbolt.core.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.core.planner import Planner
 from sparkbolt.core.state import DictStore
 from sparkbolt.core.worker import Materials
 from sparkbolt.sim.sources import Queue, QueueSpout

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sparkbolt.core.collectors import SpoutCollector
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
 from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.interfaces import SpoutCollector
+from sparkbolt.core.reports import SourceView
 from sparkbolt.errors import EnoughRead, UnknownNameError
 
 SURVEY_ROUNDS_MAX = 1000

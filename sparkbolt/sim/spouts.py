@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.collectors import SpoutCollector
+from sparkbolt.core.collectors import SpoutRecordCollector
 from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
@@ -39,7 +39,7 @@ class LocalSpout:
         """What ``next_tuple``, ``ack`` and the others raised, and the errors that the spout reported."""
         self._context = context
         self._output = output
-        self._collector = SpoutCollector(output)
+        self._collector = SpoutRecordCollector(output)
         self._desk = desk
         self._tracked = tracked
         self._opened = False

@@ -18,8 +18,7 @@ from typing import Any
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.ledger import Promotion
 from sparkbolt.core.ledger_files import Tenure
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset
+from sparkbolt.core.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied

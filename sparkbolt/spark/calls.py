@@ -25,8 +25,8 @@ from itertools import count
 from typing import Any
 
 from sparkbolt.core.components import PartitionedSpout, Range, TopologyContext
-from sparkbolt.core.partition_manager import SourceView
 from sparkbolt.core.progress import CallSight, Doing
+from sparkbolt.core.reports import SourceView
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.pages import frames_of_threads, line_of
 

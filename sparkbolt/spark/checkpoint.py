@@ -44,9 +44,9 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core import ledger_files
 from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
+from sparkbolt.core.files import Files
 from sparkbolt.core.lane import Lane, moved
 from sparkbolt.core.ledger import Ledger
-from sparkbolt.core.ledger_files import Files
 from sparkbolt.core.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of

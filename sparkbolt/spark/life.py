@@ -38,7 +38,8 @@ from sparkbolt.core.lane import Lane
 from sparkbolt.core.ledger import Ledger, Promotion
 from sparkbolt.core.ledger_files import check_number
 from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.planner import BEFORE_THE_FIRST, Offset, Planner
+from sparkbolt.core.plan import BEFORE_THE_FIRST, Offset
+from sparkbolt.core.planner import Planner
 from sparkbolt.core.progress import Progress, Sight
 from sparkbolt.core.reading import clock_rows
 from sparkbolt.core.restarts import QueryFailure

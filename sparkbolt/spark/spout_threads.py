@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.collectors import SpoutCollector
+from sparkbolt.core.collectors import SpoutRecordCollector
 from sparkbolt.core.components import Spout, TopologyContext
 from sparkbolt.core.desk import Desk
 from sparkbolt.core.emission import Output
@@ -105,7 +105,7 @@ class SpoutThread:
         self.spout = spout
         self._context = context
         self._output = output
-        self._collector = SpoutCollector(output)
+        self._collector = SpoutRecordCollector(output)
         self._desk = desk
         self._lock = lock
         self._tracked = tracked

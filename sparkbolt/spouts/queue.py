@@ -25,7 +25,7 @@ from sparkbolt.core.retry import DEFAULT
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import SpoutCollector
+    from sparkbolt.core.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from sparkbolt.core import arguments
 from sparkbolt.core.components import Spout, TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.collectors import SpoutCollector
+    from sparkbolt.core.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from sparkbolt.core.bolt_runtime import Hosted
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.config import Config
-from sparkbolt.core.hosted import Hosted, HostedBolt
+from sparkbolt.core.hosted import HostedBolt
 from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count

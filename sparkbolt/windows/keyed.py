@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.keyvalue import KeyValueTable
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
 from sparkbolt.windows.segments import Shelf
@@ -29,7 +29,7 @@ LISTS_MAX = 64
 class _KeyShelf:
     """The segments of one key's window."""
 
-    def __init__(self, state: KeyValueState, key: Any) -> None:
+    def __init__(self, state: KeyValueTable, key: Any) -> None:
         self._state = state
         self._key = key
 
@@ -71,20 +71,20 @@ class DueKeys:
         """The earliest slot; None if there is none."""
         return min((*self.lists, *self._fresh), default=None)
 
-    def pop(self, state: KeyValueState, limit_ms: int) -> Iterator[tuple[int, Any]]:
+    def pop(self, state: KeyValueTable, limit_ms: int) -> Iterator[tuple[int, Any]]:
         """Take out what is due at or before a time, as (slot, key), the earliest slot first."""
         for slot in sorted(slot for slot in {*self.lists, *self._fresh} if slot <= limit_ms):
             found = self._read(state, slot) + self._fresh.pop(slot, [])
             for key in dict.fromkeys(found):
                 yield slot, key
 
-    def _read(self, state: KeyValueState, slot: int) -> list[Any]:
+    def _read(self, state: KeyValueTable, slot: int) -> list[Any]:
         found: list[Any] = []
         for number in self.lists.pop(slot, ()):
             found += pickle.loads(state.delete((self._name, slot, number)))
         return found
 
-    def save(self, state: KeyValueState) -> Any:
+    def save(self, state: KeyValueTable) -> Any:
         """Write what is new; what ``load`` needs."""
         for slot, keys in self._fresh.items():
             if len(self.lists.get(slot, ())) >= LISTS_MAX:
@@ -138,9 +138,9 @@ class KeyedWindows:
         self._idle = DueKeys("idle", (idle_ms or 8) // 8)
         self._cached: OrderedDict[Any, _Kept] = OrderedDict()  # a dict looks at all that was deleted to find its first
         self._touched: dict[Any, _Kept] = {}
-        self._state: KeyValueState | None = None
+        self._state: KeyValueTable | None = None
 
-    def attach(self, state: KeyValueState, saved: Any | None, fresh: bool) -> None:
+    def attach(self, state: KeyValueTable, saved: Any | None, fresh: bool) -> None:
         """Begin a micro-batch.
 
         Args:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.bolt_runtime import Hosted, joined
 from sparkbolt.core.components import TopologyContext
 from sparkbolt.core.emission import Output
 from sparkbolt.core.exceptions import line_of
 from sparkbolt.core.failures import failure_of
-from sparkbolt.core.hosted import Hosted, Wake, joined
 from sparkbolt.core.ids import U64
+from sparkbolt.core.plan import Wake
 from sparkbolt.core.returned import emit_all
 from sparkbolt.core.rows import Rows
 from sparkbolt.core.story import time_text

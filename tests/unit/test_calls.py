@@ -18,9 +18,8 @@ from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, S
 from sparkbolt.core.activity import Hangs
 from sparkbolt.core.feedback import gather
 from sparkbolt.core.lane import lay_out
-from sparkbolt.core.partition_manager import SourceView
-from sparkbolt.core.planner import BEFORE_THE_FIRST
-from sparkbolt.core.reports import Promotion
+from sparkbolt.core.plan import BEFORE_THE_FIRST
+from sparkbolt.core.reports import Promotion, SourceView
 from sparkbolt.core.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
 

@@ -25,7 +25,7 @@ from sparkbolt.cli.svg import svg_drawing
 from sparkbolt.core.components import Range, TopologyContext
 from sparkbolt.core.dead_letters import Attempt, RawMessage
 from sparkbolt.core.lane import lay_out
-from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.reports import SourceView
 from sparkbolt.core.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine

@@ -10,8 +10,8 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.acker import Feedback
 from sparkbolt.core.components import PartitionedSpout, Range
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.planner import BEFORE_THE_FIRST, Planner
+from sparkbolt.core.plan import BEFORE_THE_FIRST, MicroBatchPlan
+from sparkbolt.core.planner import Planner
 from sparkbolt.core.topology import Topology
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
 from sparkbolt.sim.driver import MemoryFiles

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sparkbolt.core.collectors import BasicCollector
+from sparkbolt.core.collectors import BasicRowCollector
 from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.config import Config
 from sparkbolt.core.ledger import FailedTree, Ledger
@@ -92,7 +92,7 @@ class Unweighable(Weighed):
 class See(BasicBolt):
     """Counts what it sees; fails number 20 the first time."""
 
-    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+    def execute(self, tup: Tuple, collector: BasicRowCollector) -> None:
         SEEN[tup["n"]] += 1
         if tup["n"] == 20 and SEEN[20] == 1:
             raise ValueError("on purpose")

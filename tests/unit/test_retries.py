@@ -27,7 +27,7 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.core.ledger import FailedTree
-from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.reports import SourceView
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.announcer import Announcer
 

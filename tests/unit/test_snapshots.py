@@ -8,7 +8,7 @@ import pytest
 
 from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.snapshots import DurableAttributes
-from sparkbolt.core.state import KeyValueState
+from sparkbolt.core.state import KeyValueTable
 from sparkbolt.core.tuples import Origin, Tuple
 from sparkbolt.errors import StateError
 
@@ -59,7 +59,7 @@ def test_nothing_of_a_failed_attempt_is_left():
 
 
 def test_what_the_engine_owns_is_put_back_as_it_is():
-    state, context = KeyValueState(), object()
+    state, context = KeyValueTable(), object()
     bolt = make(state=state, inside=[state, {"c": context}])
     bolt.me = bolt
     bolt.bound = bolt.__init__

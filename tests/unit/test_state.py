@@ -1,4 +1,4 @@
-"""TaskState and KeyValueState against plain dicts, with two workers, crashes and attempts that run again."""
+"""TaskState and KeyValueTable against plain dicts, with two workers, crashes and attempts that run again."""
 
 import pickle
 import random
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sparkbolt.core import keyvalue
 from sparkbolt.core.pickling import Pickling
 from sparkbolt.core.segments import GONE, Entries, Frozen, key_hash, key_hashes
-from sparkbolt.core.state import DictStore, KeyValueState, TaskState
+from sparkbolt.core.state import DictStore, KeyValueTable, TaskState
 from sparkbolt.errors import InvariantError, StateError
 
 KEYS = st.one_of(
@@ -273,7 +273,7 @@ def test_a_value_changed_in_place_without_put_is_not_stored():
 
 
 def test_many_keys_and_values_are_taken_from_arrays():
-    state = KeyValueState()
+    state = KeyValueTable()
     words = pa.array(["to", "be", None])
     state.put_many(words, np.array([1, 2, 3]))
     state.put_many(words.dictionary_encode().slice(1, 1), pa.array([7]))
@@ -284,7 +284,7 @@ def test_many_keys_and_values_are_taken_from_arrays():
 
 
 def test_many_keys_with_too_few_values_set_nothing():
-    state = KeyValueState()
+    state = KeyValueTable()
     with pytest.raises(StateError, match="2 keys and 1 values"):
         state.put_many(["a", "b"], [1])
     assert len(state) == 0
@@ -346,7 +346,7 @@ def test_a_value_that_cannot_be_pickled_is_named():
 
 def test_a_key_value_state_cannot_be_pickled():
     with pytest.raises(TypeError, match="belongs to its task"):
-        pickle.dumps(KeyValueState())
+        pickle.dumps(KeyValueTable())
 
 
 def test_a_damaged_store_is_told():

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
-from sparkbolt.core.keyvalue import KeyValueState
+from sparkbolt.core.keyvalue import KeyValueTable
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,

@@ -19,7 +19,7 @@ import numpy as np
 from sparkbolt.core import arguments
 from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
-from sparkbolt.core.partition_manager import SourceView
+from sparkbolt.core.reports import SourceView
 from sparkbolt.core.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
