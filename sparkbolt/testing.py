@@ -33,6 +33,7 @@ from sparkbolt.core.topology import ComponentSpec, Topology, TopologyBuilder, to
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.core.unsent import unsent_messages
 from sparkbolt.errors import EngineError, UnknownNameError
+from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.letters import letters_in
 from sparkbolt.sim.rehearsal import Rehearsal

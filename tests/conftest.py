@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from sparkbolt.launch import Launch  # noqa: F401  for those who import a topology from where it is
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import rabbitmq as rabbitmq

@@ -26,6 +26,7 @@ from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.core.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, SparkboltError
+from sparkbolt.launch import Launch  # noqa: F401  with it topologies find their engine
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _EPILOG = """\

@@ -14,7 +14,6 @@ Read before: ``components``, ``dead_letters``.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from types import FunctionType
@@ -35,6 +34,7 @@ from sparkbolt.core.dead_letters import (
     is_sink,
     stream_of,
 )
+from sparkbolt.core.outside import outside
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.errors import ConfigError
 
@@ -84,10 +84,7 @@ def way_of(given: Any, spout: Any) -> Way | None:
     elif given.startswith(STREAM) and given != STREAM:
         return given
     elif given.startswith(FILE) and given != FILE:
-        # The rules know no files: the sink is found by its name.
-        made: DeadLetterSink = importlib.import_module("sparkbolt.bolts.letter_files").FileDeadLetters(
-            given[len(FILE) :]
-        )
+        made: DeadLetterSink = outside().file_sink(given[len(FILE) :])
         return made
     elif given:
         named: DeadLetterSink | None = spout.dead_letter_sink(given)

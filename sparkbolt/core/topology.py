@@ -13,7 +13,6 @@ Read before: ``components``, ``groupings``, ``topology_mistakes``.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 from bisect import bisect_right
@@ -41,6 +40,7 @@ from sparkbolt.core.groupings import (
 from sparkbolt.core.keeping import keeps_state
 from sparkbolt.core.letter_ways import Way, given_for, way_of, where_nothing_is_said
 from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.outside import outside
 from sparkbolt.core.running import RunningTopology
 from sparkbolt.core.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
@@ -289,8 +289,8 @@ class Topology:
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
         if drain_secs is not None:
             given["drain_secs"] = drain_secs
-        program = importlib.import_module("sparkbolt.cli.program")
-        metrics: TopologyMetrics = program.run(self, stop_after_secs=stop_after_secs, display=display, **given)
+        options = {"stop_after_secs": stop_after_secs, "display": display, **given}
+        metrics: TopologyMetrics = outside().run(self, options)
         return metrics
 
     def start(
@@ -323,7 +323,7 @@ class Topology:
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
         given = _given(checkpoint=checkpoint, **options)
-        running: RunningTopology = importlib.import_module("sparkbolt.spark.running").start(self, **given)
+        running: RunningTopology = outside().start(self, given)
         return running
 
     def __repr__(self) -> str:

@@ -39,9 +39,10 @@ LAYERS = {
     "spouts": _layer("errors core spouts bolts", None),
     "bolts": _layer("errors core spouts bolts", None),
     "sim": _layer("errors core sim", None),
-    "testing": _layer("errors core windows sim testing", None),
+    "testing": _layer("errors core windows sim launch testing", None),
     "spark": _layer("errors core spark", None),
     "ui": _layer("errors core ui", None),
+    "launch": _layer("errors core bolts spark cli launch", None),
     "cli": Layer(rooms=None, libraries=None),
     "door": Layer(rooms=None, libraries=None),
 }

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
-from sparkbolt.core.keyvalue import KeyValueTable
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,
@@ -90,7 +89,7 @@ def test_a_window_is_a_sequence_of_tuples() -> None:
 class Stateful(WindowedBolt):
     outputs = ["names", "windows"]
 
-    def init_state(self, state: KeyValueState) -> None:
+    def init_state(self, state: KeyValueTable) -> None:
         self.state = state
 
     def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
