@@ -48,7 +48,7 @@ from sparkbolt.errors import (
 from sparkbolt.launch import Launch  # noqa: F401  with it topologies find their engine
 from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
-__all__ = [
+__all__: list[str] = [
     "AsyncBolt",
     "Attempt",
     "BadRecord",

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
+from sparkbolt.core.interfaces import KeyValueState
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,
@@ -89,7 +90,7 @@ def test_a_window_is_a_sequence_of_tuples() -> None:
 class Stateful(WindowedBolt):
     outputs = ["names", "windows"]
 
-    def init_state(self, state: KeyValueTable) -> None:
+    def init_state(self, state: KeyValueState) -> None:
         self.state = state
 
     def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
