@@ -18,7 +18,7 @@ from benchmarks.runs import Options, in_turn, rate_of
 from benchmarks.text import zipf_text
 from benchmarks.words import TARGET_MS, bare_loop, warm, word_count
 from sparkbolt import ColumnBolt
-from sparkbolt.core.state import KeyValueState
+from sparkbolt.core.state.task_state import KeyValueState
 
 
 class SplitColumns(ColumnBolt):

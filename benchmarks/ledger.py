@@ -3,7 +3,7 @@
 Which question it answers: how many bytes is an open tree, and how many trees a second are opened, completed and
 moved on in time? No Spark here.
 
-Read before: ``sparkbolt.core.ledger``.
+Read before: ``sparkbolt.core.driver.ledger.ledger``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.figures import Aim, Figure
 from benchmarks.runs import Options
-from sparkbolt.core.acker import Feedback, Partials, judge
-from sparkbolt.core.ids import U64, tree_key
-from sparkbolt.core.ledger import Ledger, SpoutInfo
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.retry import at_once
+from sparkbolt.core.base.ids import U64, tree_key
+from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
+from sparkbolt.core.model.retry import at_once
+from sparkbolt.core.protocol.acker import Feedback, Partials, judge
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 
 OPEN = 1_000_000
 TURNOVER = 250_000

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.core.components import BoltBase, PartitionedSpout
-from sparkbolt.core.reports import MicroBatchReport
+from sparkbolt.core.model.components import BoltBase, PartitionedSpout
+from sparkbolt.core.model.reports import MicroBatchReport
 from sparkbolt.spark.running import RunningTopology
 
 MASTER = "local[2,4]"

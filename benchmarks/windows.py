@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import PARALLELISM, Options, in_turn, start, steady_rate
 from sparkbolt import Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
-from sparkbolt.core.state import DictStore
+from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.sim.engine import LocalEngine
 
 FEW, MANY = 1_000, 1_000_000

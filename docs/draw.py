@@ -7,7 +7,7 @@ Rule 1: names, levels, fusion and ids come from the engine; only the places of t
 Rule 2: the same code gives the same bytes.
 Rule 3: a picture has a ground of its own, light or dark as the reader's system is, so it is legible on any page.
 
-Read before: ``sparkbolt.core.lane``, ``sparkbolt.core.ids``.
+Read before: ``sparkbolt.core.model.lane``, ``sparkbolt.core.base.ids``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
-from sparkbolt.core.frames import DATA, Frame, Moment, collect, kind_of
-from sparkbolt.core.function_bolts import FunctionBolt
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.levels import run_level
-from sparkbolt.core.reading import run_entry
-from sparkbolt.core.stages import Row
+from sparkbolt.core.model.function_bolts import FunctionBolt
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.protocol.frames import DATA, Frame, Moment, collect, kind_of
+from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.worker.reading import run_entry
+from sparkbolt.core.worker.stages import Row
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.draw import KINDS

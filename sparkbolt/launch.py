@@ -3,14 +3,14 @@
 Which question it answers: how does a topology come to its engine?
 Rule: nothing is loaded before it is asked for: who builds a topology needs no Spark.
 
-Read before: ``core.outside``.
+Read before: ``core.base.outside``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sparkbolt.core.outside import set_outside
+from sparkbolt.core.base.outside import set_outside
 
 
 class Launch:

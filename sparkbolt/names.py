@@ -3,7 +3,7 @@
 Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
 """
 
-from sparkbolt.core.components import (
+from sparkbolt.core.model.components import (
     AsyncBolt,
     BadRecord,
     BasicBolt,
@@ -16,19 +16,25 @@ from sparkbolt.core.components import (
     StatefulBolt,
     TopologyContext,
 )
-from sparkbolt.core.config import Config
-from sparkbolt.core.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
-from sparkbolt.core.function_bolts import bolt
-from sparkbolt.core.groupings import Grouping, GroupingContext
-from sparkbolt.core.interfaces import BasicCollector, BoltCollector, ColumnCollector, KeyValueState, SpoutCollector
-from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.progress import Progress
-from sparkbolt.core.reports import FailedTree, MicroBatchReport, Promotion
-from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.running import RunningTopology
-from sparkbolt.core.story import Story
-from sparkbolt.core.topology import BoltDeclarer, Topology, TopologyBuilder
-from sparkbolt.core.tuples import Direct, Tuple
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
+from sparkbolt.core.model.function_bolts import bolt
+from sparkbolt.core.model.groupings import Grouping, GroupingContext
+from sparkbolt.core.model.interfaces import (
+    BasicCollector,
+    BoltCollector,
+    ColumnCollector,
+    KeyValueState,
+    SpoutCollector,
+)
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.model.progress import Progress
+from sparkbolt.core.model.reports import FailedTree, MicroBatchReport, Promotion
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.running import RunningTopology
+from sparkbolt.core.model.story import Story
+from sparkbolt.core.model.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.core.model.tuples import Direct, Tuple
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,

@@ -20,18 +20,18 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
-from sparkbolt.core.components import Spout, TopologyContext, rehearsal_path
-from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.dead_letters import DeadLetter
-from sparkbolt.core.frames import Column, python_values
-from sparkbolt.core.interfaces import SpoutCollector
-from sparkbolt.core.ledger import FailedTree, Promotion
-from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.reports import Report
-from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
-from sparkbolt.core.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.core.unsent import unsent_messages
+from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion
+from sparkbolt.core.model.components import Spout, TopologyContext, rehearsal_path
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.core.model.interfaces import SpoutCollector
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.core.model.unsent import unsent_messages
+from sparkbolt.core.protocol.frames import Column, python_values
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.engine import LocalEngine

@@ -17,11 +17,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from sparkbolt.bolts.part_files import PartFiles, absolute_directory
-from sparkbolt.core.components import BasicBolt, TopologyContext
-from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.model.components import BasicBolt, TopologyContext
+from sparkbolt.core.model.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import BasicCollector
+    from sparkbolt.core.model.interfaces import BasicCollector
 
 
 def _other(value: Any) -> Any:

@@ -6,7 +6,7 @@ Rule: a tuple is acked when the broker has acknowledged its message, and failed 
 broker does not have.
 
 A micro-batch that runs again writes its messages again: at least once, as everywhere. In a rehearsal nothing is sent.
-Read before: ``core.components``, ``core.unsent``, ``spouts.kafka.settings``.
+Read before: ``core.model.components``, ``core.model.unsent``, ``spouts.kafka.settings``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import Bolt, TopologyContext
-from sparkbolt.core.tuples import Tuple
-from sparkbolt.core.unsent import note_unsent
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import Bolt, TopologyContext
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
@@ -29,7 +29,7 @@ from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import BoltCollector
+    from sparkbolt.core.model.interfaces import BoltCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

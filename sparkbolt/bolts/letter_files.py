@@ -8,7 +8,7 @@ before the next one begins, so it damages no other.
 Rule 3: a letter counts once by its id, however often it stands in the file; a line that is damaged is told, not
 passed over in silence.
 
-Read before: ``core.dead_letters``.
+Read before: ``core.model.dead_letters``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.errors import ConfigError
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkbolt.bolts.part_files import PartFiles, absolute_directory
-from sparkbolt.core.components import ColumnBolt, TopologyContext
+from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import ColumnCollector
+    from sparkbolt.core.model.interfaces import ColumnCollector
 
 
 class ParquetBolt(ColumnBolt):

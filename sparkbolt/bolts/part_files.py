@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import TopologyContext
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})

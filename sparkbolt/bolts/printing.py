@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sparkbolt.core.components import BasicBolt
-from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.model.components import BasicBolt
+from sparkbolt.core.model.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import BasicCollector
+    from sparkbolt.core.model.interfaces import BasicCollector
 
 
 class PrintBolt(BasicBolt):
@@ -25,7 +25,7 @@ class PrintBolt(BasicBolt):
     program's own standard output (of standard error with ``sparkbolt run --json``, whose output is JSON alone),
     on a cluster they are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
 
-    >>> from sparkbolt.core.tuples import Origin
+    >>> from sparkbolt.core.model.tuples import Origin
     >>> PrintBolt().execute(Tuple.of(Origin("count", 0, "default", ("word",)), ["be\nbe"]), None)
     count[0] {'word': 'be\nbe'}
     """

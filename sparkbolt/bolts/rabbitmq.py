@@ -6,7 +6,7 @@ Rule: a tuple is acked when the broker has confirmed its message, and failed, al
 
 A micro-batch that runs again publishes its messages again, under the same ``message_id``: at least once, and whoever
 consumes them can tell. In a rehearsal nothing is published.
-Read before: ``core.components``, ``core.unsent``, ``rabbitmq_publisher``.
+Read before: ``core.model.components``, ``core.model.unsent``, ``rabbitmq_publisher``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkbolt.bolts.rabbitmq_publisher import Publisher
-from sparkbolt.core import arguments
-from sparkbolt.core.components import AsyncBolt, TopologyContext
-from sparkbolt.core.tuples import Tuple
-from sparkbolt.core.unsent import note_unsent
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import AsyncBolt, TopologyContext
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, FailedException
 from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import BasicCollector
+    from sparkbolt.core.model.interfaces import BasicCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

@@ -24,7 +24,7 @@ from typing import Any
 from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
-from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, SparkboltError
 from sparkbolt.launch import Launch  # noqa: F401  with it topologies find their engine
 

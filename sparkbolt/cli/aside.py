@@ -3,7 +3,7 @@
 Which question it answers: a run has ended, and some messages were given up; what does somebody type next?
 Rule: a command that is shown can be copied as it is.
 
-Read before: ``core.letter_ways``.
+Read before: ``core.model.letter_ways``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from sparkbolt.bolts.letter_files import FileDeadLetters
-from sparkbolt.core.dead_letters import CHECKPOINT, stream_of
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.dead_letters import CHECKPOINT, stream_of
+from sparkbolt.core.model.topology import Topology
 
 
 def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:

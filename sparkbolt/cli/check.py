@@ -1,9 +1,9 @@
 """What ``sparkbolt check`` tells of a topology, without Spark.
 
 Which question it answers: how will the topology be laid out, what does each bolt keep and why, and what looks wrong?
-Rule: everything is asked of ``core.lane`` and the specs; nothing is decided here.
+Rule: everything is asked of ``core.model.lane`` and the specs; nothing is decided here.
 
-Read before: ``core.lane``.
+Read before: ``core.model.lane``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sparkbolt.core.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
-from sparkbolt.core.config import COMPONENT_KEYS
-from sparkbolt.core.function_bolts import FunctionBolt
-from sparkbolt.core.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.keeping import keeps_state, storing_methods
-from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.topology import ComponentSpec, Topology
-from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
+from sparkbolt.core.model.config import COMPONENT_KEYS
+from sparkbolt.core.model.function_bolts import FunctionBolt
+from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.keeping import keeps_state, storing_methods
+from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.topology import ComponentSpec, Topology
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
 
 FLOOR_SECS = 0.35
 """What a micro-batch without a stateful level takes at least, about, on two cores."""

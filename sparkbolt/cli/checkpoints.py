@@ -5,7 +5,7 @@ Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it take
 checkpoint, and takes a life's number first, so that a driver that still runs there counts nothing any more.
 Rule 2: for a local directory neither Spark nor Java starts.
 
-Read before: ``core.agreement``.
+Read before: ``core.driver.ledger.agreement``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
-from sparkbolt.core import agreement
-from sparkbolt.core.files import Files
-from sparkbolt.core.ledger_files import begin_life
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.ledger import agreement
+from sparkbolt.core.driver.ledger.ledger_files import begin_life
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.places import local_directory
 

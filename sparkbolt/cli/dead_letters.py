@@ -8,7 +8,7 @@ never not at all.
 Rule 3: what cannot be replayed as it was is left out and told; it is never replayed as something else.
 Rule 4: a line that is no letter is told wherever letters are read, and nothing is written to where they are read.
 
-Read before: ``core.dead_letters``, ``bolts.letter_files``.
+Read before: ``core.model.dead_letters``, ``bolts.letter_files``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.letter_topic import KAFKA, LetterTopic, client_properties, give_again
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Found, Replay
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.dead_letters import FILE, DeadLetter, plain
-from sparkbolt.core.ledger_files import LETTERS_FOLDER
-from sparkbolt.core.story import short_values, time_text
+from sparkbolt.core.driver.ledger.ledger_files import LETTERS_FOLDER
+from sparkbolt.core.model.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.core.model.story import short_values, time_text
 from sparkbolt.errors import SparkboltError
 from sparkbolt.spark.places import local_directory
 

@@ -6,7 +6,7 @@ what is shown of the run goes to standard error.
 Rule 2: counts are totals since the topology's first start with its checkpoint; rates are of the last seconds.
 Rule 3: nothing that fails here fails the run: ``micro_batch`` is called from within a promotion.
 
-Read before: ``core.metrics``.
+Read before: ``core.model.metrics``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.columns import GAP, Counters, fit
-from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.progress import Progress
+from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.model.progress import Progress
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
-    from sparkbolt.core.reports import MicroBatchReport
-    from sparkbolt.core.running import RunningTopology
-    from sparkbolt.core.topology import ComponentSpec, Topology
+    from sparkbolt.core.model.reports import MicroBatchReport
+    from sparkbolt.core.model.running import RunningTopology
+    from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 LINE_EVERY_SECS = 5.0
 """Plain lines: one in that time at most."""

@@ -9,10 +9,10 @@ Read before: ``check``.
 from __future__ import annotations
 
 from sparkbolt.cli.check import stage_level, stages_of
-from sparkbolt.core.groupings import Grouping
-from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.topology import Subscription, Topology
-from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.model.groupings import Grouping
+from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.topology import Subscription, Topology
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -20,7 +20,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 def label_of(stream: str, grouping: Grouping) -> str:
     """What is written at an arrow: the grouping, with the stream before it unless it is ``default``.
 
-    >>> from sparkbolt.core.groupings import FieldsGrouping
+    >>> from sparkbolt.core.model.groupings import FieldsGrouping
     >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
     ('fields(word)', 'late: fields(word)')
     """

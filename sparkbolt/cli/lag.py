@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.topology import Topology
 from sparkbolt.spouts.kafka import KafkaSpout
 from sparkbolt.spouts.kafka.lag import Lag, lags_of
 

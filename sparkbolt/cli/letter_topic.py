@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from sparkbolt.cli.letters import ID_CHARACTERS_SHOWN, Found, Replay
 from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.model.dead_letters import DeadLetter
 
 
 def client_properties(path: str) -> dict[str, str]:

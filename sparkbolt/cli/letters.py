@@ -3,14 +3,14 @@
 Which question it answers: what is told of letters, and of a replay, wherever the letters are?
 Rule: it knows no place.
 
-Read before: ``core.dead_letters``.
+Read before: ``core.model.dead_letters``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparkbolt.core.dead_letters import DeadLetter
+from sparkbolt.core.model.dead_letters import DeadLetter
 
 ID_CHARACTERS_SHOWN = 12
 _SHOWN_MAX = 5

@@ -27,14 +27,14 @@ from sparkbolt.cli.display import (
     drain_sentence,
     window_parts,
 )
-from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.metrics import ComponentMetrics
-from sparkbolt.core.progress import duration
+from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.metrics import ComponentMetrics
+from sparkbolt.core.model.progress import duration
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
-    from sparkbolt.core.running import RunningTopology
-    from sparkbolt.core.topology import ComponentSpec, Topology
+    from sparkbolt.core.model.running import RunningTopology
+    from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 STARTING = "starting Spark"
 _NOTHING = ComponentMetrics()

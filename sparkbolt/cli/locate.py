@@ -3,7 +3,7 @@
 Which question it answers: which topology does ``module:attribute`` mean?
 Rule: what is wrong with the name, or with the module, is one sentence; a mistake of the caller's is ``WrongUseError``.
 
-Read before: ``core.topology``.
+Read before: ``core.model.topology``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Sequence
 from types import ModuleType
 
-from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.topology import Topology, TopologyBuilder
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.errors import SparkboltError
 
 

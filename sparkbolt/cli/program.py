@@ -21,15 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from sparkbolt.core.metrics import TopologyMetrics
+from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.errors import EngineError, SparkboltError
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
-    from sparkbolt.core.progress import Progress
-    from sparkbolt.core.reports import MicroBatchReport
-    from sparkbolt.core.running import RunningTopology
-    from sparkbolt.core.topology import Topology
+    from sparkbolt.core.model.progress import Progress
+    from sparkbolt.core.model.reports import MicroBatchReport
+    from sparkbolt.core.model.running import RunningTopology
+    from sparkbolt.core.model.topology import Topology
 
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130

@@ -19,8 +19,8 @@ from xml.sax.saxutils import escape
 
 from sparkbolt.cli.check import Stage, stage_level, stages_of
 from sparkbolt.cli.graph import TIMES, drawn_lane, label_of
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.topology import ComponentSpec, Topology
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 MARGIN = 24.0
 TITLE = 40.0

@@ -3,7 +3,7 @@
 Which question it answers: are two values, perhaps from two processes, the same?
 Rule: identity never shows. A pickle of equal values differs where one of them holds one object twice; these do not.
 
-Read before: ``core.tuples``.
+Read before: ``core.model.tuples``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.model.tuples import Tuple
 
 _ATOMS = (int, str, float, bytes, bool, type(None))
 _DEPTH_MAX = 50

@@ -5,7 +5,7 @@ Rule 1: a value is compared with itself, by its pickle: when it is emitted and w
 it and when that bolt has done its work. Elsewhere a bolt gets copies, which are its own.
 Rule 2: whoever changed a value is named, and not those through whom it came or to whom it goes.
 
-Read before: ``canonical``, ``core.emission``.
+Read before: ``canonical``, ``core.worker.emission``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.emission import Output, StreamOut
-from sparkbolt.core.exceptions import pass_on, printed
-from sparkbolt.core.rows import Rows
-from sparkbolt.core.tuples import Origin
+from sparkbolt.core.base.exceptions import pass_on, printed
+from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.worker.emission import Output, StreamOut
+from sparkbolt.core.worker.rows import Rows
 from sparkbolt.sim.canonical import stable_bytes
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)

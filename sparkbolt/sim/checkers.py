@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.acker import one_fail_each
-from sparkbolt.core.causes import AWAY, FINAL, NOT_READ
-from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.dead_letters import CHECKPOINT
-from sparkbolt.core.ids import split_key
-from sparkbolt.core.lane import policy_of
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.ledger_settings import feeders_of
-from sparkbolt.core.outages import Outages
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.topology import ComponentSpec
+from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.ledger_settings import feeders_of
+from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.dead_letters import CHECKPOINT
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.topology import ComponentSpec
+from sparkbolt.core.protocol.acker import one_fail_each
+from sparkbolt.core.protocol.causes import AWAY, FINAL, NOT_READ
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.letters import NothingIsGivenUpInSilence

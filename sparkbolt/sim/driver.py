@@ -4,7 +4,7 @@ Which question it answers: which calls does the driver's side make, in which ord
 Rule 1: no rules here. What is planned is decided by ``host``, which files count by ``ledger_files``.
 Rule 2: everything that is in a ``Driver`` is gone when it dies; everything that is in ``Durable`` is not.
 
-Read before: ``core.host``, ``core.ledger_files``, ``spouts``.
+Read before: ``core.driver.host``, ``core.driver.ledger.ledger_files``, ``spouts``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core import ledger_files
-from sparkbolt.core.acker import Feedback
-from sparkbolt.core.dead_letters import DeadLetter
-from sparkbolt.core.exceptions import Interruption
-from sparkbolt.core.host import Host
-from sparkbolt.core.ledger import Ledger, Promotion
-from sparkbolt.core.ledger_files import Tenure
-from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.plan import Entry, MicroBatchPlan, plan_of
-from sparkbolt.core.planner import Planner
-from sparkbolt.core.state import DictStore
-from sparkbolt.core.worker import Materials
+from sparkbolt.core.base.exceptions import Interruption
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.ledger import ledger_files
+from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.core.driver.ledger.ledger_files import Tenure
+from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.core.protocol.acker import Feedback
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.core.worker.worker import Materials
 from sparkbolt.sim.sources import Queue, QueueSpout
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks

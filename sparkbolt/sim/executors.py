@@ -5,7 +5,7 @@ Rule 1: an attempt works on a copy of the committed segments; what it wrote coun
 Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
-Read before: ``core.stages``, ``eyes``, ``faults``.
+Read before: ``core.worker.stages``, ``eyes``, ``faults``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkbolt.core.feedback import judge_rows
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.lane import Lane, spark_hash
-from sparkbolt.core.levels import by_dest, run_level
-from sparkbolt.core.outage import Health
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.records import Record
-from sparkbolt.core.stages import Row
-from sparkbolt.core.state import DictStore
-from sparkbolt.core.worker import Materials, Worker
+from sparkbolt.core.model.lane import Lane, spark_hash
+from sparkbolt.core.model.outage import Health
+from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Materials, Worker
 from sparkbolt.sim.eyes import Eyes, Sightings, WorkerDied
 from sparkbolt.sim.faults import (
     CONNECTION_BREAKS,

@@ -4,7 +4,7 @@ Which question it answers: which deliveries were sent, which were acked, which t
 Rule 1: what an attempt did is seen apart from all others, so that it can be thrown away with it.
 Rule 2: deliveries are known by their edges but never XORed: two that have one edge are two.
 
-Read before: ``core.worker``, ``changes``.
+Read before: ``core.worker.worker``, ``changes``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.components import ColumnBolt
-from sparkbolt.core.emission import Output
-from sparkbolt.core.exceptions import Interruption
-from sparkbolt.core.frames import python_values
-from sparkbolt.core.ids import U64, mix64
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.reports import Fail
-from sparkbolt.core.routing import Parcel
-from sparkbolt.core.rows import Rows
-from sparkbolt.core.tasks import BoltTask
+from sparkbolt.core.base.exceptions import Interruption
+from sparkbolt.core.base.ids import U64, mix64
+from sparkbolt.core.model.components import ColumnBolt
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.protocol.frames import python_values
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.routing import Parcel
+from sparkbolt.core.worker.rows import Rows
+from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.sim.changes import Change, Changes
 
@@ -86,7 +86,7 @@ class _Doomed(Rows):
 
 
 class Eyes:
-    """Sees what the attempt that is running does; obeys the ``Witness`` protocol of ``core.worker``."""
+    """Sees what the attempt that is running does; obeys the ``Witness`` protocol of ``core.worker.worker``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """See nothing yet.

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
 import numpy as np
 
-from sparkbolt.core.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.dead_letters import DeadLetter, GivenUp, stream_of
-from sparkbolt.core.ids import split_key
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.story import root_text
+from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
+from sparkbolt.core.model.dead_letters import DeadLetter, GivenUp, stream_of
+from sparkbolt.core.model.story import root_text
+from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.eyes import Eyes

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from sparkbolt.core.causes import UNAVAILABLE
-from sparkbolt.core.components import AsyncBolt, BasicBolt
-from sparkbolt.core.fates import GIVEN_UP
-from sparkbolt.core.ids import mix64, split_key
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.reports import FailedTree
+from sparkbolt.core.base.ids import mix64, split_key
+from sparkbolt.core.driver.ledger.fates import GIVEN_UP
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.model.components import AsyncBolt, BasicBolt
+from sparkbolt.core.model.reports import FailedTree
+from sparkbolt.core.protocol.causes import UNAVAILABLE
+from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Checker, Facts, Records

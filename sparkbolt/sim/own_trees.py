@@ -3,21 +3,21 @@
 Which question it answers: has a task lost something of what it owed to whoever is behind it, or kept it for ever?
 Rule: what a task owes is what it was seen to start; which attempt a tree is stands in the committed plans.
 
-Read before: ``promises``, ``core.own_trees``.
+Read before: ``promises``, ``core.worker.own_trees``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sparkbolt.core.causes import FINAL
-from sparkbolt.core.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
-from sparkbolt.core.lane import policy_of
-from sparkbolt.core.own_trees import OwnTrees
-from sparkbolt.core.pickling import Pickling
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.retry import at_once
-from sparkbolt.core.state import DictStore, TaskState
+from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.retry import at_once
+from sparkbolt.core.protocol.causes import FINAL
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.core.worker.own_trees import OwnTrees
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import Checker, Facts

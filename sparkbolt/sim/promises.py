@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core.dead_letters import DeadLetter
-from sparkbolt.core.ids import split_key
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.outages import Outages
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reports import Fail
-from sparkbolt.core.state import DictStore
+from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.sources import Queue

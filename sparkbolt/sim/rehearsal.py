@@ -6,7 +6,7 @@ rehearse the same topology do not meet.
 Rule 2: the directory is removed with its rehearsal, or at the end of the process. Whoever starts a process that he will
 kill makes its directory, and removes it.
 
-Read before: ``core.components``, ``core.unsent``.
+Read before: ``core.model.components``, ``core.model.unsent``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import weakref
 
-from sparkbolt.core.unsent import unsent_messages
+from sparkbolt.core.model.unsent import unsent_messages
 
 
 class Rehearsal:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkbolt.core.acker import combine
-from sparkbolt.core.acker_bytes import decode_partials
-from sparkbolt.core.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.stages import Row
+from sparkbolt.core.protocol.acker import combine
+from sparkbolt.core.protocol.acker_bytes import decode_partials
+from sparkbolt.core.protocol.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.worker.stages import Row
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import Checker, Facts, Records

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkbolt.core.topology import Topology, TopologyBuilder, topology_of
+from sparkbolt.core.model.topology import Topology, TopologyBuilder, topology_of
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
 from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Violation

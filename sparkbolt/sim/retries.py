@@ -3,7 +3,7 @@
 Which question it answers: is a message that failed given again when its policy says so, neither earlier nor forgotten?
 Rule: what is due is reckoned here, from the failures that were committed and from the policy; the engine is not asked.
 
-Read before: ``promises``, ``core.retry``, ``core.fates``.
+Read before: ``promises``, ``core.model.retry``, ``core.driver.ledger.fates``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from sparkbolt.core.causes import AWAY, FINAL, LETTER
-from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.fates import LETTER_WAITS
-from sparkbolt.core.host import CATCH_UP_SPEED
-from sparkbolt.core.ids import AGAIN, split_key
-from sparkbolt.core.lane import policy_of
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.plan import Entry, MicroBatchPlan, own_source
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.base.ids import AGAIN, split_key
+from sparkbolt.core.driver.host import CATCH_UP_SPEED
+from sparkbolt.core.driver.ledger.fates import LETTER_WAITS
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
 from sparkbolt.sim.promises import Checker, Facts, Records, hashable

@@ -6,7 +6,7 @@ Rule 2: a spout that is fed emits what it is fed. In the place of a ``Partitione
 again; in the place of a ``Spout`` one that reads from a queue, which outlives the driver and gives a message again when
 it was failed, or when the connection that got it is gone.
 
-Read before: ``core.components``.
+Read before: ``core.model.components``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
-from sparkbolt.core.config import did_you_mean
-from sparkbolt.core.interfaces import SpoutCollector
-from sparkbolt.core.reports import SourceView
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, Spout, TopologyContext
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.interfaces import SpoutCollector
+from sparkbolt.core.model.reports import SourceView
 from sparkbolt.errors import EnoughRead, UnknownNameError
 
 SURVEY_ROUNDS_MAX = 1000

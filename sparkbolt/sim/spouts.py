@@ -4,7 +4,7 @@ Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called 
 Rule: the order of calls is that of the thread that a spout task has on Spark: open, then verdicts, activation and
 ``next_tuple`` in turn; an exception of user code is reported and never ends the topology.
 
-Read before: ``core.host``.
+Read before: ``core.driver.host``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.collectors import SpoutRecordCollector
-from sparkbolt.core.components import PartitionedSpout, Spout, TopologyContext
-from sparkbolt.core.desk import Desk
-from sparkbolt.core.emission import Output
-from sparkbolt.core.exceptions import line_of, pass_on, said, text_of, user_code
-from sparkbolt.core.host import Host
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.records import Record
-from sparkbolt.core.reports import Report
-from sparkbolt.core.returned import refuse_of_spout
-from sparkbolt.core.routing import routes_of
-from sparkbolt.core.worker import Materials, context_of
+from sparkbolt.core.base.exceptions import line_of, pass_on, said, text_of, user_code
+from sparkbolt.core.driver.desk import Desk
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.reports import Report
+from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.worker.collectors import SpoutRecordCollector
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.returned import refuse_of_spout
+from sparkbolt.core.worker.routing import routes_of
+from sparkbolt.core.worker.worker import Materials, context_of
 
 CALLS_PER_TURN_MAX = 1000
 """How often ``next_tuple`` is called before other tasks have their turn."""

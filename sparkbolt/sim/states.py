@@ -13,8 +13,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.pickling import Pickling
-from sparkbolt.core.state import DictStore, TaskState
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors

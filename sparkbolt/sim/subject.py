@@ -7,7 +7,7 @@ Rule 2: components are unpickled for each task and life, as on executors; nothin
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
 Rule 4: nothing is taken out of a real queue: a spout that would do so is fed, or refused.
 
-Read before: ``core.shipping``, ``sources``.
+Read before: ``core.worker.shipping``, ``sources``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.components import Component, PartitionedSpout, Spout
-from sparkbolt.core.config import Config, did_you_mean
-from sparkbolt.core.dead_letters import DeadLetterSink
-from sparkbolt.core.exceptions import pass_on
-from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.shipping import main_definitions
-from sparkbolt.core.topology import ComponentSpec, Topology
-from sparkbolt.core.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker import Materials, Witness, context_of
+from sparkbolt.core.base.exceptions import pass_on
+from sparkbolt.core.model.components import Component, PartitionedSpout, Spout
+from sparkbolt.core.model.config import Config, did_you_mean
+from sparkbolt.core.model.dead_letters import DeadLetterSink
+from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.topology import ComponentSpec, Topology
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
+from sparkbolt.core.worker.shipping import main_definitions
+from sparkbolt.core.worker.worker import Materials, Witness, context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row

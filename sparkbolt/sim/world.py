@@ -15,10 +15,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from sparkbolt.core.feedback import gather
-from sparkbolt.core.ledger import Promotion
-from sparkbolt.core.ledger_files import Tenure
-from sparkbolt.core.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.ledger_files import Tenure
+from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied

@@ -4,7 +4,7 @@ Which question it answers: what does somebody read who looks at the log alone?
 Rule: nothing is given up, no source is away and no bolt is out in silence; what comes by the thousands is told a few
 times an interval, and then with how many more there were.
 
-Read before: ``core.throttle``, ``core.outages``.
+Read before: ``core.driver.throttle``, ``core.driver.ledger.outages``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from sparkbolt.core.causes import POSTPONED
-from sparkbolt.core.config import Config
-from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.outage import PROBE_WAITS, OutageChange, Phase
-from sparkbolt.core.reports import FailedTree, Promotion, Report
-from sparkbolt.core.throttle import Throttle
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
+from sparkbolt.core.model.reports import FailedTree, Promotion, Report
+from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.spark.calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2

@@ -22,7 +22,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.exceptions import line_of
+from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.spark import scratch
 from sparkbolt.spark.asker import SECRET, SOCKET

@@ -7,7 +7,7 @@ Rule 2: all calls of one spout come from one thread, one after the other; so do 
 Rule 3: when the topology stops, a call gets a moment to return. Then whoever waits for it is told that it has not, and
 it is left behind in its thread: nobody hears what it gives back later.
 
-Read before: ``core.activity``, ``core.components``.
+Read before: ``core.worker.activity``, ``core.model.components``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from sparkbolt.core.components import PartitionedSpout, Range, TopologyContext
-from sparkbolt.core.progress import CallSight, Doing
-from sparkbolt.core.reports import SourceView
+from sparkbolt.core.model.components import PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.progress import CallSight, Doing
+from sparkbolt.core.model.reports import SourceView
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.pages import frames_of_threads, line_of
 

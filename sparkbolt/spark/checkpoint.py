@@ -19,7 +19,7 @@ Rule 4: what is left of Spark's logs after a power cut counts, since Spark flush
 place of entries only once Spark's commit of it is on the disk.
 Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
-Read before: ``core.ledger_files``.
+Read before: ``core.driver.ledger.ledger_files``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparkbolt.core import ledger_files
-from sparkbolt.core.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
-from sparkbolt.core.files import Files
-from sparkbolt.core.lane import Lane, moved
-from sparkbolt.core.ledger import Ledger
-from sparkbolt.core.topology import Topology, changes
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.ledger import ledger_files
+from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
+from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.model.lane import Lane, moved
+from sparkbolt.core.model.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 

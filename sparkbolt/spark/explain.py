@@ -7,7 +7,7 @@ raises in another process can only come back through Spark as a text, so it carr
 Rule 2: what Java throws is known by its class and by where it was thrown. Only of the rest of what Spark, Java or the
 system say there is nothing but words.
 
-Read before: ``core.restarts``.
+Read before: ``core.driver.restarts``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
-from sparkbolt.core.exceptions import line_and_owner
-from sparkbolt.core.restarts import QueryFailure
+from sparkbolt.core.base.exceptions import line_and_owner
+from sparkbolt.core.driver.restarts import QueryFailure
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 
 _MARK = "sparkbolt-error:"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkbolt.core.feedback import judge_rows
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.worker.levels import run_level
 from sparkbolt.spark.processor import LevelProcessor
 from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.shipment import SCHEMA, Shipment

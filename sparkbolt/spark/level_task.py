@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from sparkbolt.core.levels import run_level
+from sparkbolt.core.worker.levels import run_level
 from sparkbolt.spark.shield import shielded
 from sparkbolt.spark.shipment import Shipment
 from sparkbolt.spark.workers import parts_of, staged, worker_of

@@ -8,7 +8,7 @@ spouts and listeners runs (``calls``).
 Rule 3: one Spark action a micro-batch.
 Rule 4: a life that has ended answers nobody: what may still ask is a planner of a query that failed.
 
-Read before: ``core.host``, ``calls``, ``checkpoint``, ``lane_query``.
+Read before: ``core.driver.host``, ``calls``, ``checkpoint``, ``lane_query``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.activity import progress_of
-from sparkbolt.core.components import PartitionedSpout
-from sparkbolt.core.exceptions import line_of, user_code
-from sparkbolt.core.feedback import gather
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.host import Host
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.ledger import Ledger, Promotion
-from sparkbolt.core.ledger_files import check_number
-from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.plan import BEFORE_THE_FIRST, Offset
-from sparkbolt.core.planner import Planner
-from sparkbolt.core.progress import Progress, Sight
-from sparkbolt.core.reading import clock_rows
-from sparkbolt.core.restarts import QueryFailure
-from sparkbolt.core.worker import context_of
+from sparkbolt.core.base.exceptions import line_of, user_code
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.core.driver.ledger.ledger_files import check_number
+from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.progress import Progress, Sight
+from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
+from sparkbolt.core.worker.activity import progress_of
+from sparkbolt.core.worker.reading import clock_rows
+from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
 from sparkbolt.spark.bridge import Bridge
 from sparkbolt.spark.calls import Calls, NotReturned, in_driver

@@ -7,7 +7,7 @@ Rule 2: on a cluster there is no such memory. There the worker's own thread logs
 and the driver knows what Spark's status says.
 Rule 3: a page belongs to a process as long as that holds its lock, which the kernel takes back when it dies.
 
-Read before: ``core.activity``.
+Read before: ``core.worker.activity``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.activity import Activity, Hangs, Looker, sight_of
-from sparkbolt.core.progress import NOTE_BYTES, CallSight, Sight
+from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Sight
+from sparkbolt.core.worker.activity import Activity, Hangs, Looker, sight_of
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16

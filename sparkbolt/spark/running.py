@@ -5,7 +5,7 @@ Rule 1: the durable truth is the checkpoint. A query that failed is followed by 
 from the log as after a crash; only the threads of spouts stay, with their connections.
 Rule 2: what users hold (metrics, listeners, ``await_...``) goes on from life to life.
 
-Read before: ``life``, ``announcer``, ``core.restarts``.
+Read before: ``life``, ``announcer``, ``core.driver.restarts``.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core import running as core_running
-from sparkbolt.core.activity import Hangs
-from sparkbolt.core.components import Spout
-from sparkbolt.core.emission import Output
-from sparkbolt.core.host import Host
-from sparkbolt.core.lane import Lane, lay_out
-from sparkbolt.core.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.ledger_reader import TASKS_FILE, dump_tasks
-from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.progress import Progress, Sight
-from sparkbolt.core.reports import MicroBatchReport, Report
-from sparkbolt.core.restarts import QueryFailure, Restarts
-from sparkbolt.core.routing import routes_of
-from sparkbolt.core.topology import Topology
-from sparkbolt.core.worker import context_of
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.core.driver.ledger.ledger_reader import TASKS_FILE, dump_tasks
+from sparkbolt.core.driver.restarts import QueryFailure, Restarts
+from sparkbolt.core.model import running as core_running
+from sparkbolt.core.model.components import Spout
+from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.progress import Progress, Sight
+from sparkbolt.core.model.reports import MicroBatchReport, Report
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.routing import routes_of
+from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import scratch, sources
 from sparkbolt.spark.announcer import Announcer

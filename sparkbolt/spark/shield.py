@@ -2,7 +2,7 @@
 
 Which question it answers: a Python worker died, and Spark runs its spark_task again; who dies this time?
 Rule 1: a spark_task's first attempt runs in the worker itself; a further one runs in forked children, which note
-in shared memory where they are. When one dies, what it was at is doomed (``core.deaths``), and a new child does
+in shared memory where they are. When one dies, what it was at is doomed (``core.worker.deaths``), and a new child does
 the same work without it.
 Rule 2: a child has instances of its own and touches nothing that belongs to the worker: it asks for what it needs
 of Spark's state store, and what it would write comes back with its rows, to be written by the worker.
@@ -11,8 +11,8 @@ Rule 4: a child that cannot speak to its worker any more, since user code has cl
 so that what has closed them is what it was at.
 
 What instances the worker has kept are stale after a child ran, and are known to be: the stamps of the state that
-the child's rows brought say so (``core.state``, rule 2).
-Read before: ``core.deaths``, ``workers``.
+the child's rows brought say so (``core.state.task_state``, rule 2).
+Read before: ``core.worker.deaths``, ``workers``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from typing import Any, NoReturn, TypeAlias
 import cloudpickle
 from pyspark import TaskContext
 
-from sparkbolt.core.deaths import PLACE_BYTES, Deaths, Place, Watch
-from sparkbolt.core.segments import SegmentStore
-from sparkbolt.core.stages import Row
-from sparkbolt.core.worker import Worker
+from sparkbolt.core.state.segments import SegmentStore
+from sparkbolt.core.worker.deaths import PLACE_BYTES, Deaths, Place, Watch
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.workers import activity_of_child
 

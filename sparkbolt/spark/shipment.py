@@ -4,7 +4,7 @@ Which question it answers: what do Spark's processes get of a topology?
 Rule: to hold it, or to pass it on, costs nothing: Spark starts processes that only look at a source or a processor
 before any task runs, and each of them would load all that tasks need. ``workers`` unpacks it.
 
-Read before: ``core.shipping``.
+Read before: ``core.worker.shipping``.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from functools import partial
 import cloudpickle
 import pyarrow as pa
 
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.planner import Piece
-from sparkbolt.core.reading import run_entry
-from sparkbolt.core.stages import Row
-from sparkbolt.core.worker import Worker
+from sparkbolt.core.driver.planner import Piece
+from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.worker.reading import run_entry
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.spark.shield import StoreOf, shielded
 from sparkbolt.spark.shipment import Shipment
 from sparkbolt.spark.workers import batches_of, staged, worker_of

@@ -5,7 +5,7 @@ Rule 1: one ``Worker`` a process and run; another run's is cleaned up.
 Rule 2: cyclic garbage is collected between stages, never while one runs: with the collector on, a bolt that
 splits lines costs five times as much.
 
-Read before: ``core.worker``, ``shipment``.
+Read before: ``core.worker.worker``, ``shipment``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from sparkbolt.core.activity import Activity
-from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.lane import Lane
-from sparkbolt.core.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
-from sparkbolt.core.stages import Row
-from sparkbolt.core.worker import Materials, Worker
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.worker.activity import Activity
+from sparkbolt.core.worker.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Materials, Worker
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.explain import errors_carried
 from sparkbolt.spark.pages import LookOut

@@ -4,7 +4,7 @@ Which question it answers: how do the bytes of a message become the values of a 
 Rule: a message that cannot be decoded is a ``ValueError`` that says why and shows its beginning; it concerns that
 message alone.
 
-Read before: ``core.components``.
+Read before: ``core.model.components``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.config import did_you_mean
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
 Decode = Callable[[bytes], Any]

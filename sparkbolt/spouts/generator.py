@@ -4,7 +4,7 @@ Which question it answers: how does an iterable become a spout that can be read 
 Rule: an item's position is its index. To read it again the iterable is made again and the items before it are
 passed over, so the same arguments must always give the same items.
 
-Read before: ``core.components``.
+Read before: ``core.model.components``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
 
 

@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.spouts.text import Paths, TextSpout
 
 

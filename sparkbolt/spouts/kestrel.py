@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.throttle import Throttle
+from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.kestrel_link import KestrelConnection

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.components import BadRecord, Range
+from sparkbolt.core.model.components import BadRecord, Range
 
 BLOCK_BYTES = 1 << 20
 """How much is read, decoded and split at once."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkbolt.core.components import Range
+from sparkbolt.core.model.components import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import (
     UnpackedEnd,

@@ -10,7 +10,7 @@ Rule 4: with a ``retry`` policy the engine gives a message again, from its memor
 done or given up. Without one each failure puts the message back into the queue.
 
 Prior art: Storm's Kestrel and JMS spouts, which keep what is open and confirm in ``ack``.
-Read before: ``core.components``, ``core.retry``.
+Read before: ``core.model.components``, ``core.model.retry``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkbolt.core.components import Spout, TopologyContext
-from sparkbolt.core.retry import DEFAULT
+from sparkbolt.core.model.components import Spout, TopologyContext
+from sparkbolt.core.model.retry import DEFAULT
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import SpoutCollector
+    from sparkbolt.core.model.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict, parameters_of, place_of

@@ -22,7 +22,7 @@ from itertools import takewhile
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sparkbolt.core.throttle import Throttle
+from sparkbolt.core.base.throttle import Throttle
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ Rule 2: no call waits: connecting and reading are non-blocking, so that acks are
 Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept nothing is read, and the sender has to
 wait.
 
-Read before: ``core.components``.
+Read before: ``core.model.components``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import Spout, TopologyContext
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import Spout, TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.interfaces import SpoutCollector
+    from sparkbolt.core.model.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, is_compressed, unescape
 from sparkbolt.spouts.identity import FileId, open_file, path_of

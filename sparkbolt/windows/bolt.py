@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from sparkbolt.core.bolt_runtime import Hosted
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.config import Config
-from sparkbolt.core.hosted import HostedBolt
-from sparkbolt.core.tuples import DEFAULT_STREAM, Tuple
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
+from sparkbolt.core.worker.bolt_runtime import Hosted
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
@@ -26,7 +26,7 @@ from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
-    from sparkbolt.core.emission import Output
+    from sparkbolt.core.worker.emission import Output
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from sparkbolt.core.exceptions import pass_on, raised_by
-from sparkbolt.core.failures import failure_of
-from sparkbolt.core.method_mistakes import is_ours
+from sparkbolt.core.base.exceptions import pass_on, raised_by
+from sparkbolt.core.model.method_mistakes import is_ours
+from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry

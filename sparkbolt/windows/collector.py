@@ -4,7 +4,7 @@ Which question it answers: what is that which a window emits anchored to?
 Rule: to nothing, and so it starts trees of its own; or, where tuples are acked when they expire, to all tuples of the
 window.
 
-Read before: ``core.collectors``.
+Read before: ``core.worker.collectors``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from sparkbolt.core.emission import UNANCHORED, Output, StreamOut
-from sparkbolt.core.ids import OBJECT_ORDINAL, U64
-from sparkbolt.core.tuples import DEFAULT_STREAM
+from sparkbolt.core.base.ids import OBJECT_ORDINAL, U64
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
+from sparkbolt.core.worker.emission import UNANCHORED, Output, StreamOut
 
 Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
 Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]

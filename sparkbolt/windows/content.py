@@ -2,12 +2,12 @@
 
 Which question it answers: how are many tuples kept, joined, cut, written and read again without a Python object each?
 Rule 1: content never changes. What is taken from it or joined to it is new content.
-Rule 2: values come out as they went in, type by type (``core.frames`` decides what may be Arrow).
+Rule 2: values come out as they went in, type by type (``core.protocol.frames`` decides what may be Arrow).
 
 Tuples of several streams may follow one another in one window. Where all have the same fields there is a column for
 each; otherwise there is one column of value tuples, and each row's origin says what its fields are.
 
-Read before: ``core.frames``, ``core.tuples``.
+Read before: ``core.protocol.frames``, ``core.model.tuples``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.frames import Column, column_of, part, python_values, take
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.model.tuples import Origin, Tuple
+from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take
 from sparkbolt.errors import UnknownNameError
 
 I64: TypeAlias = npt.NDArray[np.int64]

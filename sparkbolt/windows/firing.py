@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.failures import Failure
-from sparkbolt.core.ids import U64
+from sparkbolt.core.base.ids import U64
+from sparkbolt.core.worker.failures import Failure
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
 from sparkbolt.windows.segments import NOTHING, Selection

@@ -5,7 +5,7 @@ Rule 1: a micro-batch costs what it touches: the keys that got tuples, and those
 key-value state under its key, and the keys are listed by the time at which they are due.
 Rule 2: a key whose window is empty is forgotten; so is one that was idle for as long as the bolt allows.
 
-Read before: ``firing``, ``core.keyvalue``.
+Read before: ``firing``, ``core.state.keyvalue``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkbolt.core.keyvalue import KeyValueTable
+from sparkbolt.core.state.keyvalue import KeyValueTable
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
 from sparkbolt.windows.segments import Shelf

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core import arguments
+from sparkbolt.core.model import arguments
 
 FOREVER_MS = (1 << 31) - 1
 """Longer than any window: Storm's ``Integer.MAX_VALUE`` milliseconds."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-from sparkbolt.core.config import Config, did_you_mean
+from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.windows.firing import Count, Extent
 from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy

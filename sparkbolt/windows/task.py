@@ -6,7 +6,7 @@ that a window on arrival holds exactly what came in its stretch of time; the wat
 Rule 2: what is in memory counts only if the head of the state is the very one that this process wrote or read last.
 Rule 3: a window that raises has emitted nothing, and is over.
 
-Read before: ``firing``, ``core.hosted``.
+Read before: ``firing``, ``core.model.hosted``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.bolt_runtime import Hosted, joined
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.emission import Output
-from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.failures import failure_of
-from sparkbolt.core.ids import U64
-from sparkbolt.core.plan import Wake
-from sparkbolt.core.returned import emit_all
-from sparkbolt.core.rows import Rows
-from sparkbolt.core.story import time_text
-from sparkbolt.core.tuples import SYSTEM_COMPONENT
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.ids import U64
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.story import time_text
+from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
+from sparkbolt.core.protocol.plan import Wake
+from sparkbolt.core.worker.bolt_runtime import Hosted, joined
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.failures import failure_of
+from sparkbolt.core.worker.returned import emit_all
+from sparkbolt.core.worker.rows import Rows
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
@@ -45,8 +45,8 @@ from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
 
 if TYPE_CHECKING:
-    from sparkbolt.core.state import TaskState
-    from sparkbolt.core.tasks import Counts
+    from sparkbolt.core.state.task_state import TaskState
+    from sparkbolt.core.worker.tasks import Counts
     from sparkbolt.windows.bolt import WindowedBolt
 
 HEAD = "__window"

@@ -14,8 +14,8 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.frames import arrow_of
-from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.windows.content import join_columns
 from sparkbolt.windows.firing import Fired
 from sparkbolt.windows.log import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparkbolt import TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.dead_letters import stream_of
+from sparkbolt.core.model.dead_letters import stream_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import ZooKeeperOffsets
 from sparkbolt.spouts.kafka import MockKafka

@@ -21,7 +21,7 @@ MOMENTS = ("planned", "staging", "staged", "committed", "promoted", "compacting"
 
 def plant(moment: str, act: Callable[[int], None]) -> None:
     """Have ``act`` called with the micro-batch's id whenever this process comes to a moment."""
-    from sparkbolt.core.planner import Planner
+    from sparkbolt.core.driver.planner import Planner
     from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
     from sparkbolt.spark.life import Life
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.topology import Topology
 from tests.contract.engines import Engine, OnSpark, Sim
 
 Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]

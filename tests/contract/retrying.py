@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, Topology, TopologyBuilder
-from sparkbolt.core.reports import SourceView
+from sparkbolt.core.model.reports import SourceView
 from tests.contract.parts import Messages, note, notes
 
 LOGGED = 40

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.bolts.letter_files import LettersRead, read_letters
-from sparkbolt.core.dead_letters import RawMessage
-from sparkbolt.core.story import root_text
+from sparkbolt.core.model.dead_letters import RawMessage
+from sparkbolt.core.model.story import root_text
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
 from tests.contract.lettered import NOT_A_NUMBER, NUMBERS, POISON, lettered

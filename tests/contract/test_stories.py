@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.cli import main
-from sparkbolt.core.ledger import FailedTree, Story
-from sparkbolt.core.story import root_text
+from sparkbolt.core.driver.ledger.ledger import FailedTree, Story
+from sparkbolt.core.model.story import root_text
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
 from tests.contract.telling import TOLD, told

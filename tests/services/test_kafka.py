@@ -18,8 +18,8 @@ import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.components import BadRecord, Range, TopologyContext
-from sparkbolt.core.config import Config
+from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets

@@ -15,8 +15,8 @@ import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.config import Config
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
 from sparkbolt.spouts import RabbitMQSpout
 from tests.services import RabbitMQ
 from tests.services.filling import fill

@@ -15,27 +15,30 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core import acker, anchoring, feedback, groupings, ledger_files, ledger_log, messages, planner, routing
-from sparkbolt.core.acker import Verdicts
-from sparkbolt.core.desk import Desk
-from sparkbolt.core.frames import Inbox, python_values
-from sparkbolt.core.histories import Histories
-from sparkbolt.core.host import Host
-from sparkbolt.core.ids import AGAIN, MASK64, U64, edge_salt, edges_of, run_lengths
-from sparkbolt.core.ledger import Ledger
-from sparkbolt.core.letter_reading import LetterReader
-from sparkbolt.core.messages import Messages as KnownMessages
-from sparkbolt.core.own_trees import OwnTrees
-from sparkbolt.core.partition_manager import PartitionManager
-from sparkbolt.core.plan import Entry
-from sparkbolt.core.planner import Planner
-from sparkbolt.core.reading import EntryReader
-from sparkbolt.core.reports import FailedTree
-from sparkbolt.core.settled import Settled
-from sparkbolt.core.stages import StageRun
-from sparkbolt.core.state import TaskState
-from sparkbolt.core.tuples import Tuple
-from sparkbolt.core.worker import Worker
+from sparkbolt.core.base.ids import AGAIN, MASK64, U64, edge_salt, edges_of, run_lengths
+from sparkbolt.core.driver import planner
+from sparkbolt.core.driver.desk import Desk
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.ledger import ledger_files, ledger_log, messages
+from sparkbolt.core.driver.ledger.histories import Histories
+from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.core.driver.ledger.settled import Settled
+from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.model import groupings
+from sparkbolt.core.model.reports import FailedTree
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.protocol import acker, anchoring, feedback
+from sparkbolt.core.protocol.acker import Verdicts
+from sparkbolt.core.protocol.frames import Inbox, python_values
+from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.core.worker.letter_reading import LetterReader
+from sparkbolt.core.worker.own_trees import OwnTrees
+from sparkbolt.core.worker.reading import EntryReader
+from sparkbolt.core.worker.stages import StageRun
+from sparkbolt.core.worker.worker import Worker, routing
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop

@@ -15,9 +15,9 @@ from sparkbolt import BadRecord, BasicBolt, Bolt, Config, Range, Spout, Topology
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
 from sparkbolt.bolts import kafka as kafka_bolt
 from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
-from sparkbolt.core import routing
-from sparkbolt.core.components import rehearsal_path
-from sparkbolt.core.ids import edge_salt
+from sparkbolt.core.base.ids import edge_salt
+from sparkbolt.core.model.components import rehearsal_path
+from sparkbolt.core.worker import routing
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.faults import KINDS, Fault, history_of
 from sparkbolt.sim.promises import Checker
@@ -156,7 +156,7 @@ def test_a_failure_has_its_seed_its_shortest_history_its_tree_and_a_way_to_see_i
 
 
 def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sparkbolt.core.messages import Messages as Known
+    from sparkbolt.core.driver.ledger.messages import Messages as Known
 
     forget = Known.forget_records
 

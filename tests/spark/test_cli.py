@@ -20,7 +20,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from sparkbolt.core.activity import Hangs
+from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.spark import running
 from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range, TopologyBuilder
 from sparkbolt.bolts import PrintBolt

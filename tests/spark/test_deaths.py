@@ -15,7 +15,7 @@ import pytest
 from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt import Count as CountOf
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.ledger import FailedTree
+from sparkbolt.core.driver.ledger.ledger import FailedTree
 from tests.patience import PATIENCE_SECS
 from tests.windows.books import rows_of
 

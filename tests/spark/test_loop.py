@@ -20,7 +20,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.cli import main
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.topology import Topology
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningTopology

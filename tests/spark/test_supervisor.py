@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, PartitionedSpout, Range, Spout, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.topology import Topology
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.explain import query_failure

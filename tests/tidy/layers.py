@@ -31,26 +31,42 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
 
 
 # "door" is sparkbolt/__init__.py with names.py, which it loads. None as rooms: all of them. Arrows point one way:
-# cli -> (spark, sim, ui, connectors, windows) -> core -> errors.
+# cli -> launch -> (spark, sim, ui, connectors, windows) -> core -> errors, and within core the driver and the worker
+# never import each other: both import protocol, which imports model, which imports base.
+BELOW = "errors core core.base"
+MODEL = f"{BELOW} core.model"
+PROTOCOL = f"{MODEL} core.protocol"
+WORKER = f"{PROTOCOL} core.state core.worker"
+DRIVER = f"{PROTOCOL} core.driver.ledger core.driver"
+ALL_OF_CORE = f"{WORKER} {DRIVER}"
 LAYERS = {
     "errors": _layer("errors", ""),
-    "core": _layer("errors core", "numpy pyarrow cloudpickle"),
-    "windows": _layer("errors core windows", "numpy pyarrow"),
-    "spouts": _layer("errors core spouts bolts", None),
-    "bolts": _layer("errors core spouts bolts", None),
-    "sim": _layer("errors core sim", None),
-    "testing": _layer("errors core windows sim launch testing", None),
-    "spark": _layer("errors core spark", None),
-    "ui": _layer("errors core ui", None),
-    "launch": _layer("errors core bolts spark cli launch", None),
+    "core": _layer("errors core", ""),
+    "core.base": _layer(BELOW, "numpy pyarrow"),
+    "core.model": _layer(MODEL, "numpy pyarrow cloudpickle"),
+    "core.protocol": _layer(PROTOCOL, "numpy pyarrow cloudpickle"),
+    "core.state": _layer(f"{PROTOCOL} core.state", "numpy pyarrow"),
+    "core.worker": _layer(WORKER, "numpy pyarrow cloudpickle"),
+    "core.driver.ledger": _layer(f"{PROTOCOL} core.driver.ledger", "numpy pyarrow"),
+    "core.driver": _layer(DRIVER, "numpy pyarrow"),
+    "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
+    "spouts": _layer(f"{MODEL} spouts bolts", None),
+    "bolts": _layer(f"{MODEL} spouts bolts", None),
+    "sim": _layer(f"{ALL_OF_CORE} sim", None),
+    "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
+    "spark": _layer(f"{ALL_OF_CORE} spark", None),
+    "ui": _layer(f"{ALL_OF_CORE} ui", None),
+    "launch": _layer(f"{BELOW} bolts spark cli launch", None),
     "cli": Layer(rooms=None, libraries=None),
     "door": Layer(rooms=None, libraries=None),
 }
 
+CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
+
 # The library that brings a module, where the names differ.
 LIBRARY_OF = {"google": "protobuf", "py4j": "pyspark"}
 
-PURE_ROOMS = frozenset({"core", "windows"})
+PURE_ROOMS = ("core", "windows")
 IMPURE_MODULES = frozenset(
     {"time", "random", "secrets", "sched", "signal"}
     | {"threading", "_thread", "concurrent", "multiprocessing", "subprocess"}
@@ -72,6 +88,10 @@ IMPURE_NAMES = (
 SEEDED_NAMES = ("numpy.random.Generator", "numpy.random.SeedSequence", "numpy.random.default_rng")
 
 
+_MODULE = re.compile(rf"sparkbolt\.({'|'.join(LAYERS)})(\.\w+)*")
+"""A text that may name a module to be imported."""
+
+
 @dataclass(frozen=True)
 class Import:
     """One imported name: ``from a.b import c`` is ``a.b`` with name ``c``."""
@@ -87,6 +107,9 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "door"
+    if parts[1] == "core":
+        folders = parts[1:] if module in CORE_ROOMS else parts[1:-1]
+        return ".".join(folders) or "core"
     return {"__main__": "cli", "names": "door"}.get(parts[1], parts[1])
 
 
@@ -97,7 +120,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def imports_of(source: Source) -> list[Import]:
-    """All imports of a file, wherever they stand; relative ones are made absolute."""
+    """All imports of a file, wherever they stand, and by name (``import_module``); relative ones are made absolute."""
     found: list[Import] = []
     is_package = source.path.endswith("/__init__.py")
 
@@ -111,6 +134,8 @@ def imports_of(source: Source) -> list[Import]:
                 base = parts[: len(parts) - node.level + is_package]
                 module = ".".join([*base, module] if module else base)
             found.extend(Import(module, alias.name, node.lineno, at_load) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.fullmatch(node.value):
+            found.append(Import(node.value, None, node.lineno, False))
         elif isinstance(node, ast.If) and _is_type_checking(node.test):
             for statement in node.body:
                 visit(statement, False)
@@ -192,7 +217,7 @@ def _is_at(name: str, places: Iterable[str]) -> bool:
 
 def check_pure(source: Source) -> Iterator[Violation]:
     """Core and windows read no clock and draw no random number, start no thread and open no socket."""
-    if room_of(source.module) not in PURE_ROOMS:
+    if room_of(source.module).split(".")[0] not in PURE_ROOMS:
         return
     mend = "time, seeds and random stamps are arguments there: let the engine hand them in"
     for used in imports_of(source):

@@ -94,13 +94,20 @@ def module(path: str, text: str) -> Source:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("sparkbolt/core/plan.py", "import pyspark"),
-        ("sparkbolt/core/plan.py", "import pandas as pd"),
-        ("sparkbolt/core/plan.py", "from sparkbolt.sim import engine"),
-        ("sparkbolt/core/plan.py", "from sparkbolt import Bolt"),
-        ("sparkbolt/core/plan.py", "from ..sim import engine"),
-        ("sparkbolt/core/plan.py", "def f():\n    from sparkbolt.spark import session"),
-        ("sparkbolt/core/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("sparkbolt/core/protocol/plan.py", "import pyspark"),
+        ("sparkbolt/core/protocol/plan.py", "import pandas as pd"),
+        ("sparkbolt/core/protocol/plan.py", "from sparkbolt.sim import engine"),
+        ("sparkbolt/core/protocol/plan.py", "from sparkbolt import Bolt"),
+        ("sparkbolt/core/protocol/plan.py", "from ...sim import engine"),
+        ("sparkbolt/core/protocol/plan.py", "def f():\n    from sparkbolt.spark import session"),
+        ("sparkbolt/core/protocol/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("sparkbolt/core/base/ids.py", "from sparkbolt.core.model import tuples"),
+        ("sparkbolt/core/model/topology.py", "from sparkbolt.core.protocol.plan import Entry"),
+        ("sparkbolt/core/model/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
+        ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.host import Host"),
+        ("sparkbolt/core/worker/tasks.py", "if TYPE_CHECKING:\n    from sparkbolt.core.driver.ledger import ledger"),
+        ("sparkbolt/core/driver/host.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
+        ("sparkbolt/core/driver/ledger/ledger.py", "from sparkbolt.core.driver.host import Host"),
         ("sparkbolt/errors.py", "import numpy"),
         ("sparkbolt/windows/manager.py", "from sparkbolt.spouts import TextSpout"),
         ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
@@ -120,15 +127,15 @@ def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("sparkbolt/core/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
-        ("sparkbolt/core/plan.py", "from sparkbolt import errors"),
-        ("sparkbolt/core/plan.py", "from sparkbolt.core.ids import mix64"),
-        ("sparkbolt/core/plan.py", "from .ids import mix64"),
+        ("sparkbolt/core/protocol/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
+        ("sparkbolt/core/protocol/plan.py", "from sparkbolt import errors"),
+        ("sparkbolt/core/protocol/plan.py", "from sparkbolt.core.base.ids import mix64"),
+        ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
         ("sparkbolt/core/__init__.py", "from .ids import mix64"),
         ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
         ("sparkbolt/spark/source.py", "import pyspark.sql, pandas"),
         ("sparkbolt/cli.py", "from sparkbolt.spark import session"),
-        ("sparkbolt/__init__.py", "from sparkbolt.core.topology import TopologyBuilder"),
+        ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
     ],
 )
 def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
@@ -153,7 +160,7 @@ def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
     ],
 )
 def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
-    (violation,) = check_pure(module("sparkbolt/core/ids.py", text))
+    (violation,) = check_pure(module("sparkbolt/core/base/ids.py", text))
     assert violation.line == text.count("\n") + 1
     assert not report(check_pure(module("sparkbolt/spark/session.py", text)))
 

@@ -128,7 +128,7 @@ def test_every_requirement_has_a_pin_that_meets_it() -> None:
 # ---- each rule can fail
 
 
-def python(*lines: str, path: str = "sparkbolt/core/plan.py") -> Source:
+def python(*lines: str, path: str = "sparkbolt/core/protocol/plan.py") -> Source:
     return Source(path, "\n".join(lines) + "\n")
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Count, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.core.activity import Activity, Hangs, Looker, progress_of, sight_of
-from sparkbolt.core.components import BoltBase
-from sparkbolt.core.progress import Deed, Doing, Progress, Sight
+from sparkbolt.core.model.components import BoltBase
+from sparkbolt.core.model.progress import Deed, Doing, Progress, Sight
+from sparkbolt.core.worker.activity import Activity, Hangs, Looker, progress_of, sight_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 

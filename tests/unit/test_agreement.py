@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.cli import main
-from sparkbolt.core import agreement
-from sparkbolt.core.ledger_files import begin_life, check_number
+from sparkbolt.core.driver.ledger import agreement
+from sparkbolt.core.driver.ledger.ledger_files import begin_life, check_number
 from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.checkers import Checkers
 from sparkbolt.sim.driver import MemoryFiles

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.reports import Promotion, Report
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.reports import Promotion, Report
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.announcer import Announcer
 from sparkbolt.spouts import GeneratorSpout

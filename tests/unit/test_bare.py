@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.bare import dress, strip, strip_all
-from sparkbolt.core.frames import Frame, Moment, decode, encode
+from sparkbolt.core.base.bare import dress, strip, strip_all
+from sparkbolt.core.protocol.frames import Frame, Moment, decode, encode
 from sparkbolt.errors import InvariantError
 
 TEXTS = st.lists(st.text(max_size=9), min_size=1, max_size=20)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from sparkbolt import TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.config import Config
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
-from sparkbolt.core.activity import Hangs
-from sparkbolt.core.feedback import gather
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.plan import BEFORE_THE_FIRST
-from sparkbolt.core.reports import Promotion, SourceView
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.reports import Promotion, SourceView
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
+from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.core.lane import lay_out, moved, spark_hash
-from sparkbolt.core.topology import changes
+from sparkbolt.core.model.lane import lay_out, moved, spark_hash
+from sparkbolt.core.model.topology import changes
 from sparkbolt.sim.engine import LocalEngine
 
 COUNT = 60

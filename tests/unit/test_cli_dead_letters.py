@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt.bolts.letter_files import append_lines
 from sparkbolt.cli import main
-from sparkbolt.core.dead_letters import RawMessage
+from sparkbolt.core.model.dead_letters import RawMessage
 from tests.unit.test_dead_letters import attempt, letter
 
 

@@ -26,8 +26,8 @@ from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
-from sparkbolt.core.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.progress import CallSight, Doing, Progress
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.model.progress import CallSight, Doing, Progress
 
 
 class Lines(PartitionedSpout):

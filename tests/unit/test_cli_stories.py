@@ -14,8 +14,8 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.cli import main
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.core.ledger_reader import LedgerReader
-from sparkbolt.core.story import root_text
+from sparkbolt.core.driver.ledger.ledger_reader import LedgerReader
+from sparkbolt.core.model.story import root_text
 from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.config import COMPONENT_KEYS, STORM_KEYS, STORM_KEYS_WITHOUT_MEANING, Config, Settings
-from sparkbolt.core.ids import MAX_TASK_NUMBER
+from sparkbolt.core.base.ids import MAX_TASK_NUMBER
+from sparkbolt.core.model.config import COMPONENT_KEYS, STORM_KEYS, STORM_KEYS_WITHOUT_MEANING, Config, Settings
 from sparkbolt.errors import ConfigError
 
 

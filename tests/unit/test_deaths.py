@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core import deaths as deaths_module
-from sparkbolt.core.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
-from sparkbolt.core.config import Config
-from sparkbolt.core.deaths import Deaths, Place, Watch
-from sparkbolt.core.exceptions import Interruption
-from sparkbolt.core.feedback import judge_rows
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.function_bolts import bolt
-from sparkbolt.core.ledger import FailedTree
-from sparkbolt.core.levels import by_dest, run_level
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.progress import Deed
-from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.restarts import QueryFailure
-from sparkbolt.core.stages import Row
-from sparkbolt.core.topology import TopologyBuilder
-from sparkbolt.core.worker import Worker
+from sparkbolt.core.base.exceptions import Interruption
+from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.function_bolts import bolt
+from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.topology import TopologyBuilder
+from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.worker import deaths as deaths_module
+from sparkbolt.core.worker.deaths import Deaths, Place, Watch
+from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
 from tests.unit.test_reading import Numbers

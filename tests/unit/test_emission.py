@@ -29,8 +29,8 @@ from sparkbolt import (
     WindowedBolt,
     bolt,
 )
-from sparkbolt.core.components import BoltBase
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.model.components import BoltBase
+from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 

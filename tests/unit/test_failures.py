@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from sparkbolt.core.exceptions import REASON_CHARACTERS_MAX, text_of
-from sparkbolt.core.failures import failure_of
+from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, text_of
+from sparkbolt.core.worker.failures import failure_of
 
 
 def test_a_reason_is_as_long_as_a_reason_may_be():

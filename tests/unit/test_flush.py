@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder, WindowedBolt
-from sparkbolt.core.lane import lay_out
+from sparkbolt.core.model.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 

@@ -6,10 +6,10 @@ from collections import OrderedDict, deque
 from typing import Any
 
 from sparkbolt import Bolt, Spout, TopologyBuilder
-from sparkbolt.core.forgetting import forget, forget_in
-from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.ids import mix64, tree_key
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.base.ids import mix64, tree_key
+from sparkbolt.core.model.tuples import Origin, Tuple
+from sparkbolt.core.worker.forgetting import forget, forget_in
+from sparkbolt.core.worker.holding import held_tuples
 from sparkbolt.testing import TopologyTestDriver
 
 ORIGIN = Origin("queue", 0, "default", ("v",))

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.anchoring import Anchoring, Births
-from sparkbolt.core.frames import (
+from sparkbolt.core.base.ids import edges_of, mix64_array, xor_by_root
+from sparkbolt.core.protocol.anchoring import Anchoring, Births
+from sparkbolt.core.protocol.frames import (
     Frame,
     Inbox,
     Moment,
@@ -24,7 +25,6 @@ from sparkbolt.core.frames import (
     python_values,
     take,
 )
-from sparkbolt.core.ids import edges_of, mix64_array, xor_by_root
 
 MOMENT = Moment(12, 1_700_000_000_000)
 PLAIN = st.one_of(

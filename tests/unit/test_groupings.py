@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.config import Config
-from sparkbolt.core.groupings import (
+from sparkbolt.core.base.stable_hash import UnroutableError, hash_value
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.groupings import (
     AllGrouping,
     Delivery,
     DirectGrouping,
@@ -29,7 +30,6 @@ from sparkbolt.core.groupings import (
     prepared,
     split_rows,
 )
-from sparkbolt.core.stable_hash import UnroutableError, hash_value
 from sparkbolt.errors import InvariantError
 
 BUILT_IN = [

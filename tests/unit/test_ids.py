@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.anchoring import Anchoring
-from sparkbolt.core.groupings import Delivery, Emitted, Grouping
-from sparkbolt.core.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
-from sparkbolt.core.routing import Block, Parcel, Parents, Route, StreamRoutes, route
+from sparkbolt.core.base.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
+from sparkbolt.core.model.groupings import Delivery, Emitted, Grouping
+from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.worker.routing import Block, Parcel, Parents, Route, StreamRoutes, route
 
 
 @pytest.mark.parametrize("length", [0, 1, 16_384, 16_385, 40_000])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.components import BadRecord
+from sparkbolt.core.model.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters

@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.cli.letter_topic import LetterTopic
-from sparkbolt.core.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.settings import ClientSettings

@@ -22,11 +22,11 @@ from sparkbolt.cli.check import examine, report_lines
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.cli.svg import svg_drawing
-from sparkbolt.core.components import Range, TopologyContext
-from sparkbolt.core.dead_letters import Attempt, RawMessage
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.reports import SourceView
-from sparkbolt.core.worker import context_of
+from sparkbolt.core.model.components import Range, TopologyContext
+from sparkbolt.core.model.dead_letters import Attempt, RawMessage
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.reports import SourceView
+from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, TextSpout

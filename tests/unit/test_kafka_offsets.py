@@ -11,8 +11,8 @@ import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.config import Config
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.offsets import (
     METADATA_CHARACTERS_MAX,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.components import Range
+from sparkbolt.core.model.components import Range
 from sparkbolt.spouts.kafka.planning import BACKWARDS_SECS, NO_IDS, Log, Planner, TopicIds, beyond, without
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkbolt.core.components import Range
+from sparkbolt.core.model.components import Range
 from sparkbolt.errors import EnoughRead
 from sparkbolt.spouts.kafka import reading
 from sparkbolt.spouts.kafka.planning import Log, Planner

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, bolt
-from sparkbolt.core.components import BoltBase
-from sparkbolt.core.keeping import keeps_state
+from sparkbolt.core.model.components import BoltBase
+from sparkbolt.core.model.keeping import keeps_state
 from tests.unit.poison import run
 
 

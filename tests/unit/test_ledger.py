@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sparkbolt.core.acker import Feedback, Partials, judge, merge
-from sparkbolt.core.ids import mix64, split_key, tree_key
-from sparkbolt.core.ledger import Ledger, Retry, SpoutInfo
-from sparkbolt.core.metrics import ComponentMetrics
-from sparkbolt.core.plan import Entry, MicroBatchPlan
-from sparkbolt.core.reports import Fail
-from sparkbolt.core.retry import at_once
+from sparkbolt.core.base.ids import mix64, split_key, tree_key
+from sparkbolt.core.driver.ledger.ledger import Ledger, Retry, SpoutInfo
+from sparkbolt.core.model.metrics import ComponentMetrics
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.model.retry import at_once
+from sparkbolt.core.protocol.acker import Feedback, Partials, judge, merge
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.errors import CheckpointError, InvariantError
 
 LINES, QUEUE, COUNT, WINDOW = (1, 2), (3,), (4, 5), (6,)

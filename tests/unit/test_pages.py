@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.activity import Hangs
-from sparkbolt.core.progress import Deed, Sight
+from sparkbolt.core.model.progress import Deed, Sight
+from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.spark import pages as pages_module
 from sparkbolt.spark.pages import LookOut, Pages, warning
 from sparkbolt.spark.session import stage_that_runs
@@ -28,7 +28,7 @@ PATIENCE_SECS = 100
 PAUSE = threading.Event()
 WORKER = """
 import sys, threading
-from sparkbolt.core.progress import Deed
+from sparkbolt.core.model.progress import Deed
 from sparkbolt.spark.pages import LookOut
 
 class Task:

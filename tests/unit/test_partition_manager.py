@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt.core.ids import split_key, tree_key
-from sparkbolt.core.partition_manager import Live, PartitionManager, Retry
-from sparkbolt.core.plan import Entry
-from sparkbolt.core.rotating_map import RotatingMap
+from sparkbolt.core.base.ids import split_key, tree_key
+from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry
+from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
+from sparkbolt.core.protocol.plan import Entry
 
 TASK = 1
 SOURCE = "orders/3"

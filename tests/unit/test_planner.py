@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.core.acker import Feedback
-from sparkbolt.core.components import PartitionedSpout, Range
-from sparkbolt.core.plan import BEFORE_THE_FIRST, MicroBatchPlan
-from sparkbolt.core.planner import Planner
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.model.components import PartitionedSpout, Range
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.core.protocol.acker import Feedback
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine

@@ -38,7 +38,7 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.ids import tree_key
+from sparkbolt.core.base.ids import tree_key
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 

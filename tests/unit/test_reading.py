@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sparkbolt.core.collectors import BasicRowCollector
-from sparkbolt.core.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
-from sparkbolt.core.config import Config
-from sparkbolt.core.ledger import FailedTree, Ledger
-from sparkbolt.core.ledger_settings import ledger_settings
-from sparkbolt.core.retry import RetryPolicy
-from sparkbolt.core.topology import Topology, TopologyBuilder
-from sparkbolt.core.tuples import Tuple
+from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
+from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.model.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.topology import Topology, TopologyBuilder
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.worker.collectors import BasicRowCollector
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.announcer import Announcer

@@ -26,8 +26,8 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.ledger import FailedTree
-from sparkbolt.core.reports import SourceView
+from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.core.model.reports import SourceView
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.announcer import Announcer
 

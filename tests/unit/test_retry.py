@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import ConfigError, RetryPolicy
-from sparkbolt.core.retry import at_once
+from sparkbolt.core.model.retry import at_once
 
 MS = timedelta(milliseconds=1)
 

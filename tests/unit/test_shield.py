@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.components import BasicBolt, StatefulBolt
-from sparkbolt.core.config import Config
-from sparkbolt.core.feedback import judge_rows
-from sparkbolt.core.frames import Moment
-from sparkbolt.core.ledger import FailedTree
-from sparkbolt.core.levels import run_level
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.reading import clock_rows, run_entry
-from sparkbolt.core.stages import Row
-from sparkbolt.core.topology import TopologyBuilder
+from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.core.model.components import BasicBolt, StatefulBolt
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.topology import TopologyBuilder
+from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.stages import Row
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import shield

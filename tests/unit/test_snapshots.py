@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from sparkbolt.core.pickling import Pickling
-from sparkbolt.core.snapshots import DurableAttributes
-from sparkbolt.core.state import KeyValueTable
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.tuples import Origin, Tuple
+from sparkbolt.core.state.snapshots import DurableAttributes
+from sparkbolt.core.state.task_state import KeyValueTable
 from sparkbolt.errors import StateError
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.config import Config
-from sparkbolt.core.desk import Desk
-from sparkbolt.core.emission import Output
-from sparkbolt.core.reports import Report
+from sparkbolt.core.driver.desk import Desk
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.reports import Report
+from sparkbolt.core.worker.emission import Output
 
 pytest.importorskip("pyspark")
 

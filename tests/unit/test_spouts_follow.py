@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.cli import main
-from sparkbolt.core.components import BadRecord, Range, TopologyContext
-from sparkbolt.core.config import Config
+from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.config import Config
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from sparkbolt.spouts.files import escape

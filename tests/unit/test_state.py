@@ -12,10 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sparkbolt.core import keyvalue
-from sparkbolt.core.pickling import Pickling
-from sparkbolt.core.segments import GONE, Entries, Frozen, key_hash, key_hashes
-from sparkbolt.core.state import DictStore, KeyValueTable, TaskState
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.state.segments import GONE, Entries, Frozen, key_hash, key_hashes
+from sparkbolt.core.state.task_state import DictStore, KeyValueTable, TaskState, keyvalue
 from sparkbolt.errors import InvariantError, StateError
 
 KEYS = st.one_of(

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 
 from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
-from sparkbolt.core.holding import held_tuples
-from sparkbolt.core.ids import mix64, tree_key
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.ledger import Ledger
-from sparkbolt.core.ledger_settings import spout_infos
-from sparkbolt.core.plan import MicroBatchPlan
-from sparkbolt.core.stages import StageRun
-from sparkbolt.core.stories import Stories, hold_words, holds_of
-from sparkbolt.core.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
-from sparkbolt.core.tracing import FAILED_MAX, TRACED_MAX, Tracer
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.base.ids import mix64, tree_key
+from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.driver.ledger.ledger_settings import spout_infos
+from sparkbolt.core.driver.ledger.stories import Stories, hold_words, holds_of
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
+from sparkbolt.core.model.tuples import Origin, Tuple
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.worker.holding import held_tuples
+from sparkbolt.core.worker.stages import StageRun
+from sparkbolt.core.worker.tracing import FAILED_MAX, TRACED_MAX, Tracer
 from sparkbolt.testing import TopologyTestDriver
 
 
@@ -377,7 +377,7 @@ def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None
 
 def test_looking_for_held_tuples_ends_after_so_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     origin = Origin("split", 0, "default", ("word",))
-    monkeypatch.setattr("sparkbolt.core.holding.LOOKS_MAX", 11)
+    monkeypatch.setattr("sparkbolt.core.worker.holding.LOOKS_MAX", 11)
     attributes = {"many": [Tuple.of(origin, [n], ((n, 1),)) for n in range(1000)]}
     assert len(held_tuples(attributes, frozenset(range(1000)))) == 10
 

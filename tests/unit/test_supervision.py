@@ -18,13 +18,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
-from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.lane import lay_out
-from sparkbolt.core.metrics import TopologyMetrics
-from sparkbolt.core.outage import Outage, Phase
-from sparkbolt.core.reports import Promotion
-from sparkbolt.core.restarts import QueryFailure
-from sparkbolt.core.topology import Topology
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.outage import Outage, Phase
+from sparkbolt.core.model.reports import Promotion
+from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import PrepareError, SparkboltError, SpoutOpenError, StateError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout

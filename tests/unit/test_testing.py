@@ -15,8 +15,8 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, InvalidTopology, Spout, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
-from sparkbolt.core.exceptions import line_of
-from sparkbolt.core.tuples import Origin, Tuple
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
 

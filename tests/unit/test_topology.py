@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
-from sparkbolt.core.config import Config
-from sparkbolt.core.function_bolts import bolt
-from sparkbolt.core.groupings import FieldsGrouping, Grouping, ShuffleGrouping
-from sparkbolt.core.keeping import keeps_state
-from sparkbolt.core.snapshots import DurableAttributes
-from sparkbolt.core.topology import Topology, TopologyBuilder, changes
-from sparkbolt.core.tuples import Direct, StreamDef
+from sparkbolt.core.model.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.function_bolts import bolt
+from sparkbolt.core.model.groupings import FieldsGrouping, Grouping, ShuffleGrouping
+from sparkbolt.core.model.keeping import keeps_state
+from sparkbolt.core.model.topology import Topology, TopologyBuilder, changes
+from sparkbolt.core.model.tuples import Direct, StreamDef
+from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.errors import InvalidTopology, StateError
 
 
@@ -608,7 +608,7 @@ def test_a_topology_is_pickled_whole() -> None:
 PICKLES_ITSELF = """
 import pickle, sys
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core.components import Spout
+from sparkbolt.core.model.components import Spout
 class Mine(Spout):
     outputs = ["x"]
     def next_tuple(self, collector): ...

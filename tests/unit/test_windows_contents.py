@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
-from sparkbolt.core.interfaces import KeyValueState
+from sparkbolt.core.model.interfaces import KeyValueState
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, WindowedBolt
-from sparkbolt.core import deaths as deaths_module
-from sparkbolt.core.ledger import FailedTree
+from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.core.worker import deaths as deaths_module
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WindowCollector

@@ -15,7 +15,7 @@ from sparkbolt import Count, TopologyBuilder, WindowedBolt
 from sparkbolt.cli.display import JsonLines
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.program import Outcome
-from sparkbolt.core.metrics import ComponentMetrics
+from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountEvictionPolicy,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.core.rows import Rows
-from sparkbolt.core.tasks import Counts
-from sparkbolt.core.tuples import Origin
+from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.worker.rows import Rows
+from sparkbolt.core.worker.tasks import Counts
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (

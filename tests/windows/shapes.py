@@ -21,7 +21,7 @@ from typing import Any
 
 from sparkbolt import BasicBolt, Config, Count, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.components import PartitionedSpout
+from sparkbolt.core.model.components import PartitionedSpout
 
 KEYS = 5
 PAUSE_EVERY = 40

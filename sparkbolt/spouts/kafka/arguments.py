@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from sparkbolt.core import arguments
+from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.cluster import Topics
 from sparkbolt.spouts.kafka.decoding import DEFAULT_FIELDS, Translator

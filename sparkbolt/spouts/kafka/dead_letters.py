@@ -7,7 +7,7 @@ this one. The story is in headers more: those of Kafka Streams' dead letter topi
 as JSON. Where there is no message as it came (of a spout of another kind, or gone), that is all.
 Rule 2: a letter counts once by its id, however often it stands in the topic. That it was replayed is a message too.
 
-Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``core.dead_letters``, ``settings``.
+Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``core.model.dead_letters``, ``settings``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import TopologyContext
-from sparkbolt.core.dead_letters import DeadLetter, RawMessage
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library

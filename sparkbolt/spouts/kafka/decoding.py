@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import BadRecord
-from sparkbolt.core.ids import I64
+from sparkbolt.core.base.ids import I64
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 

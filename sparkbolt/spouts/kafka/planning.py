@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sparkbolt.core.components import Range
+from sparkbolt.core.model.components import Range
 from sparkbolt.spouts.kafka.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, marked
 

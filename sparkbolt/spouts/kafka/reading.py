@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.components import BadRecord
-from sparkbolt.core.ids import I64
+from sparkbolt.core.base.ids import I64
+from sparkbolt.core.model.components import BadRecord
 from sparkbolt.errors import EnoughRead, SourceUnavailable
 from sparkbolt.spouts.kafka.cluster import error_text, made
 from sparkbolt.spouts.kafka.decoding import all_of

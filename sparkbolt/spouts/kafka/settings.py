@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from sparkbolt.core import arguments
+from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError
 
 MASK = "***"

@@ -16,11 +16,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sparkbolt.core import arguments
-from sparkbolt.core.components import BadRecord, PartitionedSpout, Range, TopologyContext
-from sparkbolt.core.dead_letters import DeadLetters, DeadLetterSink, RawMessage
-from sparkbolt.core.reports import SourceView
-from sparkbolt.core.retry import RetryPolicy
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.core.model.reports import SourceView
+from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
 from sparkbolt.spouts.kafka.cluster import Cluster

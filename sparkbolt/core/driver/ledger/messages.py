@@ -1,0 +1,436 @@
+"""Messages: what spouts read, where it came from, and how far each source has come.
+
+Which question it answers: which record of which source does a tree stand for, which attempt at it was this, and what
+becomes of it?
+
+Rule 1: what becomes of the positions of a source is kept by its ``PartitionManager``, and nowhere else.
+Rule 2: nothing is kept per tree. A plan's entry stands for all its trees and is kept while one of them is
+unfinished; which of them are open is asked of the map of open trees.
+Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
+
+Read before: ``plan``, ``acker``, ``rotating_map``, ``partition_manager``, ``fates``, ``histories``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
+from sparkbolt.core.driver.ledger.fates import GIVEN_UP, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.driver.ledger.histories import Histories, Place
+from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
+from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
+from sparkbolt.core.model.dead_letters import GivenUp
+from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
+from sparkbolt.core.model.story import NOTHING_TOLD, Told
+from sparkbolt.core.protocol.attempts import History
+from sparkbolt.core.protocol.causes import POSTPONED
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.errors import check
+
+Mask = npt.NDArray[np.bool_]
+SET_ASIDE_MAX = 1000
+"""How many set-aside trees are kept with their stories, the newest; all are counted."""
+
+
+@dataclass
+class MessagesState:
+    """All of ``Messages`` that outlives its process."""
+
+    sources: list[SourceState] = field(default_factory=list)
+    next_sequence: dict[int, int] = field(default_factory=dict)
+    next_letter: dict[int, int] = field(default_factory=dict)
+    histories: list[tuple[Place, History]] = field(default_factory=list)
+    live: list[Live] = field(default_factory=list)
+    """They rise by first key."""
+    set_aside: list[FailedTree] = field(default_factory=list)
+    """Oldest first."""
+
+
+class Messages:
+    """The entries with unfinished trees, and the managers of all sources; part of the ledger.
+
+    Arrays of keys may be in any order and name trees that no entry reserved, as those that a window began.
+
+    >>> from sparkbolt.core.base.ids import tree_key
+    >>> from sparkbolt.core.model.retry import at_once
+    >>> messages = Messages([SpoutInfo("lines", (1,), True, at_once(3))], task_owner=lambda task: ("lines", task - 1))
+    >>> keys = np.array([tree_key(1, 40), tree_key(1, 60)], np.uint64)
+    >>> trees = RotatingMap(2)
+    >>> trees.put(keys, np.array([7, 9], np.uint64), np.array([0, 0], np.int32))
+    >>> plan = MicroBatchPlan(0, life=0, now_ms=0, entries=(Entry(1, 0, "a.txt", 0, 100),))
+    >>> messages.admit(plan, keys)
+    >>> messages.advance(trees)
+    {'lines': {'a.txt': 40}}
+    """
+
+    def __init__(
+        self,
+        spouts: Sequence[SpoutInfo],
+        *,
+        task_owner: Callable[[int], tuple[str, int]],
+        patience_ms: int | None = None,
+        outages: Outages | None = None,
+        state: MessagesState | None = None,
+    ) -> None:
+        """Begin with what ``state`` says, by default with nothing.
+
+        Args:
+            spouts: the topology's spouts.
+            task_owner: (component, index) of a task number.
+            patience_ms: as of ``Terms``.
+            outages: the bolts that are out, to be read; by default none is.
+            state: what ``state()`` gave; it is taken over, not copied.
+        """
+        state = state or MessagesState()
+        self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
+        self.terms = Terms(
+            {spout.component: spout.retry for spout in spouts},
+            frozenset(spout.component for spout in spouts if spout.dead_letters),
+            patience_ms,
+        )
+        """What is done with what fails from now on."""
+        self.changed: dict[str, dict[str, PartitionManager]] = {}
+        """Component -> source: of which the last promotion changed anything."""
+        self._spouts = {task: spout for spout in spouts for task in spout.tasks}
+        self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
+        """The tasks of bolts that start trees."""
+        self._planned_from = np.full(max(self._spouts, default=0) + 2, MAX_SEQUENCE + 1, dtype=np.uint64)
+        for task, spout in self._spouts.items():  # from which sequence on a task's trees need an entry
+            self._planned_from[task] = AGAIN if spout.own else 0
+        self._task_owner = task_owner
+        self._outages = outages or Outages()
+        self._next_sequence = state.next_sequence
+        self._next_letter = state.next_letter
+        self.histories = Histories(state.histories)
+        """The attempts at messages that may become dead letters."""
+        self._managers: dict[str, dict[str, PartitionManager]] = {}
+        self._waiting: dict[tuple[str, str], PartitionManager] = {}
+        """The managers that have something to be given again."""
+        self._keep(state.live)
+        self._restore(state.sources)
+
+    def _restore(self, sources: Sequence[SourceState]) -> None:
+        entries: dict[tuple[str, str], list[Live]] = {}
+        for live in self._live:
+            if live.entry.source is not None:
+                entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
+        for live in self._live:
+            self.histories.started(self._spouts[live.entry.task].component, live.entry)
+        for of in sources:
+            place = of.component, of.source
+            manager = PartitionManager.restore(of, entries.get(place, ()))
+            self._managers.setdefault(of.component, {})[of.source] = manager
+            if manager.waiting:
+                self._waiting[place] = manager
+
+    def state(self) -> MessagesState:
+        """All that outlives the process; what is in it changes with the next promotion."""
+        return MessagesState(
+            sources=[manager.state() for manager in self._all_managers()],
+            next_sequence=self._next_sequence,
+            next_letter=self._next_letter,
+            histories=self.histories.items(),
+            live=self._live,
+            set_aside=list(self.set_aside),
+        )
+
+    # What is known.
+
+    @property
+    def entries(self) -> int:
+        """How many entries have unfinished trees."""
+        return len(self._live)
+
+    @property
+    def progress(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> end of what was planned; made anew on each call."""
+        return self._positions(lambda manager: manager.planned)
+
+    @property
+    def finished(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> the position below which all is finished; made anew on each call."""
+        return self._positions(lambda manager: manager.finished)
+
+    def next_sequence(self, task: int) -> int:
+        """The first sequence of a task that no promoted plan has reserved."""
+        spout = self._spouts.get(task)
+        return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
+
+    def next_letter(self, task: int) -> int:
+        """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
+        return self._next_letter.get(task, AGAIN)
+
+    def letters_among(self, keys: U64) -> Mask:
+        """Which of the keys are of dead letters."""
+        if not self._next_letter:
+            return np.zeros(len(keys), dtype=np.bool_)
+        own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
+        letters: Mask = (keys & np.uint64(AGAIN) != 0) & ~own
+        return letters
+
+    def waiting(self) -> dict[str, int]:
+        """How many records of each component wait to be given again; only of those that have some."""
+        counts: dict[str, int] = {}
+        for (component, _), manager in self._waiting.items():
+            counts[component] = counts.get(component, 0) + manager.waiting
+        return counts
+
+    def first_retries(
+        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
+    ) -> list[Retry]:
+        """Up to ``limit`` records that are due at ``now_ms``, or ever, by when they are due; they stay in the queue.
+
+        ``rooms`` says of some components how many of theirs may be given; what waits for its letter always is.
+        """
+        left = dict(rooms or {})
+        queues = [
+            manager.due(now_ms)
+            for place, manager in sorted(self._waiting.items())
+            if left.get(place[0]) != 0 or manager.has_letters
+        ]
+        merged = heapq.merge(*queues, key=lambda retry: retry.due_ms)
+        return list(islice((retry for retry in merged if self._has_room(retry, left)), limit))
+
+    def _has_room(self, retry: Retry, left: dict[str, int]) -> bool:
+        """Whether a record may be given where there is room for so many; a range takes all of it."""
+        component = self._spouts[retry.task].component
+        if component not in left or retry.letter is not None:
+            return True
+        if left[component] == 0:
+            return False
+        left[component] = left[component] - 1 if retry.end is None else 0
+        return True
+
+    def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
+        """When the first of what waits is due; of some components not before they may be given anything."""
+        dues: list[int] = []
+        for (component, _), manager in self._waiting.items():
+            least = (not_before or {}).get(component, 0)
+            first = next(manager.due(), None)
+            if first is not None:
+                dues.append(max(first.due_ms, least))
+                if least and manager.has_letters:
+                    dues.append(next(retry.due_ms for retry in manager.due() if retry.letter is not None))
+        return min(dues, default=None)
+
+    def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
+        """Whether a new range of the source may be planned, as of ``PartitionManager.takes_more``."""
+        manager = self._managers.get(component, {}).get(source)
+        return manager is None or manager.takes_more(max_uncommitted)
+
+    def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
+        """What the spout of a component is told: of all its sources, or of those that the last promotion changed."""
+        managers = (self.changed if changed else self._managers).get(component, {})
+        return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
+
+    def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
+        """Those of the keys that no entry of the plan reserves, though they need one: a bolt's own trees do not."""
+        if len(keys) == 0:
+            return keys
+        tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
+        needed = keys & np.uint64(MAX_SEQUENCE) >= self._planned_from.take(tasks, mode="clip")
+        entries = _columns(sorted(plan.reserving, key=lambda entry: entry.first_key))
+        strangers: U64 = keys[needed & (_slots(*entries, keys) < 0)]
+        return strangers
+
+    def lives_of(self, keys: U64) -> list[Live | None]:
+        """The entry of each key; None where there is none, as for trees that a window began."""
+        return [self._live[slot] if slot >= 0 else None for slot in self._slots_of(keys).tolist()]
+
+    def first_keys_of(self, keys: Sequence[int]) -> list[int]:
+        """For trees that bolts' tasks started, the keys of the first attempts at the same values, where known."""
+        found = []
+        for key, live in zip(keys, self.lives_of(np.array(keys, dtype=np.uint64)), strict=True):
+            task, sequence = split_key(key)
+            if sequence < AGAIN:
+                found.append(key)
+            elif live is not None:
+                found.append(tree_key(task, live.entry.position_of(sequence)))
+        return found
+
+    # The steps of a promotion.
+
+    def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
+        """Take over the plan's entries: sequences, progress, retries, and which have unfinished trees."""
+        self.changed = {}
+        new = []
+        for entry in plan.reserving:
+            if entry.letters is None:
+                self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
+            else:
+                self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
+            self.histories.started(self._spouts[entry.task].component, entry)
+            live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
+            if live is not None:
+                new.append(live)
+            if entry.source is not None:
+                self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
+        self._keep(sorted([*self._live, *new], key=lambda live: live.entry.first_key))
+        self._count(unfinished, 1)
+
+    def finish(self, keys: U64) -> None:
+        """These trees are complete, or ``fail`` has decided on them."""
+        self._count(keys, -1)
+
+    def fail(self, keys: U64, fails: Sequence[Fail], told: Mapping[int, Told], now_ms: int) -> list[FailedTree]:
+        """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``.
+
+        Args:
+            keys: the trees.
+            fails: who failed them.
+            told: what is known of the ways of some of them.
+            now_ms: the time of the micro-batch that ends them.
+        """
+        failed = [
+            self._decide(fail, live, told.get(fail.key, NOTHING_TOLD), now_ms)
+            for fail, live in zip(fails, self.lives_of(keys), strict=True)
+        ]
+        self.finish(keys)
+        return failed
+
+    def advance(self, trees: RotatingMap) -> dict[str, dict[str, int]]:
+        """End the promotion: drop the entries that are finished, and move the progress of their sources.
+
+        Returns:
+            Component -> source -> the position below which all is finished now; only what moved.
+        """
+        self._keep([live for live in self._live if live.unfinished])
+        self.histories.settle(lambda keys: trees.find(keys)[1], self._waits)
+        moved: dict[str, dict[str, int]] = {}
+        for component in sorted(self.changed):
+            for source, manager in sorted(self.changed[component].items()):
+                position = manager.advance(trees)
+                if position is not None:
+                    moved.setdefault(component, {})[source] = position
+                if manager.waiting:
+                    self._waiting[component, source] = manager
+                else:
+                    self._waiting.pop((component, source), None)
+        return moved
+
+    # The beginning of a life.
+
+    def forget_records(self) -> tuple[tuple[int, int], ...]:
+        """Drop the entries of every ``Spout``, whose records died with their driver.
+
+        Returns:
+            (task number, first sequence that is not void) of each task that had started trees.
+        """
+        self._keep([live for live in self._live if live.entry.source is not None])
+        return tuple(
+            (task, self._next_letter.get(task, self._next_sequence[task]))
+            for task, spout in sorted(self._spouts.items())
+            if not spout.replayable and task in self._next_sequence
+        )
+
+    # How it is done.
+
+    def _keep(self, live: list[Live]) -> None:
+        self._live = live
+        self._first_keys, self._reserved = _columns([one.entry for one in live])
+
+    def _slots_of(self, keys: U64) -> npt.NDArray[np.intp]:
+        return _slots(self._first_keys, self._reserved, keys)
+
+    def _count(self, keys: U64, sign: int) -> None:
+        """Count unfinished trees of entries up or down."""
+        if len(keys) == 0:
+            return
+        slots = self._slots_of(keys)
+        counts = np.bincount(slots[slots >= 0])
+        for slot in np.flatnonzero(counts).tolist():
+            live = self._live[slot]
+            live.unfinished += sign * int(counts[slot])
+            check(
+                live.unfinished >= 0,
+                f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
+            )
+            if live.entry.source is not None:
+                self._change(self._spouts[live.entry.task].component, live.entry.source)
+
+    def _change(self, component: str, source: str) -> PartitionManager:
+        """The manager of a source of which something changes with this promotion; made on first use."""
+        managers = self._managers.setdefault(component, {})
+        if source not in managers:
+            managers[source] = PartitionManager(component, source)
+        return self.changed.setdefault(component, {}).setdefault(source, managers[source])
+
+    def _decide(self, fail: Fail, live: Live | None, told: Told, now_ms: int) -> FailedTree:
+        """The fate of one failed tree; its message is put into the queue of retries or set aside."""
+        number, sequence = split_key(fail.key)
+        component, task = self._task_owner(number)
+        spout = self._spouts.get(number)
+        source = live.entry.source if live else None
+        position = live.entry.position_of(sequence) if live and source is not None else None
+        if live is None and spout is not None and spout.own:
+            source, position = own_source(task), sequence
+        policy = self.terms.policies.get(component) if spout is not None else None
+        lettered = component in self.terms.lettered
+        forgiven_ms = self._outages.wait_ms(fail) if self._outages.costs_nothing(fail) else None
+        if source is None or position is None:
+            policy = None if spout is None or spout.replayable else policy
+            whose = Whose(component, task, None, None)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+        else:
+            manager = self._change(component, source)
+            whose = Whose(component, task, source, position, manager.away)
+            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+            letter = self._letter_of(tree, live) if lettered or tree.letter else None
+            if tree.due_ms is not None:
+                attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
+                end = GivenUp.loads(letter).end if tree.letter and letter is not None else tree.end
+                retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
+                manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
+        if tree.fate in GIVEN_UP and not tree.letter:
+            self.set_aside.append(tree)
+        return tree
+
+    def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
+        """What is told of a message in its dead letter, if it is to have one; the failure is added to its history."""
+        if tree.letter:
+            assert live is not None
+            assert live.entry.letters is not None
+            return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
+        assert tree.source is not None
+        assert tree.position is not None
+        history = self.histories.failed((tree.component, tree.source, tree.position), tree)
+        return history.given_up(tree).dumps() if tree.fate == "dead_letter" else None
+
+    def _waits(self, place: Place) -> bool:
+        component, source, position = place
+        return self._managers[component][source].waits(position)
+
+    def _positions(self, of: Callable[[PartitionManager], int]) -> dict[str, dict[str, int]]:
+        """Component -> source -> a position, of the sources of which a range was planned."""
+        found: dict[str, dict[str, int]] = {}
+        for manager in self._all_managers():
+            if manager.planned:
+                found.setdefault(manager.component, {})[manager.source] = of(manager)
+        return found
+
+    def _all_managers(self) -> Iterator[PartitionManager]:
+        return (manager for managers in self._managers.values() for manager in managers.values())
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:
+    """(first key, how many sequences are reserved) of each entry."""
+    first = np.array([entry.first_key for entry in entries], dtype=np.uint64)
+    return first, np.array([entry.reserved for entry in entries], dtype=np.uint64)
+
+
+def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
+    """For each key the index of the entry that reserved it, -1 where none did; ``first_keys`` rise."""
+    if len(first_keys) == 0 or len(keys) == 0:
+        return np.full(len(keys), -1, dtype=np.intp)
+    slots = np.searchsorted(first_keys, keys, side="right") - 1
+    slots[keys - first_keys[slots] >= reserved[slots]] = -1  # so it is for a slot of -1 too: the difference wraps
+    return slots

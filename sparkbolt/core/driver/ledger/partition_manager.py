@@ -1,0 +1,283 @@
+"""The partition manager: what has become of each position of one source.
+
+Which question it answers: what of this source waits to be read again and when, what may be read next, and below which
+position is everything finished?
+
+A position is in one of these states:
+
+========== ========================================= ============================================================
+state      it is so because                          what happens next
+========== ========================================= ============================================================
+unread     it is at or beyond ``planned``            a plan with its range is promoted: open, or done if nothing is
+                                                     there or nothing is open of it
+open       a promoted plan has read it, and its tree its tree is acked: done. It fails: waiting, or done where it
+           is not finished                           is given up (set aside)
+waiting    it failed; it is due at ``due_ms``        a plan with its position and attempt is promoted: open, or done
+done       it was acked or given up, or no record    everything before it is done: committed
+           begins there
+committed  it is below ``finished``                  nothing, ever
+========== ========================================= ============================================================
+
+Rule 1: ``finished`` is the first position that is neither acked nor given up; it may be committed, and never goes back.
+Rule 2: what waits holds up nothing behind it: it is read when it is due, beside whatever is new.
+Rule 3: a retry waits until a plan that names its position and its attempt is promoted, so a plan that was made and
+dropped loses nothing.
+Rule 4: nothing is kept per position that succeeds. What was read is kept as intervals, the entries of plans, while
+something of them is open; which positions are open is asked of the map of open trees.
+Rule 5: a source that is away is asked for what waits of it, and for nothing new until it has answered; so is one of
+which a range was too large to be read at once, until the rest of it is read.
+
+Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
+Read before: ``plan``, ``rotating_map``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, split_key
+from sparkbolt.core.base.intervals import Interval
+from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
+from sparkbolt.core.model.reports import SourceView
+from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.errors import InvariantError, check
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A record of a ``PartitionedSpout`` that is to be read again, or what a bolt's task is to emit again."""
+
+    task: int
+    """The number of the task that read it."""
+    source: str
+    position: int
+    attempt: int
+    """The attempt to come: 2 after the first failure."""
+    end: int | None = None
+    """Where a range is to be read again: its end. None: one record."""
+    due_ms: int = 0
+    """When, by the time of plans, it may be given again."""
+    letter: str | None = None
+    """Where the record is given up and waits for its dead letter: what is known of it (``GivenUp``, dumped);
+    ``attempt`` is then that at the letter, from 1."""
+
+
+@dataclass
+class Live:
+    """An entry of which trees are unfinished; what turns a key back into a position."""
+
+    entry: Entry
+    micro_batch_id: int
+    born_ms: int
+    """The time of its micro-batch."""
+    unfinished: int = 0
+
+
+@dataclass
+class SourceState:
+    """All of a ``PartitionManager`` that outlives its process, but for its entries."""
+
+    component: str
+    source: str
+    planned: int
+    finished: int
+    away: int
+    retries: list[Retry]
+    """In the order in which they failed."""
+
+
+class PartitionManager:
+    """The positions of one source of one component; part of ``Messages``, which counts what is unfinished.
+
+    >>> manager = PartitionManager("lines", "a.txt")
+    >>> live = Live(Entry(1, 0, "a.txt", 0, 100), 0, 0, unfinished=1)
+    >>> manager.admit(live.entry, live)
+    >>> trees = RotatingMap(2)
+    >>> trees.put(*(np.array([x], dtype) for x, dtype in (((1 << 48) + 40, "u8"), (7, "u8"), (0, "i4"))))
+    >>> manager.advance(trees), manager.done(trees, limit=9)
+    (40, [(41, 100)])
+    """
+
+    def __init__(self, component: str, source: str) -> None:
+        """Nothing of the source was ever planned."""
+        self.component = component
+        self.source = source
+        self.planned = 0
+        """Where the ranges end that were ever planned; 0 where none was, as of what a bolt's task keeps."""
+        self.finished = 0
+        self.away = 0
+        """How many micro-batches in a row have found the source away."""
+        self._entries: list[Live] = []
+        self._waiting: dict[int, Retry] = {}
+        self._by_due: list[Retry] | None = None
+        """What waits, by when it is due; None where that has to be found out again."""
+        self._letters: bool | None = None
+        """As ``has_letters``; None likewise."""
+        self._postponed: set[int] = set()
+        """Where the rests begin, of what waits, of ranges that were too large to be read at once. A life that begins
+        anew has forgotten them: then it may read something new beside them, once."""
+        self._asked = self._gone = False
+        """Whether the promotion that is going on has read the source, and whether it found it away."""
+
+    # What the next plan asks.
+
+    @property
+    def waiting(self) -> int:
+        """How many records or ranges wait to be given again."""
+        return len(self._waiting)
+
+    def waits(self, position: int) -> bool:
+        """Whether the record there waits to be given again, or for its dead letter."""
+        return position in self._waiting
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether anything waits for its dead letter."""
+        if self._letters is None:
+            self._letters = any(retry.letter is not None for retry in self._waiting.values())
+        return self._letters
+
+    def due(self, now_ms: int | None = None) -> Iterator[Retry]:
+        """What is to be given again at ``now_ms``, or ever, by when it is due; it stays until a promotion takes it."""
+        if self._by_due is None:
+            self._by_due = sorted(self._waiting.values(), key=lambda retry: retry.due_ms)
+        if now_ms is None:
+            return iter(self._by_due)
+        return takewhile(lambda retry: retry.due_ms <= now_ms, self._by_due)
+
+    def next_due_ms(self) -> int | None:
+        """When the first of what waits is due; None where nothing waits."""
+        first = next(self.due(), None)
+        return first.due_ms if first is not None else None
+
+    def takes_more(self, max_uncommitted: int | None) -> bool:
+        """Whether a new range may be planned.
+
+        Not where the source is away, nor before the rest of a range is read that was too large to be read at once, nor
+        where what was planned ends ``max_uncommitted`` positions beyond ``finished``.
+        """
+        ready = self.away == 0 and not self._postponed
+        return ready and (max_uncommitted is None or self.planned - self.finished < max_uncommitted)
+
+    # The steps of a promotion.
+
+    def admit(self, entry: Entry, live: Live | None) -> None:
+        """A plan with this entry is promoted; ``live`` is the entry where trees may be unfinished."""
+        self._asked = self._asked or entry.letters is None
+        if entry.positions is None:
+            if self.planned == 0:
+                self.finished = entry.start
+            self.planned = max(self.planned, entry.end)
+        for position in entry.positions or (entry.start,):
+            queued = self._waiting.get(position)
+            same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
+            if queued is not None and same_kind and queued.attempt == entry.attempt:
+                del self._waiting[position]
+                self._postponed.discard(position)
+                self._by_due = self._letters = None
+        if live is not None:
+            self._entries.append(live)
+
+    def wait(self, retry: Retry, *, away: bool = False, postponed: bool = False) -> None:
+        """A tree failed, and its record, or range, is to be given again.
+
+        Args:
+            retry: what, and when.
+            away: whether it failed since the source was away.
+            postponed: whether it is the rest of a range that was too large to be read at once.
+        """
+        self._waiting[retry.position] = retry
+        if postponed:
+            self._postponed.add(retry.position)
+        self._by_due = self._letters = None
+        self._gone = self._gone or away
+
+    def advance(self, trees: RotatingMap) -> int | None:
+        """End the promotion: drop the entries that are finished; the position that may be committed, if it moved."""
+        self._entries = [live for live in self._entries if live.unfinished]
+        if self._gone or self._asked:
+            self.away = self.away + 1 if self._gone else 0
+        self._asked = self._gone = False
+        if self.planned == 0:
+            return None
+        first = min((_first_open(live.entry, trees) for live in self._entries), default=self.planned)
+        position = min(self._waiting, default=first)
+        position = min(position, first, self.planned)
+        if position <= self.finished:
+            return None
+        self.finished = position
+        return position
+
+    # What is known.
+
+    def view(self, trees: RotatingMap) -> SourceView:
+        """What its spout is told."""
+        return SourceView(
+            planned=self.planned,
+            finished=self.finished,
+            waiting=self.waiting,
+            open=sum(live.unfinished for live in self._entries),
+            away=self.away,
+            _done=lambda limit: self.done(trees, limit),
+        )
+
+    def done(self, trees: RotatingMap, limit: int) -> list[Interval]:
+        """As of ``SourceView``."""
+        starts, ends = self._unfinished(trees)
+        if len(starts) == 0 or limit < 1:
+            return []
+        reach = np.maximum.accumulate(ends)
+        following = np.append(starts[1:], max(self.planned, int(reach[-1])))
+        at = np.flatnonzero(following > reach)[:limit]
+        return list(zip(reach[at].tolist(), following[at].tolist(), strict=True))
+
+    def _unfinished(self, trees: RotatingMap) -> tuple[I64, I64]:
+        """(starts, ends) of everything that is open or waiting; starts rise, intervals may touch."""
+        parts = [_open_positions(live.entry, trees) for live in self._entries]
+        single = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        waiting = [(retry.position, retry.end or retry.position + 1) for retry in self._waiting.values()]
+        pairs = np.array(waiting, dtype=np.int64).reshape(-1, 2)
+        starts = np.concatenate((single, pairs[:, 0]))
+        ends = np.concatenate((single + 1, pairs[:, 1]))
+        order = np.argsort(starts, kind="stable")
+        return starts[order], ends[order]
+
+    def state(self) -> SourceState:
+        """What outlives the process."""
+        retries = list(self._waiting.values())
+        return SourceState(self.component, self.source, self.planned, self.finished, self.away, retries)
+
+    @classmethod
+    def restore(cls, state: SourceState, entries: Iterable[Live]) -> PartitionManager:
+        """What ``state`` was taken of, with the source's entries that have unfinished trees."""
+        manager = cls(state.component, state.source)
+        manager.planned, manager.finished, manager.away = state.planned, state.finished, state.away
+        manager._waiting = {retry.position: retry for retry in state.retries}
+        manager._entries = list(entries)
+        return manager
+
+
+def _first_open(entry: Entry, trees: RotatingMap) -> int:
+    """The first position of the entry that has an open tree."""
+    if entry.positions is not None:
+        positions = _open_positions(entry, trees)
+        check(len(positions) > 0, f"{entry} is unfinished and has no open tree")
+        return int(positions.min())
+    key = trees.first_between(entry.first_key, entry.first_key + entry.reserved - 1)
+    if key is None:
+        raise InvariantError(f"{entry} is unfinished and has no open tree")
+    return entry.position_of(split_key(key)[1])
+
+
+def _open_positions(entry: Entry, trees: RotatingMap) -> I64:
+    """The positions of the entry that have open trees."""
+    keys = trees.between(entry.first_key, entry.first_key + entry.reserved - 1)
+    offsets = (keys & np.uint64(MAX_SEQUENCE)).astype(np.int64) - entry.base
+    if entry.positions is None:
+        return offsets + entry.start
+    positions: I64 = np.array(entry.positions, dtype=np.int64)[offsets]
+    return positions

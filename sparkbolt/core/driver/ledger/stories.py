@@ -1,0 +1,215 @@
+"""Stories: what the ledger keeps of the ways of trees.
+
+Which question it answers: which stories are there, of trees that are open, that failed, and that were traced and acked?
+
+Rule 1: memory is bounded by ``limit``: of so many open trees something is told, so many failed ones are kept, so many
+acked ones; the newest. A tree of which nothing was told costs nothing here.
+Rule 2: only a promotion of the ledger changes anything here, so the log gives the same stories again, and a snapshot
+has those that compaction would take away.
+
+Read before: ``story``, ``messages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
+from sparkbolt.core.driver.ledger.partition_manager import Live
+from sparkbolt.core.model.reports import FailedTree
+from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, Told, merged
+from sparkbolt.core.protocol.acker import NO_HOLDER
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+STORIES_MAX = 1000
+"""The default of the setting ``stories_max``."""
+_TASK_BITS = MAX_TASK_NUMBER.bit_length()
+_LOW_BITS = 0xFFFF
+
+
+@dataclass
+class StoriesState:
+    """All of ``Stories`` that outlives its process; the oldest first."""
+
+    told: dict[int, Told] = field(default_factory=dict)
+    failed: list[FailedTree] = field(default_factory=list)
+    acked: list[Story] = field(default_factory=list)
+
+
+class Stories:
+    """Keeps stories; part of the ledger.
+
+    >>> stories = Stories(limit=2)
+    >>> stories.hear([Hop(key, 0, 0, 0, "lines", 0, emitted=(("line", 1),)) for key in (5, 6, 7)], {})
+    >>> sorted(stories.told)
+    [6, 7]
+    """
+
+    def __init__(self, limit: int = STORIES_MAX, state: StoriesState | None = None) -> None:
+        """Begin with what ``state`` says, by default with nothing; the state is taken over, not copied."""
+        state = state or StoriesState()
+        self._limit = limit
+        self.told = state.told
+        """What is known of trees that have not ended, by key."""
+        self._failed = {tree.key: tree for tree in state.failed}
+        self._acked = {story.key: story for story in state.acked}
+        self._shorten()
+
+    @property
+    def failed(self) -> list[FailedTree]:
+        """The newest failed trees, oldest first."""
+        return list(self._failed.values())
+
+    @property
+    def acked(self) -> list[Story]:
+        """The newest traced trees that were acked, oldest first."""
+        return list(self._acked.values())
+
+    def state(self) -> StoriesState:
+        """All that outlives the process."""
+        return StoriesState(self.told, self.failed, self.acked)
+
+    def hear(self, hops: Iterable[Hop], message_ids: Mapping[int, str], ending: Collection[int] = ()) -> None:
+        """Hops of one micro-batch have become known.
+
+        A story begins with its spout, or where a tree fails; the later hops of a tree whose story made room for newer
+        ones are dropped, so that it does not come back without its beginning.
+
+        Args:
+            hops: of any trees.
+            message_ids: as of ``Feedback``.
+            ending: the keys of trees that may fail with this micro-batch.
+        """
+        heard: dict[int, list[Hop]] = {}
+        for hop in hops:
+            heard.setdefault(hop.key, []).append(hop)
+        for key, new in heard.items():
+            if key in self.told or key in ending or any(hop.depth == 0 for hop in new):
+                told = self.told.setdefault(key, Told())
+                told.hops = merged([*told.hops, *new])[:HOPS_MAX]
+        for key, text in message_ids.items():
+            if key in self.told or key in ending:
+                self.told.setdefault(key, Told()).message_id = text
+        _keep_newest(self.told, self._limit)
+
+    def fail(self, trees: Iterable[FailedTree]) -> None:
+        """These trees have failed."""
+        for tree in trees:
+            self.told.pop(tree.key, None)
+            self._failed[tree.key] = tree
+        _keep_newest(self._failed, self._limit)
+
+    def settle(
+        self,
+        acked: Callable[[U64], Mask],
+        is_open: Callable[[U64], Mask],
+        end: Callable[[int, Told], Story],
+    ) -> None:
+        """The promotion ends: trees that are not open any more leave those that are told of.
+
+        Args:
+            acked: for rising keys, which were acked with this promotion.
+            is_open: for rising keys, which are open.
+            end: the story of a tree that was acked, of its key and what was told.
+        """
+        if not self.told:
+            return
+        keys = np.array(sorted(self.told), dtype=np.uint64)
+        keys = keys[~is_open(keys)]
+        for key, complete in zip(keys.tolist(), acked(keys).tolist(), strict=True):
+            told = self.told.pop(key)
+            if complete and any(hop.depth == 0 for hop in told.hops):
+                self._acked[key] = end(key, told)
+        _keep_newest(self._acked, self._limit)
+
+    def find(self, key: int) -> Story | None:
+        """The story of a tree that has ended, if it is kept."""
+        tree = self._failed.get(key)
+        return tree.to_story() if tree is not None else self._acked.get(key)
+
+    def _shorten(self) -> None:
+        _keep_newest(self.told, self._limit)
+        _keep_newest(self._failed, self._limit)
+        _keep_newest(self._acked, self._limit)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of keys, both ends inclusive, that do not overlap."""
+
+    first: U64
+    last: U64
+
+    def contain(self, keys: U64) -> Mask:
+        """Whether each key is in one of the ranges."""
+        if len(self.first) == 0:
+            return np.zeros(len(keys), dtype=bool)
+        order = np.argsort(self.first)
+        slots = np.searchsorted(self.first[order], keys, side="right") - 1
+        inside: Mask = (slots >= 0) & (keys <= self.last[order][np.maximum(slots, 0)])
+        return inside
+
+
+def holds_of(holders: I32, micro_batch_id: int) -> I32:
+    """Numbers of tasks that hold trees, each with the micro-batch in which it said so; ``NO_HOLDER`` stays.
+
+    A hold is as wide as a task's number was, so an open tree costs nothing more: 16 bits are left for the micro-batch,
+    and tell it as long as it was less than 65,536 micro-batches ago (six hours of the shortest ones).
+
+    >>> hold = holds_of(np.array([3, NO_HOLDER], np.int32), 12)
+    >>> [holder_of(one) for one in hold.tolist()]
+    [3, 0]
+    """
+    if len(holders) == 0:
+        return holders
+    holds = holders.astype(np.uint32)
+    holds[holds != NO_HOLDER] |= np.uint32((micro_batch_id & _LOW_BITS) << _TASK_BITS)
+    return holds.view(np.int32)
+
+
+def holder_of(hold: int) -> int:
+    """The number of the task that holds a tree; ``NO_HOLDER`` if nobody said so."""
+    return hold & MAX_TASK_NUMBER
+
+
+def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]]) -> str:
+    """Who holds a tree, and since which micro-batch, of which ``last`` is the newest."""
+    if hold == NO_HOLDER:
+        return "never acked; nobody says that they hold it"
+    component, task = task_owner(holder_of(hold))
+    ago = (last - (hold >> _TASK_BITS)) & _LOW_BITS
+    return f"held by {component}[{task}] since micro-batch {last - ago}"
+
+
+def story_of(
+    key: int, state: str, live: Live | None, told: Told, task_owner: Callable[[int], tuple[str, int]]
+) -> Story:
+    """The story of a tree that did not fail, of its entry and what was told of it."""
+    number, sequence = split_key(key)
+    component, task = task_owner(number)
+    entry = live.entry if live else None
+    source = entry.source if entry else None
+    return Story(
+        key=key,
+        component=component,
+        task=task,
+        state=state,
+        source=source,
+        position=entry.position_of(sequence) if entry and source is not None else None,
+        message_id=told.message_id,
+        attempt=entry.attempt if entry else None,
+        started_in=live.micro_batch_id if live else None,
+        started_ms=live.born_ms if live else None,
+        hops=tuple(told.hops),
+    )
+
+
+def _keep_newest(kept: dict[int, Any], limit: int) -> None:
+    """Drop what came first; a dict keeps the order."""
+    for key in list(kept)[: max(0, len(kept) - limit)]:
+        del kept[key]

@@ -1,0 +1,158 @@
+"""The planner: Spark's questions about offsets on one side, the host's plans on the other.
+
+Which question it answers: what is the answer to ``latestOffset(start)`` and to ``partitions(start, end)``?
+Rule 1: what Spark has committed is seen from the start that it asks with, and compared with what was promoted. A life
+that is behind plans nothing: another driver has committed since its ledger was loaded, and a life that begins now
+is up to date.
+Rule 2: the end of a micro-batch is a plan, whole or by the name of its file. Where nothing has come yet, Spark still
+runs a micro-batch 0, since it knows no start to compare with; so that one gets a plan that reads nothing.
+Rule 3: the same end gives the same plan, in any life.
+
+It waits for nothing and locks nothing; files are an argument. Read before: ``host``, ``plan``, ``ledger_files``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.host import Host
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, plan_of
+from sparkbolt.core.protocol.records import Record
+from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
+
+VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoint repair' mends it"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry of a plan, with its index and the records that ride along."""
+
+    index: int
+    entry: Entry
+    records: tuple[Record, ...] = ()
+
+
+class Planner:
+    """What one life answers to Spark. Not thread safe: the engine calls it under the lock of its host."""
+
+    def __init__(self, host: Host, files: Files, *, where: str = "the checkpoint") -> None:
+        """Answer for ``host``; plans that are too large for an offset are in ``files``."""
+        self.host = host
+        self._files = files
+        self._where = where
+        self._running: Offset | None = None
+        """The end of the micro-batch that was confirmed last."""
+
+    # latestOffset.
+
+    def committed(self, start: Offset) -> int | None:
+        """Which staged micro-batch a start shows to be committed; None if all that is committed is promoted.
+
+        The engine promotes it before it asks for the next offset.
+
+        Raises:
+            OutdatedLifeError: Spark has committed more than this life knows of.
+            CheckpointError: Spark has committed less than the ledger has promoted.
+        """
+        ledger = self.host.ledger
+        number = self._number_of(start)
+        if ledger.staged is not None and number == ledger.staged:
+            check(start == self._running, f"micro-batch {number} was run for {self._running}, and ends at {start}")
+            return number
+        if number > ledger.last_promoted:
+            raise self._outdated(f"Spark has committed micro-batch {number}")
+        if number < ledger.last_promoted:
+            raise CheckpointError(
+                f"{self._where}: Spark goes on behind micro-batch {number}, but the ledger has counted "
+                f"{ledger.last_promoted}: files of its commits or offsets were removed; {VERIFY}"
+            )
+        return None
+
+    def next_offset(self, now_ms: int, mono_s: float) -> Offset | None:
+        """The end of the next micro-batch; None if there is nothing to do."""
+        plan = self.host.next_plan(now_ms, mono_s)
+        return None if plan is None else self._offset_of(plan)
+
+    def no_news(self, start: Offset, now_ms: int, mono_s: float) -> Offset:
+        """What to answer where there is nothing to do.
+
+        That is ``start``, for which Spark runs no micro-batch; before micro-batch 0 it is a plan that reads nothing.
+        """
+        if self.host.ledger.last_promoted >= 0:
+            return start
+        return self._offset_of(self.host.plan_nothing(now_ms, mono_s))
+
+    def left_over(self, last_commit: int) -> int | None:
+        """When the query has ended: the staged micro-batch that Spark has committed since it asked last, if any."""
+        staged = self.host.ledger.staged
+        return staged if staged is not None and staged == last_commit else None
+
+    # partitions.
+
+    def confirm(self, end: Offset, mono_s: float) -> MicroBatchPlan:
+        """Spark runs the micro-batch that ends at ``end``, be its plan ours or that of an earlier life.
+
+        Raises:
+            OutdatedLifeError: Spark has committed more than this life knows of.
+            CheckpointError: the plan is none, its file is missing, or its micro-batch was promoted before.
+        """
+        plan, last = self._plan_of(end), self.host.ledger.last_promoted
+        if plan.micro_batch_id > last + 1:
+            raise self._outdated(f"Spark runs micro-batch {plan.micro_batch_id}")
+        if plan.micro_batch_id <= last:
+            raise CheckpointError(
+                f"{self._where}: Spark is about to run micro-batch {plan.micro_batch_id}, but the ledger has counted "
+                f"{last}: two drivers have written into it, or files were removed; {VERIFY}"
+            )
+        self.host.confirm(plan, mono_s)
+        self._running = end
+        return plan
+
+    def shares(self, plan: MicroBatchPlan, most: int) -> list[list[Piece]]:
+        """What each spark_task of the source reads: at least one share, at most ``most``.
+
+        The entries of one spout task stay together, in their order.
+        """
+        alive = plan.alive_entries(self.host.life)
+        pieces: dict[int, list[Piece]] = {}
+        for index, entry in enumerate(plan.entries):
+            if entry in alive:
+                records = tuple(self.host.records_of(entry)) if entry.source is None else ()
+                pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
+        shares: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), most)))]
+        for own in sorted(pieces.values(), key=_size, reverse=True):
+            min(shares, key=_size).extend(own)
+        return shares
+
+    # Offsets and plans.
+
+    def _number_of(self, offset: Offset) -> int:
+        """The micro-batch that an offset is the end of; -1 for the one before the first."""
+        if offset == BEFORE_THE_FIRST:
+            first = self.host.ledger.last_promoted == 0 or self._running == BEFORE_THE_FIRST
+            return 0 if first else -1
+        return int(offset["n"])
+
+    def _offset_of(self, plan: MicroBatchPlan) -> Offset:
+        body, text = plan.to_json(), plan.dumps()
+        if len(text) <= self.host.config.plan_bytes_max:
+            return body
+        name = f"{plan.micro_batch_id}-{self.host.life}"
+        self._files.write(f"plans/{name}", text.encode())
+        return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
+
+    def _plan_of(self, offset: Offset) -> MicroBatchPlan:
+        return plan_of(offset, self._files, self._where)
+
+    def _outdated(self, what: str) -> OutdatedLifeError:
+        return OutdatedLifeError(
+            f"{self._where}: {what}, but the ledger of life {self.host.life} has counted "
+            f"{self.host.ledger.last_promoted}: another driver has gone on meanwhile; this life ends without counting "
+            "anything, and what follows it begins from what is committed"
+        )
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(piece.entry.reserved for piece in pieces)

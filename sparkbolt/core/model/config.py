@@ -1,0 +1,356 @@
+"""Settings: of a topology, and of one component in it.
+
+Which question it answers: which settings are there, what may they be, and what are they for this component?
+
+Rule 1: a key that nobody knows is refused by name, with the nearest one that is known.
+Rule 2: every value is checked where it is given; the error names the key, what was expected and what came.
+Rule 3: Storm's dotted names are second names of the same settings; one that has no meaning on Spark is
+refused with a sentence that says what takes its place.
+
+Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``ids``, ``retry``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, Unpack
+
+from sparkbolt.core.base.ids import MAX_TASK_NUMBER
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.dead_letters import DeadLetters, is_dead_letters
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.errors import ConfigError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ComponentSettings(TypedDict, total=False):
+    """What one component may set for itself: the keyword arguments of ``set_spout`` and ``set_bolt``."""
+
+    tick_tuple_freq_secs: float | None
+    max_spout_pending: int | None
+    fuse: bool
+    debug: bool
+    max_attempts: int | None
+    retry: RetryPolicy | None
+    dead_letters: DeadLetters | None
+    on_error: Literal["fail", "stop"]
+    trace: float | Callable[[Any], Any]
+
+
+class Settings(ComponentSettings, total=False):
+    """The keyword arguments of ``Config``, for type checkers; what they mean is said there."""
+
+    message_timeout_secs: float
+    enable_message_timeouts: bool
+    acker_tasks: int | None
+    micro_batch_target_ms: int
+    frame_bytes_max: int
+    tuple_bytes_max: int
+    micro_batch_bytes_max: int
+    plan_bytes_max: int
+    state_warn_bytes: int
+    compact_every: int
+    stories_max: int
+    max_error_report_per_interval: int
+    error_throttle_interval_secs: float
+    restarts_max: int
+    restart_backoff_secs: float
+    restart_window_secs: float
+    outage_patience_secs: float
+
+
+COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
+"""The settings that a component may have for itself."""
+
+
+def _setting(
+    default: Any, expected: str, accepts: Callable[[Any], bool], means: Callable[[Any], Any] = lambda value: value
+) -> Any:
+    """A field; ``means`` turns a value that it accepts into the one that is kept."""
+    return dataclasses.field(default=default, metadata={"expected": expected, "accepts": accepts, "means": means})
+
+
+def _flag(default: bool) -> Any:
+    return _setting(default, "True or False", lambda value: isinstance(value, bool))
+
+
+def _whole(default: int, least: int) -> Any:
+    return _setting(default, f"an int of at least {least}", lambda value: arguments.is_int(value, least))
+
+
+def _whole_or_none(least: int, *, tasks: bool = False, zero_is_none: bool = False) -> Any:
+    expected = f"an int of at least {least}, or None"
+    if tasks:
+        expected = f"an int from {least} to {MAX_TASK_NUMBER}, as many as a topology may have tasks, or None"
+    lowest, highest = 0 if zero_is_none else least, MAX_TASK_NUMBER if tasks else math.inf
+
+    def is_right(value: object) -> bool:
+        return value is None or (arguments.is_int(value, lowest) and value <= highest)  # type: ignore[operator]
+
+    return _setting(None, expected, is_right, lambda value: (value or None) if zero_is_none else value)
+
+
+def _secs(default: float) -> Any:
+    return _setting(default, "a number of seconds above 0", arguments.is_positive)
+
+
+def _secs_or_none() -> Any:
+    expected = "a number of seconds above 0, or None"
+    return _setting(None, expected, lambda value: value is None or arguments.is_positive(value))
+
+
+def _is_share_or_function(value: object) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0 <= value <= 1
+    return callable(value)
+
+
+def _share_or_function() -> Any:
+    return _setting(0.0, "a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
+
+
+def _policy() -> Any:
+    return _setting(None, "a RetryPolicy, or None", lambda value: value is None or isinstance(value, RetryPolicy))
+
+
+def _dead_letters() -> Any:
+    expected = (
+        "'checkpoint:', 'file:PATH', 'stream:NAME', 'log:', a name that the spout knows, a function, a "
+        "DeadLetterSink, or None"
+    )
+    return _setting(None, expected, lambda value: value is None or is_dead_letters(value))
+
+
+def _one_of(*choices: str) -> Any:
+    expected = " or ".join(repr(choice) for choice in choices)
+    return _setting(choices[0], expected, lambda value: isinstance(value, str) and value in choices)
+
+
+@dataclass(frozen=True, init=False)
+class Config:
+    """The settings of a topology; keyword arguments only, all of them optional.
+
+    >>> Config(message_timeout_secs=60).message_timeout_secs
+    60
+    >>> Config(**{"topology.max.spout.pending": 1000}).max_spout_pending
+    1000
+    >>> Config(max_spout_pending=0) == Config(max_spout_pending=None)
+    True
+    """
+
+    message_timeout_secs: float = _secs(30)
+    """How long a tree may stay open before it fails; some may stay open a little longer."""
+    enable_message_timeouts: bool = _flag(True)
+    """Whether trees time out at all."""
+    max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
+    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None, or 0 as in
+    Storm: no limit but what is found by measuring for a spout, none at all for a bolt."""
+    acker_tasks: int | None = _whole_or_none(0, tasks=True)
+    """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
+    debug: bool = _flag(False)
+    """Whether every emit is logged."""
+    tick_tuple_freq_secs: float | None = _secs_or_none()
+    """The period of tick tuples for each task of each bolt; None: there are none."""
+    micro_batch_target_ms: int = _whole(1000, 1)
+    """How long a micro-batch should take, in milliseconds; what it reads is adapted to that."""
+    max_attempts: int | None = _whole_or_none(1)
+    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included,
+    without a wait between two attempts; where ``retry`` says nothing else. None: 10 times, after waits from half a
+    second, twice as long each time, to two minutes."""
+    retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
+    """How often, and after which waits, what has failed is given again. None: as a spout's attribute ``retry``
+    says; if that is None too, ``max_attempts`` does, and a ``Spout`` decides itself."""
+    dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  what it may be never changes
+    """Where a spout's messages go that are given up after their last attempt. None: as the spout's attribute
+    ``dead_letters`` says; if that is None too, to the folder ``dead-letters`` of the checkpoint. ``log:``: nowhere,
+    and the log tells."""
+    on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
+    """What an exception in user code does: fail its tuple's tree, or stop the topology."""
+    trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes
+    """Which trees of a spout are traced besides those that are given again: a share of all, or a function of the
+    spout's tuple that says True."""
+    frame_bytes_max: int = _whole(4 * MIB, KIB)
+    """How many bytes of values a frame holds, about, before it is cut."""
+    tuple_bytes_max: int = _whole(64 * MIB, KIB)
+    """How many bytes one tuple may have, about, to be sent to another task; the tree of a larger one fails."""
+    micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
+    """How many bytes of records the spouts of one micro-batch may hold in the driver, in all."""
+    plan_bytes_max: int = _whole(64 * KIB, KIB)
+    """How long a plan may be, in bytes, before it is written to a file beside the offsets."""
+    state_warn_bytes: int = _whole(4 * MIB, 1)
+    """From which size, in bytes, a task's durable attributes cause a warning, once."""
+    compact_every: int = _whole(20, 1)
+    """How many entries of the ledger are compacted into one."""
+    stories_max: int = _whole(1000, 1)
+    """Of how many failed trees the ledger keeps the story, and of how many traced ones that were acked; the newest."""
+    fuse: bool = _flag(True)
+    """Whether a stateless bolt may run in its producer's stage, where its groupings allow that."""
+    max_error_report_per_interval: int = _whole(5, 1)
+    """How many errors of one task are reported in an interval."""
+    error_throttle_interval_secs: float = _secs(10)
+    """The length of that interval, in seconds."""
+    restarts_max: int = _whole(5, 0)
+    """How often a query that failed is started again in the same driver within ``restart_window_secs``. A Python
+    process of Spark's that does not come up in time costs none of them, nor does a source that is away when its spout
+    is opened: those are tried again for ``outage_patience_secs``."""
+    restart_backoff_secs: float = _secs(2)
+    """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
+    restart_window_secs: float = _secs(600)
+    """The time, in seconds, within which restarts are counted."""
+    outage_patience_secs: float = _secs(3600)
+    """For how long, in seconds, the failures of a bolt that fails nearly everything it gets cost no attempt, and its
+    spouts only probe it. Then ``retry`` takes its course again. So long a Python process of Spark's is waited
+    for that does not come up."""
+
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        """Check the settings and keep them; what is not given has its default.
+
+        Args:
+            settings: by their own names or, at run time, by Storm's dotted ones.
+
+        Raises:
+            ConfigError: keys that are unknown or given twice, values that a key cannot have; all at once.
+        """
+        given = _checked(settings, _FIELDS)
+        for key, field in _FIELDS.items():
+            object.__setattr__(self, key, given.get(key, field.default))
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, Any]) -> Config:
+        """A Config of a mapping, such as a file holds; keys and errors are those of ``Config(...)``.
+
+        >>> Config.from_mapping({"topology.debug": True, "fuse": False}).debug
+        True
+        """
+        return cls(**settings)
+
+    def with_component(self, overrides: Mapping[str, Any]) -> Config:
+        """The settings of one component: these, with its own (of ``COMPONENT_KEYS``) in their place.
+
+        Raises:
+            ConfigError: as ``Config(...)``; also for a key that only a whole topology can have.
+
+        >>> Config(debug=True).with_component({"fuse": False}).fuse
+        False
+        """
+        own = _checked(overrides, {key: _FIELDS[key] for key in sorted(COMPONENT_KEYS)})
+        return dataclasses.replace(self, **own)
+
+
+_FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
+
+STORM_KEYS: Mapping[str, str] = {
+    "topology.message.timeout.secs": "message_timeout_secs",
+    "topology.enable.message.timeouts": "enable_message_timeouts",
+    "topology.max.spout.pending": "max_spout_pending",
+    "topology.acker.executors": "acker_tasks",
+    "topology.debug": "debug",
+    "topology.tick.tuple.freq.secs": "tick_tuple_freq_secs",
+    "topology.max.error.report.per.interval": "max_error_report_per_interval",
+    "topology.error.throttle.interval.secs": "error_throttle_interval_secs",
+}
+"""Storm's name of a setting, and ours."""
+
+_PROCESSES = "Spark decides how many processes run: set it with --master and Spark's own configuration"
+_PARALLELISM = "a component has as many tasks as the parallelism given to set_spout or set_bolt"
+_BUFFERS = "tuples travel in frames: see frame_bytes_max"
+_COUNTED = "every tuple is counted, and counts are committed with the micro-batch"
+_STATE = "state is kept by Spark and committed with each micro-batch: see micro_batch_target_ms"
+_WINDOWS = "windows are set on the bolt: with_window, with_lag, with_timestamp_field, with_late_tuple_stream"
+_SHUFFLE = "a shuffle grouping is always a plain round robin"
+_WAITING = "nothing spins here: an idle topology waits in the driver"
+_SERVERS = "there is no such server here: Spark runs the topology"
+_VALUES = "values are carried by Arrow, or pickled where Arrow has no type for them"
+
+STORM_KEYS_WITHOUT_MEANING: Mapping[str, str] = {
+    "topology.workers": _PROCESSES,
+    "topology.worker.childopts": _PROCESSES,
+    "topology.ras.acker.executors.per.worker": "the number of ackers is acker_tasks",
+    "topology.tasks": _PARALLELISM,
+    "topology.max.task.parallelism": _PARALLELISM,
+    "topology.stats.sample.rate": _COUNTED,
+    "topology.builtin.metrics.bucket.size.secs": _COUNTED,
+    "num.stat.buckets": _COUNTED,
+    "topology.eventlogger.executors": "there is no event logger: debug=True logs every emit",
+    "topology.state.checkpoint.interval.ms": _STATE,
+    "topology.state.provider": _STATE,
+    "topology.state.provider.config": _STATE,
+    "topology.disable.loadaware.messaging": _SHUFFLE,
+    "topology.localityaware.higher.bound": _SHUFFLE,
+    "topology.localityaware.lower.bound": _SHUFFLE,
+    "topology.spout.recvq.skips": _WAITING,
+    "topology.sleep.spout.wait.strategy.time.ms": _WAITING,
+    "topology.spout.wait.strategy": _WAITING,
+    "topology.bolt.wait.strategy": _WAITING,
+    "topology.executor.receive.buffer.size": _BUFFERS,
+    "topology.transfer.buffer.size": _BUFFERS,
+    "topology.producer.batch.size": _BUFFERS,
+    "topology.transfer.batch.size": _BUFFERS,
+    "topology.batch.flush.interval.millis": _BUFFERS,
+    "topology.backpressure.check.millis": "max_spout_pending bounds what is under way",
+    "topology.shellbolt.max.pending": "bolts are Python already: there is no shell bolt",
+    "topology.trident.batch.emit.interval.millis": "the length of a micro-batch is micro_batch_target_ms",
+    "topology.bolts.window.length.count": _WINDOWS,
+    "topology.bolts.window.length.duration.ms": _WINDOWS,
+    "topology.bolts.window.sliding.interval.count": _WINDOWS,
+    "topology.bolts.window.sliding.interval.duration.ms": _WINDOWS,
+    "topology.bolts.watermark.event.interval.ms": _WINDOWS,
+    "topology.bolts.tuple.timestamp.max.lag.ms": _WINDOWS,
+    "topology.bolts.tuple.timestamp.field.name": _WINDOWS,
+    "topology.bolts.late.tuple.stream": _WINDOWS,
+    "topology.bolts.message.id.field.name": _WINDOWS,
+    "topology.kryo.register": _VALUES,
+    "topology.fall.back.on.java.serialization": _VALUES,
+    "topology.transactional.id": "there are no transactional topologies: each micro-batch is committed whole",
+    "ui.port": _SERVERS,
+    "nimbus.monitor.freq.secs": _SERVERS,
+    "supervisor.worker.shutdown.sleep.secs": _SERVERS,
+}
+"""Storm's settings that are not settings here, each with what takes its place."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """``": did you mean 'x'?"`` with the known name that is nearest, or nothing if none is near.
+
+    >>> did_you_mean("spilt", ["split", "count"])
+    ": did you mean 'split'?"
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
+def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
+    """The settings by their own names, all of them allowed and of a right value."""
+    checked: dict[str, Any] = {}
+    mistakes: list[str] = []
+    for given, value in settings.items():
+        key = STORM_KEYS.get(given, given)
+        field = allowed.get(key)
+        if field is None:
+            mistakes.append(_refusal(given, key, allowed))
+        elif key in checked:
+            mistakes.append(f"setting {key!r} is given twice, once by Storm's name: expected one of the two")
+        elif not field.metadata["accepts"](value):
+            mistakes.append(f"setting {given!r}: expected {field.metadata['expected']}, got {value!r}")
+        else:
+            checked[key] = field.metadata["means"](value)
+    if mistakes:
+        raise ConfigError("; ".join(mistakes))
+    return checked
+
+
+def _refusal(given: object, key: object, allowed: Mapping[str, Any]) -> str:
+    """Why a key that is not among the allowed ones is not."""
+    if key in _FIELDS:
+        return f"setting {given!r} belongs to the whole topology: set it in Config, not for one component"
+    if given in STORM_KEYS_WITHOUT_MEANING:
+        return f"Storm's setting {given!r} has no meaning here: {STORM_KEYS_WITHOUT_MEANING[str(given)]}"
+    dotted = [name for name, ours in STORM_KEYS.items() if ours in allowed]
+    hint = did_you_mean(given, [*allowed, *dotted, *([] if allowed is _FIELDS else ["parallelism"])])
+    return f"unknown setting {given!r}" + (hint or f": expected one of {', '.join(allowed)}")

@@ -1,0 +1,57 @@
+"""Function bolts: what ``@bolt`` makes of a function.
+
+Which question it answers: how does a function become a bolt, and what if the decorator is written wrongly?
+
+Read before: ``components``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model.components import BoltBase
+from sparkbolt.core.model.tuples import Outputs, Tuple
+
+
+class FunctionBolt(BoltBase):
+    """What ``@bolt`` makes of a function: stateless, anchored and acked for the user."""
+
+    stateless = True
+
+    def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
+        """Keep the function, which is pickled by name or by value."""
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.outputs = outputs
+
+    def __call__(self, tup: Tuple) -> Iterable[Sequence[Any]] | None:
+        """Call the function itself, as tests of it do."""
+        return self.function(tup)
+
+
+def bolt(
+    *misplaced: object, outputs: Outputs = ()
+) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
+    """Make a bolt of a function that yields lists of values for the stream ``default``.
+
+    Raises:
+        TypeError: it stands above a function without its parentheses, or ``outputs`` is given without its name.
+
+    >>> @bolt(outputs=["word"])
+    ... def split(tup):
+    ...     for word in tup["line"].split():
+    ...         yield [word]
+    >>> list(split({"line": "to be"}))
+    [['to'], ['be']]
+    """
+    if misplaced:
+        what = "the parentheses are missing" if callable(misplaced[0]) else f"got {printed(misplaced[0]):.60}"
+        raise TypeError(f"@bolt: {what}: write @bolt(outputs=[...]) above the function, or @bolt() if it emits nothing")
+
+    def decorate(function: Callable[[Tuple], Iterable[Sequence[Any]] | None]) -> FunctionBolt:
+        return FunctionBolt(function, outputs)
+
+    return decorate

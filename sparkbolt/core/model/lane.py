@@ -1,0 +1,298 @@
+"""The lane: a topology laid out as source, level 1 .. n, acker, feedback.
+
+Which question it answers: which bolt runs in which level, inside which producer, and in which spark_partition?
+Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; a row for a later level
+passes through.
+Rule 2: a bolt that keeps nothing and is fed by shuffle, none or local-or-shuffle grouping from one component
+alone runs in its producer's stage. One that has a ``flush`` does not, unless it says that it may: in a producer's stage
+a task number may work in several processes, and its name would be that of several pieces of work.
+Rule 3: tasks of a level are spread evenly over the spark_partitions; their dests are kept with the checkpoint and
+never computed anew for it. A task that has none yet, because its bolt was fused, gets one that nobody had.
+Rule 4: Spark keeps state by the place of a stateful level among the stateful ones, so a bolt that keeps state must
+stay in the same of them (``moved``).
+
+Read before: ``topology``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sparkbolt.core.model.components import Spout, defines_flush
+from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.retry import DEFAULT, RetryPolicy, at_once
+from sparkbolt.core.model.topology import ComponentSpec, Topology
+
+_FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
+
+
+def spark_hash(value: int) -> int:
+    """Spark's hash of an int column: Murmur3 (x86, 32 bits) of four bytes with seed 42, as a signed number.
+
+    The rule is Spark's ``Murmur3Hash``; ``hash(dest)`` modulo the spark_partitions decides where a row goes.
+
+    >>> spark_hash(0), spark_hash(1)
+    (933211791, -559580957)
+    """
+    k = (value * 0xCC9E2D51) & 0xFFFFFFFF
+    k = ((k << 15) | (k >> 17)) & 0xFFFFFFFF
+    h = 42 ^ ((k * 0x1B873593) & 0xFFFFFFFF)
+    h = ((h << 13) | (h >> 19)) & 0xFFFFFFFF
+    h = ((h * 5 + 0xE6546B64) & 0xFFFFFFFF) ^ 4
+    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+@dataclass(frozen=True)
+class Level:
+    """One stage of the lane behind the source."""
+
+    number: int
+    stateful: bool
+    components: tuple[str, ...]
+    """The bolts that run in the level by themselves, in the order of declaration."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A topology with its levels, its fused bolts and its dests."""
+
+    topology: Topology
+    levels: tuple[Level, ...]
+    hosts: Mapping[str, str]
+    """For each fused bolt the component in whose stage it runs."""
+    spark_partitions: int
+    dests: Mapping[int, int]
+    """Task number to dest, for the tasks of bolts that are not fused."""
+    acker_dests: tuple[int, ...]
+    """The dest of each acker task; empty if nothing is tracked."""
+    feedback_dest: int
+
+    @property
+    def tracked(self) -> bool:
+        """Whether trees are tracked at all."""
+        return bool(self.acker_dests)
+
+    @cached_property
+    def level_of(self) -> Mapping[str, int]:
+        """The level of each component that is not fused; 0 for spouts."""
+        found = {spec.id: 0 for spec in self.topology.spouts}
+        found.update((name, level.number) for level in self.levels for name in level.components)
+        return found
+
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """The longest distance of each component, fused or not, from the spouts."""
+        found: dict[str, int] = {}
+
+        def depth(name: str) -> int:
+            if name not in found:
+                sources = {subscription.source for subscription in self.topology.components[name].subscriptions}
+                found[name] = 1 + max(map(depth, sources)) if sources else 0
+            return found[name]
+
+        for name in self.topology.components:
+            depth(name)
+        return found
+
+    @cached_property
+    def traces(self) -> bool:
+        """Whether some spout's ``trace`` may choose a tree."""
+        return any(spec.config.trace != 0 for spec in self.topology.spouts)
+
+    @cached_property
+    def task_at(self) -> Mapping[int, int]:
+        """Dest to task number."""
+        return {dest: task for task, dest in self.dests.items()}
+
+    @cached_property
+    def starters(self) -> tuple[str, ...]:
+        """Bolts whose tasks start trees of their own; none if nothing is tracked."""
+        if not self.tracked:
+            return ()
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        return tuple(name for name, bolt in bolts if getattr(bolt, "starts_trees", False))
+
+    def dests_of_level(self, number: int) -> frozenset[int]:
+        """The dests whose rows are processed at a level; all others pass through it."""
+        return self._dests_of_levels[number - 1]
+
+    @cached_property
+    def _dests_of_levels(self) -> list[frozenset[int]]:
+        return [
+            frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
+            for level in self.levels
+        ]
+
+    @cached_property
+    def hosted_tasks(self) -> frozenset[int]:
+        """The tasks that say themselves when they are to be told the time."""
+        bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, HostedBolt))
+        return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
+
+    @cached_property
+    def timed_tasks(self) -> frozenset[int]:
+        """Those of them whose timers run from their start on, whenever their first tuple comes."""
+        bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
+        timed = (name for name, bolt in bolts if isinstance(bolt, HostedBolt) and bolt.runs_timers)
+        return frozenset(task for name in timed for task in self.topology.tasks(name))
+
+    def clocked(self) -> tuple[str, ...]:
+        """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
+        names = (name for level in self.levels for name in level.components)
+        return tuple(name for name in names if self.topology.components[name].keeps_state)
+
+    def placement(self) -> dict[str, Any]:
+        """What is kept with the checkpoint, as JSON."""
+        return {
+            "spark_partitions": self.spark_partitions,
+            "dests": {str(task): dest for task, dest in self.dests.items()},
+            "acker_dests": list(self.acker_dests),
+            "feedback_dest": self.feedback_dest,
+            "stateful": _stateful(self.topology, self.levels),
+        }
+
+
+def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
+    """Lay a topology out for a number of cores, or as a checkpoint's ``placement`` says, as far as it does.
+
+    Dests of tasks that are fused now stay: whatever is kept under one is nobody else's.
+    """
+    hosts = _fused(topology)
+    levels = _levels(topology, hosts)
+    widest = max(spec.parallelism for spec in topology.components.values())
+    known: Mapping[str, Any] = placement or {"spark_partitions": max(1, min(cores, widest))}
+    spark_partitions: int = known["spark_partitions"]
+    dests = {int(task): dest for task, dest in known.get("dests", {}).items()}
+    ackers: tuple[int, ...] = tuple(known.get("acker_dests", ()))
+    feedback: int | None = known.get("feedback_dest")
+    free = _DestSupply(spark_partitions, {*dests.values(), *ackers, feedback})
+    for level in levels:
+        tasks = [task for name in level.components for task in topology.tasks(name)]
+        new = ((rank, task) for rank, task in enumerate(tasks) if task not in dests)
+        dests.update([(task, free.take(rank % spark_partitions)) for rank, task in new])
+    wanted = topology.config.acker_tasks
+    wanted = len(ackers) or spark_partitions if wanted is None else wanted
+    more = (free.take(shard % spark_partitions) for shard in range(len(ackers), wanted))
+    acker_dests = (*ackers[:wanted], *more)
+    feedback = free.take(0) if feedback is None else feedback
+    return Lane(topology, levels, hosts, spark_partitions, dests, acker_dests, feedback)
+
+
+def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
+    """Which bolts would not find their state, one sentence each; empty if what a checkpoint holds fits the lane.
+
+    Args:
+        lane: the topology as it would run now.
+        placement: how it ran before.
+    """
+    now = _stateful(lane.topology, lane.levels)
+    before = placement.get("stateful")
+    if before is None:  # written by a version that did not note it: a bolt without dests was fused
+        topology, dests = lane.topology, placement["dests"]
+        fused = [spec for spec in topology.bolts if str(topology.tasks(spec.id)[0]) not in dests]
+        before = _stateful(topology, _levels(topology, {spec.id: spec.subscriptions[0].source for spec in fused}))
+    was, is_now = _places(before), _places(now)
+    found = [
+        f"bolt {name!r} was in the {_ordinal(was[name])} of the levels that keep state, and would be in the "
+        f"{_ordinal(is_now[name])}"
+        for name in was
+        if name in is_now and was[name] != is_now[name]
+    ]
+    if len(before) != len(now):
+        found.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
+    hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed"
+    return [f"{sentence}: {hint}" for sentence in found]
+
+
+def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
+    """The bolts that keep state, by the levels that do."""
+    return [
+        [name for name in level.components if topology.components[name].keeps_state]
+        for level in levels
+        if level.stateful
+    ]
+
+
+def _places(stateful: Sequence[Sequence[str]]) -> dict[str, int]:
+    return {name: place for place, names in enumerate(stateful, 1) for name in names}
+
+
+def _ordinal(number: int) -> str:
+    """A place in words.
+
+    >>> [_ordinal(number) for number in (1, 2, 3, 4)]
+    ['1st', '2nd', '3rd', '4th']
+    """
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') }"
+
+
+class _DestSupply:
+    """Gives out each dest once: the next int that Spark's hash puts into the wanted spark_partition."""
+
+    def __init__(self, spark_partitions: int, taken: Collection[int | None]) -> None:
+        self._spark_partitions = spark_partitions
+        self._taken = taken
+        self._free: list[deque[int]] = [deque() for _ in range(spark_partitions)]
+        self._next = 0
+
+    def take(self, spark_partition: int) -> int:
+        free = self._free[spark_partition]
+        while not free:
+            if self._next not in self._taken:
+                self._free[spark_hash(self._next) % self._spark_partitions].append(self._next)
+            self._next += 1
+        return free.popleft()
+
+
+def _fused(topology: Topology) -> dict[str, str]:
+    return {spec.id: spec.subscriptions[0].source for spec in topology.bolts if _may_fuse(spec)}
+
+
+def _may_fuse(spec: ComponentSpec) -> bool:
+    return (
+        spec.config.fuse
+        and not spec.keeps_state
+        and len({subscription.source for subscription in spec.subscriptions}) == 1
+        and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
+        and spec.config.tick_tuple_freq_secs is None
+        and (getattr(spec.component, "flush_anywhere", False) or not defines_flush(spec.component))
+    )
+
+
+def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
+    found: dict[str, int] = {spec.id: 0 for spec in topology.spouts}
+
+    def level_of(name: str) -> int:
+        if name in hosts:
+            return level_of(hosts[name])
+        if name not in found:
+            subscriptions = topology.components[name].subscriptions
+            found[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
+        return found[name]
+
+    by_level: dict[int, list[str]] = {}
+    for spec in topology.bolts:
+        if spec.id not in hosts:
+            by_level.setdefault(level_of(spec.id), []).append(spec.id)
+    return tuple(
+        Level(number, any(topology.components[name].keeps_state for name in names), tuple(names))
+        for number, names in sorted(by_level.items())
+    )
+
+
+def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
+    """How what fails of a component is given again; None for a ``Spout`` that decides itself.
+
+    That is one without dead letters: who decides itself gives nothing up.
+    """
+    if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
+        return spec.config.retry
+    return DEFAULT if spec.config.max_attempts is None else at_once(spec.config.max_attempts)

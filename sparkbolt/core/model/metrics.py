@@ -1,0 +1,243 @@
+"""Counters per component, since the topology's first start with its checkpoint.
+
+Which question it answers: how much has each component emitted, executed, acked and failed?
+Rule: counters travel with the micro-batch that made them and are added once, when it is promoted.
+
+Read before: ``config``, ``failures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
+
+from sparkbolt.core.base.exceptions import user_code
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.errors import UnknownNameError
+
+
+@dataclass
+class ComponentMetrics:
+    """Counts of one component; for a spout, acked and failed count trees, for a bolt that starts trees these too."""
+
+    emitted: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    pending: int = 0
+    """Open trees of a spout (not a total, and 0 for a bolt)."""
+    set_aside: int = 0
+    """Messages of a spout that were given up after their last attempt; with ``dead_letters`` once the letter is
+    durable."""
+    retried: int = 0
+    """Failed attempts at messages of a spout after which the message is given again."""
+    waiting: int = 0
+    """Messages of a spout that wait to be given again (not a total)."""
+    lag: int = 0
+    """How many positions of a spout's sources are not finished, as far as it knows (not a total)."""
+    skipped: int = 0
+    """Positions that a spout passed over, since they are gone at its source."""
+    late: int = 0
+    """Acks and fails for trees that were no longer open: dropped, and counted here for the spout."""
+    errors: int = 0
+    """Exceptions and reported errors of the component."""
+    execute_ms: float = 0.0
+    """Time spent in ``execute``, summed over tasks."""
+    windows: int = 0
+    """Windows of a windowed bolt that were shown to it."""
+    window_tuples: int = 0
+    """Tuples in those windows: one that was in two counts twice."""
+    late_tuples: int = 0
+    """Tuples that were older than the watermark, and are in no window."""
+    expired: int = 0
+    """Tuples that windows are done with."""
+    watermark_ms: int = 0
+    """The watermark, in milliseconds since the epoch: of its tasks that ran last, the one that is furthest behind (not
+    a total; 0 where there is none)."""
+    watermark_behind_ms: int = 0
+    """How far that watermark was behind the time of its micro-batch (not a total)."""
+    dead_letters: int = 0
+    """Messages of a spout whose dead letters are durable; each is also in ``set_aside``."""
+
+    @property
+    def watermark_text(self) -> str:
+        """The watermark for people, in UTC, with its day where the micro-batch had another one; "" if there is none.
+
+        >>> ComponentMetrics(watermark_ms=43_400_000, watermark_behind_ms=5_000).watermark_text
+        'watermark 12:03:20, 5 s behind'
+        >>> ComponentMetrics(watermark_ms=43_400_000, watermark_behind_ms=86_400_000).watermark_text
+        'watermark 1970-01-01 12:03:20, 1 day behind'
+        """
+        if not self.watermark_ms:
+            return ""
+        day, time = _utc(self.watermark_ms)
+        today, _ = _utc(self.watermark_ms + self.watermark_behind_ms)
+        behind = f"{span_text(self.watermark_behind_ms)} behind" if self.watermark_behind_ms else "not behind"
+        return f"watermark {time if day == today else f'{day} {time}'}, {behind}"
+
+    def add(self, other: ComponentMetrics) -> None:
+        """Add another's totals; ``pending`` and ``waiting`` are none and stay, of two watermarks the lower one."""
+        self.emitted += other.emitted
+        self.executed += other.executed
+        self.acked += other.acked
+        self.failed += other.failed
+        self.set_aside += other.set_aside
+        self.retried += other.retried
+        self.dead_letters += other.dead_letters
+        self.skipped += other.skipped
+        self.late += other.late
+        self.errors += other.errors
+        self.execute_ms += other.execute_ms
+        self.windows += other.windows
+        self.window_tuples += other.window_tuples
+        self.late_tuples += other.late_tuples
+        self.expired += other.expired
+        if other.watermark_ms and not 0 < self.watermark_ms <= other.watermark_ms:
+            self.watermark_ms = other.watermark_ms
+            self.watermark_behind_ms = other.watermark_behind_ms
+
+
+def _utc(time_ms: int) -> tuple[str, str]:
+    """The day and the time of a moment."""
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, tz=UTC)
+    except (OverflowError, ValueError, OSError):  # a clock may be as wrong as it likes
+        return "", f"{time_ms:,} ms"
+    return moment.strftime("%Y-%m-%d"), moment.strftime("%H:%M:%S")
+
+
+def span_text(duration_ms: float) -> str:
+    """A duration for people: its largest unit, and the next one where it says something.
+
+    >>> span_text(400), span_text(5_400), span_text(65_000), span_text(7_200_000), span_text(277_200_000)
+    ('0.4 s', '5 s', '1 min 5 s', '2 h', '3 days 5 h')
+    """
+    if 0 < duration_ms < 1000:
+        return f"{max(0.1, duration_ms / 1000):.1f} s"
+    left = int(duration_ms // 1000)
+    parts: list[str] = []
+    for name, secs in (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, secs)
+        if count:
+            parts.append(f"{count:,} {name}{'s' if name == 'day' and count > 1 else ''}")
+        if parts and (len(parts) == 2 or not count):
+            break
+    return " ".join(parts) or "0 s"
+
+
+Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
+"""Counters on their way: a component with those that are not zero, as (index of the field, count), flattened."""
+
+
+_NAMES = [field_.name for field_ in fields(ComponentMetrics)]
+
+
+def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
+    """Counters in few bytes, since every spark_task sends some in every micro-batch.
+
+    >>> unpack(pack({"split": ComponentMetrics(emitted=10, executed=1)}))["split"].emitted
+    10
+    """
+    counted: Counted = []
+    for component, counts in metrics.items():
+        parts: list[int | float] = []
+        for index, count in enumerate(vars(counts).values()):
+            if count:
+                parts += (index, count)
+        counted.append((component, tuple(parts)))
+    return counted
+
+
+def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
+    """The inverse of ``pack``."""
+    found = {}
+    for component, parts in counted:
+        counts = found[component] = ComponentMetrics()
+        for index, count in zip(parts[::2], parts[1::2], strict=True):
+            setattr(counts, _NAMES[int(index)], count)
+    return found
+
+
+class KnowsSources(Protocol):
+    """A spout, as far as metrics look at it."""
+
+    def lag(self) -> Mapping[str, int]:
+        """For each source how many positions are not finished."""
+
+    def take_skipped(self) -> int:
+        """How many positions were passed over since the last call."""
+
+
+class ComponentCounts(dict[str, ComponentMetrics]):
+    """Counters by component, as users get them.
+
+    >>> ComponentCounts(bolt=ComponentMetrics())["botl"]
+    Traceback (most recent call last):
+    sparkbolt.errors.UnknownNameError: there is no component 'botl'; there is 'bolt': did you mean 'bolt'?
+    """
+
+    def __missing__(self, component: str) -> ComponentMetrics:
+        """Say what there is.
+
+        Raises:
+            UnknownNameError: always; it is a KeyError.
+        """
+        there = ", ".join(map(repr, self))
+        raise UnknownNameError(f"there is no component {component!r}; there is {there}{did_you_mean(component, self)}")
+
+
+@dataclass
+class TopologyMetrics:
+    """All components' counts, and what is known of the topology as a whole."""
+
+    components: dict[str, ComponentMetrics] = field(default_factory=dict)
+    micro_batches: int = 0
+    open_trees: int = 0
+    complete_latency_ms: float | None = None
+    """Mean time from the plan of a tree's micro-batch to its promotion, over the last promoted micro-batches."""
+    micro_batch_ms: float | None = None
+    """How long the last micro-batch took."""
+    lags: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The lag of each source of each spout that knows it, where there is any."""
+
+    def of(self, component: str) -> ComponentMetrics:
+        """The counters of a component; the ledger's are made on first use.
+
+        Raises:
+            KeyError: it is a copy for users, and there is no such component; the message says which there are.
+        """
+        if isinstance(self.components, ComponentCounts):
+            return self.components[component]
+        return self.components.setdefault(component, ComponentMetrics())
+
+    def copy_for(self, components: Iterable[str]) -> TopologyMetrics:
+        """A copy for users, with an entry for each of the topology's components, zeros where nothing was counted.
+
+        >>> list(TopologyMetrics().copy_for(["lines", "split"]).components)
+        ['lines', 'split']
+        """
+        counts = ComponentCounts((component, ComponentMetrics()) for component in components)
+        counts.update((component, replace(own)) for component, own in self.components.items())
+        lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
+        return replace(self, components=counts, lags=lags)
+
+    def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
+        """Note what spouts know of their sources now."""
+        for component, spout in spouts.items():
+            with user_code(f"lag of {component!r}"):
+                lags, skipped = spout.lag(), spout.take_skipped()
+            if lags or skipped:
+                counts = self.of(component)
+                counts.lag = sum(lags.values())
+                counts.skipped += skipped
+                self.lags[component] = {source: lag for source, lag in lags.items() if lag}
+
+    def add(self, other: dict[str, ComponentMetrics]) -> None:
+        """Add what one micro-batch counted."""
+        for component, counts in other.items():
+            own = self.of(component)
+            if counts.watermark_ms:
+                own.watermark_ms = 0
+            own.add(counts)

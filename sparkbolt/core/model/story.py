@@ -1,0 +1,331 @@
+"""Stories: what is known of the way of one tree, and how it is told.
+
+Which question it answers: where did this message go, who acked, failed or holds its tuples, in which micro-batch and
+when?
+
+Rule 1: a story says what somebody saw. What nobody saw (the siblings of a tuple that failed at the first attempt) is
+not guessed.
+Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the plan: the same micro-batch run again
+tells the same story.
+Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
+
+Read before: ``ids``. Who sees hops: ``tracing``. Who keeps them: ``stories``.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sparkbolt.core.base.exceptions import pass_on
+from sparkbolt.core.base.ids import mix64, split_key
+
+HOPS_MAX = 100
+"""How many hops of one tree are kept, the first ones."""
+HOPS_IN_LINE_MAX = 10
+"""How many of them the story in one line names."""
+VALUES_CHARACTERS_MAX = 200
+
+FATES = {
+    "retry": "its message is given again, under another root",
+    "set_aside": "its message was set aside after the last attempt",
+    "dead_letter": "it was given up after the last attempt, and becomes a dead letter",
+    "spout": "its spout was told",
+}
+"""What becomes of the message of a failed tree, in words."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlong = 30
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What one task did with the tuples of one tree in one micro-batch."""
+
+    key: int
+    micro_batch_id: int
+    now_ms: int
+    """The micro-batch's time, in milliseconds since the epoch."""
+    depth: int
+    """The component's longest distance from the spouts: hops of one micro-batch are told in this order."""
+    component: str
+    task: int
+    """The task's index within its component."""
+    tuples: int = 0
+    """How many tuples of the tree it got; 0 for a spout, and where only its emission is known."""
+    acked: int = 0
+    failed: int = 0
+    held: int = 0
+    source: str = ""
+    """Who sent it the tuple that ``values`` shows, such as ``split[1]``."""
+    values: str = ""
+    """The tuple that failed, otherwise the first it got (of a spout: emitted), shortened."""
+    emitted: tuple[tuple[str, int], ...] = ()
+    """(stream, how many); 0 where only one tuple is known of, the one whose line is told."""
+
+    @property
+    def who(self) -> str:
+        """The task, such as ``split[1]``."""
+        return f"{self.component}[{self.task}]"
+
+    @property
+    def is_passage(self) -> bool:
+        """Whether nothing is known but that a tuple came from here."""
+        return not (self.tuples or self.acked or self.failed or self.held or any(n for _, n in self.emitted))
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is what a holder said when it was asked about a tree that timed out."""
+        return self.held > 0 and not (self.tuples or self.acked or self.failed or self.emitted)
+
+    def to_json(self) -> list[Any]:
+        """The hop as a list."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Hop:
+        """The inverse of ``to_json``."""
+        return cls(*[*value[:-1], tuple((stream, count) for stream, count in value[-1])])
+
+    def words(self) -> str:
+        """The hop in a few words.
+
+        >>> Hop(1, 12, 0, 1, "split", 1, tuples=1, acked=1, emitted=(("word", 3),)).words()
+        'acked by split[1] in micro-batch 12, emitted 3 (word)'
+        >>> Hop(1, 12, 0, 2, "count", 0, tuples=3, held=1, acked=2).words()
+        'acked 2 and held 1 by count[0] in micro-batch 12'
+        >>> Hop(1, 12, 0, 1, "split", 1).words()
+        'sent on by split[1] in micro-batch 12'
+        """
+        if self.is_answer:
+            return f"still held by {self.who} in micro-batch {self.micro_batch_id}"
+        deeds = [(word, n) for word in ("acked", "failed", "held") if (n := getattr(self, word))]
+        if len(deeds) == 1:
+            done = deeds[0][0] if deeds[0][1] == 1 else f"{deeds[0][0]} {deeds[0][1]}"
+        elif deeds:
+            done = " and ".join(f"{word} {n}" for word, n in deeds)
+        else:
+            done = "sent on" if self.depth else "started"
+        return f"{done} by {self.who} in micro-batch {self.micro_batch_id}{self.emission()}"
+
+    def emission(self) -> str:
+        """What it emitted, as the end of a sentence; empty if nothing, or nothing counted."""
+        told = [f"{count} ({stream})" for stream, count in self.emitted if count]
+        return f", emitted {', '.join(told)}" if told else ""
+
+
+@dataclass
+class Told:
+    """What is known of the way of a tree that has not ended."""
+
+    hops: list[Hop] = field(default_factory=list)
+    message_id: str | None = None
+
+    def held_words(self, micro_batch_id: int) -> str:
+        """What holders said in this micro-batch, when they were asked; as the end of a sentence, maybe empty."""
+        for hop in self.hops:
+            if hop.is_answer and hop.micro_batch_id == micro_batch_id:
+                more = f" and {hop.held - 1} more" if hop.held > 1 else ""
+                return f": {hop.values} from {hop.source}{more}"
+        return ""
+
+
+NOTHING_TOLD = Told()
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that is known of one tree."""
+
+    key: int
+    component: str
+    """The spout (or window) that started the tree."""
+    task: int
+    """The index of its task."""
+    state: str
+    """``open``, ``acked``, ``failed``, or ``unknown``: nothing is kept of it."""
+    source: str | None = None
+    position: int | None = None
+    """Where the record is; None, as ``source``, where it cannot be read again."""
+    message_id: str | None = None
+    """How the id that a ``Spout`` gave prints."""
+    attempt: int | None = None
+    started_in: int | None = None
+    """The micro-batch that started the tree."""
+    started_ms: int | None = None
+    ended_in: int | None = None
+    """The micro-batch that ended it."""
+    ended_ms: int | None = None
+    why: str = ""
+    """Who failed it and why, or who still holds what; a sentence."""
+    cause: str | None = None
+    """Of a failed tree, as in ``Fail``."""
+    fate: str | None = None
+    """Of a failed tree, as in ``FailedTree``."""
+    traceback: str | None = None
+    hops: tuple[Hop, ...] = ()
+
+    @property
+    def root(self) -> str:
+        """The tree's root, 16 hexadecimal digits."""
+        return root_text(self.key)
+
+    @property
+    def message(self) -> str:
+        """Which message it is, such as ``lines[0] books/a.txt@40``."""
+        return message_text(self.component, self.task, self.source, self.position, self.message_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The story for programs: ``root``, ``task_number`` and ``sequence`` instead of the key, hops as objects."""
+        number, sequence = split_key(self.key)
+        body = {name: value for name, value in asdict(self).items() if name not in ("key", "hops")}
+        hops = [{**asdict(hop), "emitted": dict(hop.emitted)} for hop in self.hops]
+        for hop in hops:
+            del hop["key"], hop["depth"]
+        return {"root": self.root, "task_number": number, "sequence": sequence, **body, "hops": hops}
+
+    def lines(self) -> list[str]:
+        """The story for people, line by line."""
+        number, sequence = split_key(self.key)
+        attempt = f", attempt {self.attempt}" if self.attempt is not None else ""
+        told = [
+            f"root {self.root}: {self.state}",
+            f"  message   {self.message}{attempt} (task {number}, sequence {sequence})",
+        ]
+        if self.started_in is not None:
+            told.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
+        for hop in self.hops:
+            got = f" from {hop.source}" if hop.source else ""
+            values = f": {hop.values}{got}" if hop.values else ""
+            told.append(f"  {clock_text(hop.now_ms)}  {hop.words()}{values}")
+        if self.ended_in is not None:
+            told.append(f"  ended     in micro-batch {self.ended_in}, {time_text(self.ended_ms)}")
+        told += [f"  {self.state:<9} {self.why}"] if self.why else []
+        told += [f"  then      {FATES[self.fate]}"] if self.fate in FATES else []
+        if self.traceback:
+            told += ["", *("    " + line for line in self.traceback.rstrip().split("\n"))]
+        return told
+
+
+def root_text(key: int) -> str:
+    """The root of a tree as users see it.
+
+    >>> root_text(1 << 48)
+    '33c3a78b9b45efb1'
+    """
+    return f"{mix64(key):016x}"
+
+
+def message_text(component: str, task: int, source: str | None, position: int | None, message_id: str | None) -> str:
+    """Which message a tree stands for.
+
+    >>> message_text("lines", 0, "a.txt", 40, None), message_text("jobs", 1, None, None, "17")
+    ('lines[0] a.txt@40', 'jobs[1] message 17')
+    """
+    place = f" {source}@{position}" if source is not None else ""
+    return f"{component}[{task}]{place}{f' message {message_id}' if message_id is not None else ''}"
+
+
+def time_text(now_ms: int | None) -> str:
+    """A micro-batch's time in UTC, to the millisecond.
+
+    >>> time_text(1500)
+    '1970-01-01 00:00:01.500Z'
+    """
+    if now_ms is None:
+        return "at an unknown time"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=now_ms)
+    except OverflowError:  # a timestamp of event time may be any number
+        return f"{now_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def clock_text(now_ms: int) -> str:
+    """``time_text`` without its day."""
+    return time_text(now_ms)[11:]
+
+
+def short(value: Any) -> str:
+    """How a value prints, shortened and without addresses; never raises, since ``__repr__`` is user code.
+
+    >>> short("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
+    """
+    try:
+        text = _SHORT.repr(value)
+    except BaseException as error:  # noqa: BLE001  user code may raise anything
+        pass_on(error)
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    text = _ADDRESS.sub("", text)  # it differs from run to run, and a story does not
+    return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 3] + "..."
+
+
+def short_values(fields: Sequence[str], values: Iterable[Any]) -> str:
+    """A tuple's values by field, shortened.
+
+    >>> short_values(["word", "n"], ["be", 2])
+    "{'word': 'be', 'n': 2}"
+    """
+    text = ", ".join(f"{name!r}: {short(value)}" for name, value in zip(fields, values, strict=False))
+    text = f"{{{text}}}"
+    return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 4] + "...}"
+
+
+def merged(hops: Iterable[Hop]) -> list[Hop]:
+    """The hops in the order in which they are told, what one task did in one micro-batch as one hop.
+
+    The result does not depend on the order in which they come. A mere passage says nothing where more is known.
+
+    >>> one = Hop(1, 12, 0, 1, "split", 1, tuples=1, acked=1)
+    >>> [hop.tuples for hop in merged([one, Hop(1, 12, 0, 1, "split", 1), one])]
+    [2]
+    """
+    groups: dict[tuple[int, int, str, int, int], Hop] = {}
+    for hop in sorted(hops, key=lambda hop: (*_place(hop), hop.is_passage, -hop.failed, hop.values, hop.emitted)):
+        known = groups.get(_place(hop))
+        if known is None:
+            groups[_place(hop)] = hop
+        elif not hop.is_passage:
+            groups[_place(hop)] = _added(known, hop)
+    return list(groups.values())
+
+
+def _place(hop: Hop) -> tuple[int, int, str, int, int]:
+    return hop.micro_batch_id, hop.depth, hop.component, hop.task, hop.key
+
+
+def _added(one: Hop, other: Hop) -> Hop:
+    emitted: dict[str, int] = dict(one.emitted)
+    for stream, count in other.emitted:
+        emitted[stream] = emitted.get(stream, 0) + count
+    values = (one.source, one.values) if one.values else (other.source, other.values)
+    return replace(
+        one,
+        tuples=one.tuples + other.tuples,
+        acked=one.acked + other.acked,
+        failed=one.failed + other.failed,
+        held=one.held + other.held,
+        source=values[0],
+        values=values[1],
+        emitted=tuple(sorted(emitted.items())),
+    )
+
+
+def on_the_way(hops: Sequence[Hop]) -> str:
+    """The hops between the spout and the end of the tree, for a story in one line; empty, or ends with "; ".
+
+    Nobody is named who did nothing but what the end of the story says: fail it.
+    """
+    between = [hop for hop in hops if hop.depth and (hop.acked or hop.held or hop.emitted) and not hop.is_answer]
+    listed = [hop.words() for hop in between[:HOPS_IN_LINE_MAX]]
+    if len(between) > HOPS_IN_LINE_MAX:
+        listed.append(f"and {len(between) - HOPS_IN_LINE_MAX} more")
+    return "".join(f"{words}; " for words in listed)

@@ -1,0 +1,545 @@
+"""The topology: who emits what, and who gets it.
+
+Which question it answers: which components, tasks, streams and subscriptions are there, under which numbers?
+
+Rule 1: a ``Topology`` has no mistakes: ``build`` names all of them or gives one that can run.
+Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
+Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
+Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
+
+Read before: ``components``, ``groupings``, ``topology_mistakes``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+import cloudpickle
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.outside import outside
+from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout
+from sparkbolt.core.model.config import ComponentSettings, Config, did_you_mean
+from sparkbolt.core.model.groupings import (
+    AllGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    PartialKeyGrouping,
+    ShuffleGrouping,
+)
+from sparkbolt.core.model.keeping import keeps_state
+from sparkbolt.core.model.letter_ways import Way, given_for, way_of, where_nothing_is_said
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.running import RunningTopology
+from sparkbolt.core.model.topology_mistakes import Declaration, Subscription, mistakes_of
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.errors import InvalidTopology, UnknownNameError
+
+__all__ = [
+    "BoltDeclarer",
+    "ComponentSpec",
+    "Subscription",
+    "Topology",
+    "TopologyBuilder",
+    "changes",
+]
+
+REPR_COMPONENTS_MAX = 6
+"""How many components a topology shows of itself where it is printed."""
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """One component of a topology, checked."""
+
+    id: str
+    component: Component
+    parallelism: int
+    streams: tuple[StreamDef, ...]
+    subscriptions: tuple[Subscription, ...]
+    config: Config
+    """The topology's settings with the component's own in their place."""
+    dead_letters: Way | None = None
+    """Of a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
+
+    @cached_property
+    def is_spout(self) -> bool:
+        """Whether it is a spout of either kind."""
+        return isinstance(self.component, Spout | PartitionedSpout)
+
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether it is a bolt that has anything to keep from one micro-batch to the next."""
+        return keeps_state(self.component)
+
+    @property
+    def kind(self) -> str:
+        """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``."""
+        if isinstance(self.component, PartitionedSpout):
+            return "partitioned spout"
+        if self.is_spout:
+            return "spout"
+        return "stateful bolt" if self.keeps_state else "stateless bolt"
+
+    def stream(self, name: str) -> StreamDef:
+        """The declared stream of that name; KeyError if there is none."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        declared = [stream.name for stream in self.streams]
+        raise UnknownNameError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
+
+
+@dataclass(frozen=True, repr=False)
+class Topology:
+    """A topology that can run; made by ``TopologyBuilder.build``."""
+
+    name: str
+    config: Config
+    components: Mapping[str, ComponentSpec]
+    """By id, in the order of declaration."""
+
+    @cached_property
+    def spouts(self) -> tuple[ComponentSpec, ...]:
+        """The spouts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if spec.is_spout)
+
+    @cached_property
+    def bolts(self) -> tuple[ComponentSpec, ...]:
+        """The bolts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if not spec.is_spout)
+
+    def component(self, id_: str) -> ComponentSpec:
+        """The component of that id; KeyError if there is none."""
+        if id_ not in self.components:
+            raise UnknownNameError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
+        return self.components[id_]
+
+    def tasks(self, component: str) -> tuple[int, ...]:
+        """The task numbers of a component, ascending; KeyError if there is no such component."""
+        numbers = self.all_tasks.get(component)
+        return numbers if numbers is not None else self.all_tasks[self.component(component).id]
+
+    def task_owner(self, number: int) -> tuple[str, int]:
+        """The component of a task number, and the task's index in it; KeyError if there is no such task."""
+        ids, firsts = self._owners
+        place = bisect_right(firsts, number) - 1
+        if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
+            raise UnknownNameError(f"topology {self.name!r} has no task {number}")
+        return ids[place], number - firsts[place]
+
+    def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
+        """Who gets a stream: (consumer, index of the subscription in the topology, grouping), by index."""
+        return self._consumers.get((component, stream), ())
+
+    def streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        """All (component, stream), ordered by the names of both."""
+        return self._streams
+
+    def stream_index(self, component: str, stream: str) -> int:
+        """The place of a stream in ``streams()``; KeyError if there is no such stream."""
+        index = self._stream_indices.get((component, stream))
+        if index is None:
+            self.component(component).stream(stream)
+            raise UnknownNameError(f"component {component!r} declares no stream {stream!r}")
+        return index
+
+    @cached_property
+    def _first_tasks(self) -> dict[str, int]:
+        firsts, number = {}, 1
+        for id_ in sorted(self.components):
+            firsts[id_] = number
+            number += self.components[id_].parallelism
+        return firsts
+
+    @cached_property
+    def all_tasks(self) -> Mapping[str, tuple[int, ...]]:
+        """The task numbers of each component, in the order of declaration."""
+        firsts = self._first_tasks
+        return {id_: tuple(range(firsts[id_], firsts[id_] + spec.parallelism)) for id_, spec in self.components.items()}
+
+    @cached_property
+    def _owners(self) -> tuple[list[str], list[int]]:
+        return list(self._first_tasks), list(self._first_tasks.values())
+
+    @cached_property
+    def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:
+        every = sorted(
+            ((spec.id, sub.source, sub.stream, sub) for spec in self.components.values() for sub in spec.subscriptions),
+            key=lambda entry: entry[:3],
+        )
+        found: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
+        for index, (id_, source, stream, subscription) in enumerate(every):
+            entry = (self.components[id_], index, subscription.grouping)
+            found[source, stream] = (*found.get((source, stream), ()), entry)
+        return found
+
+    @cached_property
+    def _streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        return tuple(
+            (id_, stream)
+            for id_ in sorted(self.components)
+            for stream in sorted(self.components[id_].streams, key=lambda stream: stream.name)
+        )
+
+    @cached_property
+    def _stream_indices(self) -> dict[tuple[str, str], int]:
+        return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What may not change while a checkpoint is kept, as a JSON object; the order of declaration may."""
+        return {
+            "name": self.name,
+            "components": {
+                id_: {
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "streams": {
+                        stream.name: {"fields": list(stream.fields), "direct": stream.direct}
+                        for stream in sorted(spec.streams, key=lambda stream: stream.name)
+                    },
+                    "subscriptions": {
+                        f"{sub.source}/{sub.stream}": sub.grouping.describe()
+                        for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
+                    },
+                    **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
+                }
+                for id_, spec in sorted(self.components.items())
+            },
+        }
+
+    @cached_property
+    def version(self) -> str:
+        """Names what the topology is, in 16 hexadecimal digits: another ``fingerprint``, another version."""
+        text = json.dumps(self.fingerprint(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """The topology for people and pictures, as a JSON object, in the order of declaration."""
+        return {
+            "name": self.name,
+            "components": [
+                {
+                    "id": spec.id,
+                    "class": type(spec.component).__qualname__,
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "tasks": list(self.tasks(spec.id)),
+                    "streams": [
+                        {"name": stream.name, "fields": list(stream.fields), "direct": stream.direct}
+                        for stream in spec.streams
+                    ],
+                    "subscriptions": [
+                        {"source": sub.source, "stream": sub.stream, "grouping": sub.grouping.describe()}
+                        for sub in spec.subscriptions
+                    ],
+                }
+                for spec in self.components.values()
+            ],
+        }
+
+    def run(
+        self,
+        *,
+        stop_after_secs: float | None = None,
+        drain_secs: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        display: Any = None,
+    ) -> TopologyMetrics:
+        """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
+
+        Shows what ``sparkbolt run`` shows. The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish;
+        the second stops at once.
+
+        Args:
+            stop_after_secs: stop as with Ctrl-C after that time; None for never.
+            drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
+                None for 4 seconds, as `sparkbolt run --drain`.
+            checkpoint: as of ``start``, as all the following are.
+            master: where Spark runs.
+            spark: the session to use.
+            settings: of a new session.
+            py_files: modules for the executors.
+            display: what shows the run instead (``sparkbolt.cli.display.Display``).
+
+        Returns:
+            The last counters, also of a run that was stopped and drained.
+
+        Raises:
+            EngineError: it failed.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+            KeyboardInterrupt: it was stopped, and trees were left for replay. A program that does not catch it ends as
+                `sparkbolt run` does, with 130 (4 if its time was over) and no traceback.
+        """
+        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        if drain_secs is not None:
+            given["drain_secs"] = drain_secs
+        options = {"stop_after_secs": stop_after_secs, "display": display, **given}
+        metrics: TopologyMetrics = outside().run(self, options)
+        return metrics
+
+    def start(
+        self,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        open_secs: float | None = None,
+    ) -> RunningTopology:
+        """Start on Spark and return at once; also in a notebook.
+
+        Args:
+            checkpoint: a directory for durable state, or its URL; without one a temporary directory that is removed at
+                the end.
+            master: as of ``spark-submit``, of a new session; ``local[*]`` by default. Beside a session that is given or
+                active it must be the master of that.
+            spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
+            settings: further settings of Spark's, of a new session; beside another they must be what that has.
+            py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
+                URLs. On a cluster the modules that this program has loaded and that are not installed are sent
+                without it.
+            open_secs: how long ``PartitionedSpout.open`` may take, of all of them; by default as long as it takes.
+
+        Raises:
+            EngineError: Java or Spark cannot do the work, or a spout is not opened.
+            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+        """
+        options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
+        given = _given(checkpoint=checkpoint, **options)
+        running: RunningTopology = outside().start(self, given)
+        return running
+
+    def __repr__(self) -> str:
+        """A line: the name, and each component with its parallelism."""
+        shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]
+        more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
+        return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
+        """Pickle by value what another process could not import."""
+        return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:
+    """The options of a start that were given."""
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    return {name: value for name, value in {"checkpoint": place, **options}.items() if value}
+
+
+def _unpickle(data: bytes) -> Topology:
+    return Topology(*cloudpickle.loads(data))
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
+
+    >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
+    ["the name was 'a' and is now 'b'"]
+    """
+    found = []
+    if old["name"] != new["name"]:
+        found.append(f"the name was {old['name']!r} and is now {new['name']!r}")
+    before, after = old["components"], new["components"]
+    found += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
+    found += [f"component {id_!r} is new" for id_ in after if id_ not in before]
+    for id_ in sorted(set(before) & set(after)):
+        for key in ("kind", "parallelism"):
+            if before[id_][key] != after[id_][key]:
+                found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
+            said = "started no trees and would start trees of its own"
+            if before[id_].get("starts_trees", False):
+                said = "started trees of its own and would start none any more"
+            found.append(f"bolt {id_!r} {said}")
+        for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
+            found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
+    return found
+
+
+def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    found = [f"{what.format(name)} is gone" for name in old if name not in new]
+    found += [f"{what.format(name)} is new" for name in new if name not in old]
+    found += [
+        f"{what.format(name)} was {old[name]} and is now {new[name]}"
+        for name in old
+        if name in new and old[name] != new[name]
+    ]
+    return found
+
+
+class BoltDeclarer:
+    """What ``set_bolt`` returns: its methods say what the bolt gets; they chain; ``build`` checks."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Write what is said into the builder's declaration."""
+        self._declaration = declaration
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Nothing: a grouping that does not exist."""
+            known = [known for known in dir(type(self)) if known.endswith("grouping")]
+            hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
+            raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to one task, in turn."""
+        return self.grouping(component, ShuffleGrouping(), stream)
+
+    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Tuples with equal values of ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream)
+        return self._by_fields(FieldsGrouping, component, fields, stream)
+
+    def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """As ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
+        return self._by_fields(PartialKeyGrouping, component, fields, stream)
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to every task."""
+        return self.grouping(component, AllGrouping(), stream)
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Every tuple to the task with the lowest number."""
+        return self.grouping(component, GlobalGrouping(), stream)
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to any task."""
+        return self.grouping(component, NoneGrouping(), stream)
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
+        return self.grouping(component, DirectGrouping(), stream)
+
+    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple to one task, where it is cheapest."""
+        return self.grouping(component, LocalOrShuffleGrouping(), stream)
+
+    def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Tuples to the tasks that a grouping of one's own chooses (Storm's ``customGrouping``)."""
+        given: object = grouping
+        if not isinstance(given, Grouping):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
+            )
+        else:
+            self._declaration.subscriptions.append(Subscription(component, stream, given))
+        return self
+
+    def _by_fields(
+        self, make: Callable[[Sequence[str]], Grouping], component: str, fields: Sequence[str], stream: str
+    ) -> BoltDeclarer:
+        try:
+            grouping = make(fields)
+        except ValueError as error:
+            self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
+            return self
+        return self.grouping(component, grouping, stream)
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts; ``build`` checks all of them together.
+
+    >>> from sparkbolt.core.model.function_bolts import bolt
+    >>> @bolt(outputs=["word"])
+    ... def split(tup): yield from ([word] for word in tup["line"].split())
+    >>> builder = TopologyBuilder("words")
+    >>> _ = builder.set_bolt("split", split).shuffle_grouping("lines")
+    >>> builder.build()
+    Traceback (most recent call last):
+    sparkbolt.errors.InvalidTopology: topology 'words' has 2 mistake(s):
+      - bolt 'split': it subscribes to 'lines', which does not exist: the components are ['split']
+      - there is no spout: a topology needs at least one
+    """
+
+    def __init__(self, name: str, config: Config | None = None) -> None:
+        """Begin a topology of that name; without a config all settings have their defaults."""
+        self._name = name
+        self._config = config if config is not None else Config()
+        self._declarations: list[Declaration] = []
+
+    def set_spout(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        spout: Spout | PartitionedSpout,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> None:
+        """Declare a spout, with as many tasks as ``parallelism``; ``settings`` are the component's own."""
+        given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
+        self._declarations.append(Declaration("spout", id, spout, parallelism, dict(settings), dead_letters=given))
+
+    def set_bolt(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        bolt: BoltBase,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> BoltDeclarer:
+        """Declare a bolt as ``set_spout`` does; call grouping methods on what is returned."""
+        declaration = Declaration("bolt", id, bolt, parallelism, dict(settings))
+        self._declarations.append(declaration)
+        return BoltDeclarer(declaration)
+
+    def build(self) -> Topology:
+        """The topology; it may be called again after more was declared.
+
+        Raises:
+            InvalidTopology: there are mistakes; all of them are named at once.
+        """
+        mistakes = mistakes_of(self._name, self._config, self._declarations)
+        if mistakes:
+            raise InvalidTopology(str(self._name), mistakes)
+        specs = {declaration.id: self._spec(declaration) for declaration in self._declarations}
+        return Topology(self._name, self._config, specs)
+
+    def _spec(self, declaration: Declaration) -> ComponentSpec:
+        config = self._config.with_component(declaration.own_settings())
+        given = declaration.dead_letters
+        if given is None and declaration.kind == "spout":
+            given = where_nothing_is_said(declaration.component, config.retry)
+        return ComponentSpec(
+            declaration.id,
+            declaration.component,
+            declaration.parallelism,
+            declaration.streams(),
+            tuple(declaration.subscriptions),
+            config,
+            way_of(given, declaration.component),
+        )
+
+
+def topology_of(given: Topology | TopologyBuilder) -> Topology:
+    """The topology that is meant: of a builder, what it builds.
+
+    Raises:
+        InvalidTopology: as ``TopologyBuilder.build``.
+        TypeError: it is neither.
+
+    >>> topology_of("word_count")
+    Traceback (most recent call last):
+    TypeError: got 'word_count', expected a Topology, or the TopologyBuilder that builds it
+    """
+    if isinstance(given, TopologyBuilder):
+        return given.build()
+    if isinstance(given, Topology):
+        return given
+    raise TypeError(f"got {printed(given):.60}, expected a Topology, or the TopologyBuilder that builds it")

@@ -1,0 +1,63 @@
+"""Attempts: what was tried with one message before it is given up.
+
+Which question it answers: which attempts at this message were there, and why did each fail?
+
+Read before: ``dead_letters``, ``reports``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparkbolt.core.model.dead_letters import Attempt, GivenUp, remember
+from sparkbolt.core.model.reports import FailedTree
+from sparkbolt.core.model.story import root_text
+
+
+@dataclass(frozen=True)
+class History:
+    """The attempts at one message so far."""
+
+    attempts: tuple[Attempt, ...] = ()
+    left_out: int = 0
+    """How many behind the first one are not kept."""
+
+    def with_failure(self, tree: FailedTree) -> History:
+        """The history with one more attempt."""
+        if not tree.counted:
+            return self
+        kept = remember(self.attempts, attempt_of(tree))
+        return History(kept, self.left_out + len(self.attempts) + 1 - len(kept))
+
+    def given_up(self, tree: FailedTree) -> GivenUp:
+        """What is told of a message whose last attempt, in this history already, has failed."""
+        return GivenUp(self.attempts, self.left_out, tree.end, tree.message_id)
+
+    def to_json(self) -> list[Any]:
+        """The history as a list."""
+        return [[asdict(attempt) for attempt in self.attempts], self.left_out]
+
+    @classmethod
+    def from_json(cls, body: list[Any]) -> History:
+        """The inverse of ``to_json``."""
+        return cls(tuple(Attempt(**attempt) for attempt in body[0]), body[1])
+
+
+NO_HISTORY = History()
+
+
+def attempt_of(tree: FailedTree) -> Attempt:
+    """A failed tree as an attempt at its message."""
+    return Attempt(
+        number=tree.attempt,
+        root=root_text(tree.key),
+        cause=tree.fail.cause,
+        reason=tree.fail.reason,
+        component=tree.fail.component,
+        task=tree.fail.task,
+        micro_batch_id=tree.fail.micro_batch_id,
+        started_ms=tree.started_ms,
+        ended_ms=tree.ended_ms or 0,
+        traceback=tree.fail.traceback,
+    )

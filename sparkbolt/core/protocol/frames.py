@@ -1,0 +1,389 @@
+"""Frames: columnar packets of tuples from one task to one task on one stream.
+
+Which question it answers: how do thousands of tuples become one Spark row, and in which order are they read?
+Rule 1: a frame carries (source task, stream, lane, sequence); ``order`` sorts by it, so the order in which frames
+arrive never shows.
+Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
+plain type (or None), and pickled alone otherwise.
+
+Read before: ``ids``, ``tuples``, ``anchoring``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.base.bare import dress, strip_all
+from sparkbolt.core.base.exceptions import line_of, pass_on
+from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
+from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
+from sparkbolt.core.base.salvage import salvage
+from sparkbolt.core.protocol.anchoring import Anchoring, Births
+from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.errors import EmitError, check
+
+Column: TypeAlias = pa.Array | Sequence[Any]
+"""The values of one field: an Arrow array, or a Python sequence whose types are kept exactly."""
+Path: TypeAlias = tuple[tuple[int, int], ...]
+"""(task number, stream index) of each sender on the way."""
+
+DATA = 1
+CLOCK = 2
+PARTIALS = 3
+FEEDBACK = 4
+VERDICTS = 5
+READS = 6
+LETTERS = 7
+
+_HEAD = struct.Struct("<BxxxIqq")
+_NONE_TYPE = type(None)
+_FEW_VALUES = 64
+_ARROW_TYPES: dict[type, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The micro-batch that a row belongs to; it stands in every row's head."""
+
+    micro_batch_id: int
+    now_ms: int
+
+
+@dataclass
+class Frame:
+    """Rows of one stream, from one task to one task."""
+
+    source: int
+    """The number of the task that emitted them."""
+    stream: int
+    """The index of the stream in ``Topology.streams()``."""
+    lane: int
+    """Which piece of the source's work made it; pieces may run in different processes at the same time."""
+    sequence: int
+    rows: int
+    columns: list[Column]
+    anchoring: Anchoring | None = None
+    """None: nothing in the frame is tracked."""
+    attempts: npt.NDArray[np.uint8] | None = None
+    """None: every row belongs to a first attempt, and none is traced."""
+    path: Path = ()
+    """By whom the tuples came, within this micro-batch: the last is who sent the frame, the one before sent what they
+    were emitted for. It begins at the spout, or at a task that emitted them for tuples that it had kept."""
+    unreadable: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Of a frame that was decoded: by row, a column whose value cannot be read there, and why."""
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Frame:
+        """The frame with some of its rows."""
+        anchoring = self.anchoring.take(rows) if self.anchoring is not None else None
+        attempts = self.attempts[rows] if self.attempts is not None else None
+        columns = [take(column, rows) for column in self.columns]
+        return Frame(
+            self.source, self.stream, self.lane, self.sequence, len(rows), columns, anchoring, attempts, self.path
+        )
+
+    def roots_of(self, row: int) -> list[int]:
+        """The roots of the trees that a row belongs to."""
+        if self.anchoring is None:
+            return []
+        if self.anchoring.offsets is None:
+            return [int(self.anchoring.roots[row])]
+        pairs = slice(self.anchoring.offsets[row], self.anchoring.offsets[row + 1])
+        return [int(root) for root in self.anchoring.roots[pairs]]
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """What frames are sorted by before user code sees them."""
+        return self.source, self.stream, self.lane, self.sequence
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a task is told of time, once a micro-batch, if it needs it."""
+
+    tick: bool = False
+    """Whether a tick tuple is due."""
+    void: tuple[tuple[int, int], ...] = ()
+    """As of ``MicroBatchPlan.void``: what the task is to forget."""
+    wanted: tuple[int, ...] = ()
+    """Roots of trees that time out now: the task tells which of their tuples it holds."""
+    settled: tuple[tuple[int, int], ...] = ()
+    """(first, last) positions of what the task keeps for trees of its own, and need not keep any more."""
+    again: tuple[Entry, ...] = ()
+    """What the task is to give again."""
+
+
+@dataclass
+class Inbox:
+    """What one task gets in one micro-batch."""
+
+    frames: list[Frame] = field(default_factory=list)
+    clock: Clock | None = None
+
+    def in_order(self) -> list[Frame]:
+        """The frames in the order in which user code sees them."""
+        return sorted(self.frames, key=lambda frame: frame.order)
+
+
+def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
+    """The column in Arrow if all values are of one plain type or None, else the values themselves.
+
+    Args:
+        values: the values of one field.
+        dictionary: encode strings as a dictionary, which makes routing by the field and reading cheaper.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values.dictionary_encode() if dictionary and pa.types.is_string(values.type) else values
+    types = set(map(type, values))
+    types.discard(_NONE_TYPE)
+    if len(types) != 1:
+        return values
+    plain = types.pop()
+    arrow_type = _ARROW_TYPES.get(plain)
+    if arrow_type is None:
+        return values
+    try:
+        array = pa.array(values, type=arrow_type)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return values  # an int beyond 64 bits, a lone surrogate
+    if isinstance(array, pa.ChunkedArray):
+        return values  # more than 2 GiB of text
+    return array.dictionary_encode() if dictionary and plain is str else array
+
+
+def python_values(column: Column) -> Sequence[Any]:
+    """The column as Python values; equal strings of a dictionary become one object."""
+    if isinstance(column, pa.DictionaryArray):
+        if column.null_count:
+            nulls: list[Any] = column.to_pylist()
+            return nulls
+        known = np.array(column.dictionary.to_pylist(), dtype=object)
+        values: list[Any] = known[column.indices.to_numpy()].tolist()
+        return values
+    if isinstance(column, pa.Array):
+        if pa.types.is_int64(column.type) and not column.null_count:
+            numbers: list[Any] = column.to_numpy().tolist()
+            return numbers
+        plain: list[Any] = column.to_pylist()
+        return plain
+    return column
+
+
+def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False) -> pa.Array:
+    """A column as an Arrow array, for user code.
+
+    Args:
+        name: the field, for the error.
+        column: its values.
+        otherwise: what the user is to do where that cannot be.
+        dictionary: give it as a ``pa.DictionaryArray``; otherwise as any other array.
+
+    Raises:
+        EmitError: the values have no Arrow type in common, or cannot be a dictionary.
+
+    >>> arrow_of("n", [1, 2], "use a bolt that takes tuples").to_pylist()
+    [1, 2]
+    """
+    column = column_of(column)
+    if isinstance(column, pa.DictionaryArray):
+        return column if dictionary else column.dictionary_decode()
+    try:
+        array = column if isinstance(column, pa.Array) else pa.array(column)
+        return array.dictionary_encode() if dictionary else array
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): {otherwise}") from error
+
+
+def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
+    """Some rows of a column; a dictionary keeps only what the rows use, unless it is so small that it does not pay."""
+    if isinstance(column, pa.DictionaryArray) and not column.null_count:
+        codes = column.indices.to_numpy(zero_copy_only=False).take(rows)
+        if len(column.dictionary) <= min(_FEW_VALUES, len(codes)):
+            return pa.DictionaryArray.from_arrays(codes.astype(np.uint16), column.dictionary, safe=False)
+        used = np.zeros(len(column.dictionary), dtype=bool)
+        used[codes] = True
+        renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
+        distinct = column.dictionary.filter(pa.array(used))
+        return pa.DictionaryArray.from_arrays(renumbered.take(codes), distinct, safe=False)
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    return [column[row] for row in rows.tolist()]
+
+
+def part(column: Column, start: int, stop: int) -> Column:
+    """Consecutive rows of a column."""
+    return column.slice(start, stop - start) if isinstance(column, pa.Array) else column[start:stop]
+
+
+def unpicklable(column: Column, row: int) -> str | None:
+    """Why a value cannot be pickled; None if it can."""
+    if isinstance(column, pa.Array):
+        return None
+    try:
+        pickle.dumps(column[row], protocol=5)
+    except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+        return f"{type(column[row]).__name__}: {line_of(error)}"
+    return None
+
+
+def encode(frame: Frame, moment: Moment) -> bytes:
+    """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, bare columns, then an Arrow stream."""
+    shapes, buffers = strip_all(frame.columns)
+    rest = [(index, column) for index, column in enumerate(frame.columns) if index not in shapes]
+    arrow = [column for _, column in rest if isinstance(column, pa.Array)]
+    plain = {i: pickle.dumps(list(column), protocol=5) for i, column in rest if not isinstance(column, pa.Array)}
+    form, arrays = _packed(frame.anchoring) if frame.anchoring is not None else ((_UNTRACKED, None, None, 0), [])
+    ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows, frame.path
+    header = pickle.dumps((ident, plain, form, frame.attempts, shapes), protocol=5)
+    header += bytes(-len(header) % 8)
+    head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
+    pieces: list[Any] = [head, header, *pack(arrays), *buffers]
+    if arrow:
+        sink = pa.BufferOutputStream()
+        batch = pa.RecordBatch.from_arrays(arrow, [str(i) for i in range(len(arrow))])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        pieces.append(sink.getvalue())
+    return b"".join(pieces)
+
+
+_UNTRACKED, _PAIRS, _BORN = 0, 1, 2
+"""How trees stand in a frame: not at all, as roots and edges, or as what the edges were made of."""
+_Form: TypeAlias = tuple[int, int | None, int | None, int]
+"""One of them, and of ``Anchoring`` and ``Births`` what is no array: the salt of roots, the first ordinal, the salt."""
+
+
+def _packed(anchoring: Anchoring) -> tuple[_Form, list[npt.NDArray[Any]]]:
+    """The trees of a frame.
+
+    The children of one tuple are neighbours: their root and their parent's edge stand once, with how many they are.
+    Edges that were made of nothing but their roots are left out, and so are ordinals that count on.
+    Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
+    """
+    births = anchoring.births
+    if births is not None and 2 * len(births.starts) <= births.count:
+        arrays = [*keys_to_pack(unmix64_array(births.roots)), narrow(births.lengths)]
+        if births.root_salt is None:
+            arrays.append(births.parents)
+        first = births.ordinals if isinstance(births.ordinals, int) else None
+        if not isinstance(births.ordinals, int):
+            arrays.append(narrow(births.ordinals))
+        return (_BORN, births.root_salt, first, births.salt), arrays
+    arrays = keys_to_pack(unmix64_array(anchoring.roots))
+    if anchoring.root_salt is None:
+        arrays.append(anchoring.edges)
+    if anchoring.offsets is not None:
+        arrays.append(narrow(anchoring.offsets))
+    return (_PAIRS, anchoring.root_salt, None, 0), arrays
+
+
+def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | None:
+    """The inverse of ``_packed``."""
+    kind, root_salt, first, salt = form
+    if kind == _UNTRACKED:
+        return None
+    packed = iter(arrays)
+    roots = mix64_array(packed_keys(*islice(packed, KEY_ARRAYS)))
+    if kind == _BORN:
+        lengths = next(packed).astype(np.intp)
+        starts = np.add.accumulate(lengths) - lengths
+        parents = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
+        ordinals = next(packed) if first is None else first
+        births = Births(roots, parents, starts, int(lengths.sum()), ordinals, salt, root_salt)
+        return Anchoring(None, births.edges(), None, births)
+    edges = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
+    offsets = next(packed, None)
+    return Anchoring(roots, edges, None if offsets is None else offsets.astype(np.int64), root_salt=root_salt)
+
+
+def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
+    """Which kind of frame it is: one of ``DATA``, ``CLOCK``, ``PARTIALS`` to ``LETTERS``."""
+    return memoryview(data)[0]
+
+
+def moment_of(data: bytes | memoryview | pa.Buffer) -> Moment:
+    """The micro-batch that a row belongs to."""
+    _, _, micro_batch_id, now_ms = _HEAD.unpack_from(memoryview(data))
+    return Moment(micro_batch_id, now_ms)
+
+
+def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
+    """The inverse of ``encode``; arrays share memory with ``data``."""
+    view = memoryview(data)
+    kind, header_bytes, _, _ = _HEAD.unpack_from(view)
+    check(kind == DATA, f"expected a data frame, got kind {kind}")
+    place = _HEAD.size
+    ident, plain, form, attempts, shapes = pickle.loads(view[place : place + header_bytes])
+    source, stream, lane, sequence, rows, path = ident
+    arrays, place = unpack(view, place + header_bytes)
+    anchoring = _unpacked(form, arrays)
+    apart: dict[int, Column] = {}
+    unreadable: dict[int, tuple[int, str]] = {}
+    for index, pickled in plain.items():
+        try:
+            apart[index] = pickle.loads(pickled)
+        except BaseException as error:  # noqa: BLE001  unpickling calls user code, which may raise anything
+            pass_on(error)
+            apart[index], lost = salvage(pickled)
+            unreadable.update((row, (index, reason)) for row, reason in lost.items())
+    buffer = pa.py_buffer(view)
+    for index, shape in shapes.items():
+        apart[index], place = dress(shape, buffer, place)
+    columns: list[Column] = []
+    if place < len(view):
+        with pa.ipc.open_stream(buffer.slice(place)) as reader:
+            columns = list(reader.read_next_batch().columns)
+    for index, column in sorted(apart.items()):
+        columns.insert(index, column)
+    check(set(map(len, columns)) <= {rows}, f"a frame of {rows} rows has columns of other lengths")
+    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path, unreadable)
+
+
+def encode_control(kind: int, value: Any, moment: Moment) -> bytes:
+    """A clock or feedback frame: anything that pickles, from our own processes to our own processes."""
+    return wrap(kind, pickle.dumps(value, protocol=5), moment)
+
+
+def decode_control(data: bytes | memoryview | pa.Buffer, kind: int) -> Any:
+    """The inverse of ``encode_control``."""
+    return pickle.loads(unwrap(data, kind))
+
+
+def wrap(kind: int, body: bytes, moment: Moment) -> bytes:
+    """A frame with a body of its own format."""
+    return _HEAD.pack(kind, 0, moment.micro_batch_id, moment.now_ms) + body
+
+
+def unwrap(data: bytes | memoryview | pa.Buffer, kind: int) -> memoryview:
+    """The body of a frame made by ``wrap``."""
+    found = kind_of(data)
+    check(found == kind, f"expected a frame of kind {kind}, got {found}")
+    return memoryview(data)[_HEAD.size :]
+
+
+def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:
+    """Decode what came for one task."""
+    inbox = Inbox()
+    for data in rows:
+        kind = kind_of(data)
+        if kind == CLOCK:
+            inbox.clock = decode_control(data, CLOCK)
+        else:
+            inbox.frames.append(decode(data))
+    return inbox

@@ -1,0 +1,481 @@
+"""Key-value state: Storm's, at a price that follows what a micro-batch touches.
+
+Which question it answers: how does one task keep a million keys durable and touch a thousand of them?
+
+Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Buckets,
+segments with all keys of a range of hashes as of some delta, are rewritten a few at a time, oldest first; a
+delta is dropped once every bucket includes it. So a commit costs what was touched, and a small share of what
+there is.
+Rule 2: deltas are a line. The content as of a delta never changes, and the delta's random stamp proves it: a
+worker whose cache is as of a delta that is still listed reads the deltas after it, whatever was rewritten
+since. A worker whose stamp is not listed (its attempt was never committed, or it was away too long) starts
+empty.
+Rule 3: what is not committed lives in ``_dirty`` alone, and ``_attach`` clears that.
+Rule 4: values handed out are not the cached ones unless nothing can change them in place (``segments``, rule
+3).
+
+Hashes choose buckets by their first bits, so when the buckets double, the two halves of a bucket go on
+sharing its segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
+
+Read before: ``segments``, ``bucket_table``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparkbolt.core.base.exceptions import line_of, pass_on, printed
+from sparkbolt.core.model.pickling import CannotKeepError, Pickling
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.state.bucket_table import BucketTable
+from sparkbolt.core.state.segments import (
+    GONE,
+    HASH_BITS,
+    Entries,
+    Frozen,
+    Gone,
+    SegmentStore,
+    freeze,
+    has_gone,
+    key_hash,
+    key_hashes,
+    physical_key,
+    read_segment,
+)
+from sparkbolt.errors import StateError, check
+
+BUCKET_KEYS = 2048
+"""How many keys a bucket has at most, on average; then the buckets double."""
+DELTAS_MIN = 8
+"""So many deltas pile up at least before buckets are rewritten; a worker may be away for as long."""
+DELTAS_MAX = 512
+"""So many deltas pile up before the oldest buckets are rewritten, and never more than twice as many."""
+CACHED_KEYS_MAX = 4_000_000
+"""With more keys than that a worker forgets its cache between two micro-batches."""
+
+_BITS_MAX = 20
+_BUCKET_NAME = "kv/b"
+_DELTA_NAME = "kv/d"
+_MISSING: Any = object()
+_NO_BUCKETS = BucketTable()
+_Rows: TypeAlias = tuple[list[Any], list[Any]]
+
+
+def _listed(values: Any) -> list[Any]:
+    """The elements of an Arrow array, a numpy array or an iterable, as Python values."""
+    for name in ("to_pylist", "tolist"):
+        if hasattr(values, name):
+            elements: list[Any] = getattr(values, name)()
+            return elements
+    return list(values)
+
+
+class _Dirty(dict[Any, Any]):
+    """Uncommitted values; a key that is not among them is looked up, and not put in."""
+
+    def __init__(self, committed: Callable[[Any], Any]) -> None:
+        self._committed = committed
+
+    def __missing__(self, key: Any) -> Any:
+        return self._committed(key)
+
+
+def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
+    """``get`` with all that it looks at in its closure."""
+
+    def get(key: Any, default: Any = None) -> Any:
+        value = dirty[key]
+        return default if value is GONE else value
+
+    return get
+
+
+class KeyValueTable:
+    """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
+
+    Keys are hashable, keys and values can be pickled. A value that was changed in place is stored only if it
+    is ``put`` again. Each value is stored by itself: what two values share is not shared any more in the next
+    micro-batch. The engine commits it with the micro-batch; there is nothing to call.
+
+    >>> state = KeyValueTable()
+    >>> state.put("be", state.get("be", 0) + 1)
+    >>> state.get("be"), "or" in state, list(state), state.delete("be"), len(state)
+    (1, False, [('be', 1)], 1, 0)
+    """
+
+    def __init__(self, pickling: Pickling | None = None) -> None:
+        self._pickling = pickling or Pickling({})
+        self._dirty: dict[Any, Any] = _Dirty(self._committed)
+        """Uncommitted: key to new value or ``GONE``. What is hot is here, so ``get`` looks here first."""
+        self._thawed: dict[Any, Any] = {}
+        """Frozen values that were asked for in this micro-batch."""
+        self._encoded: tuple[Entries, bytes, bool] | None = None
+        """What is dirty, ready to be written."""
+        self._held: dict[Any, list[Tuple]] = {}
+        """The tuples in committed values that were asked for in this micro-batch, by key."""
+        self._put_tuples: list[Tuple] = []
+        """The tuples in what is ready to be written."""
+        self._store: SegmentStore | None = None
+        self._table = _NO_BUCKETS
+        self._synced = True
+        self._forget()
+        # Both are called for every tuple: without a method between, a get and a put cost half as much.
+        self.get = _reader(self._dirty)  # type: ignore[method-assign]
+        self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
+
+    def _forget(self) -> None:
+        self._values: dict[Any, Any] = {}
+        """Committed: all keys of loaded buckets, and the live keys of the deltas."""
+        self._window: dict[int, Entries] = {}
+        """The stored deltas by stamp."""
+        self._as_of = 0
+        self._loaded = np.zeros(1 << self._table.bits, dtype=bool)
+
+    # What users call.
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or ``default``."""
+        value = self._dirty[key]
+        return default if value is GONE else value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
+        self._dirty[key] = value
+
+    def delete(self, key: Any) -> Any:
+        """Remove a key; its old value, or None if it was not there."""
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            return None
+        self._dirty[key] = GONE
+        return value
+
+    def get_many(self, keys: Any, default: Any = None) -> list[Any]:
+        """The value of each key, or ``default``, in order: as ``get``, at a fraction of the price a key.
+
+        Args:
+            keys: an Arrow or numpy array, or any iterable; elements of arrays count as the Python values they are.
+            default: stands for keys that are not there.
+
+        >>> state = KeyValueTable()
+        >>> state.put_many(["be", "or"], [2, 1])
+        >>> state.get_many(["or", "not", "be"], 0)
+        [1, 0, 2]
+        """
+        wanted = _listed(keys)
+        self._load_all_of(wanted)
+        found = list(map(self._values.get, wanted, repeat(GONE)))
+        if self._dirty:
+            found = list(map(self._dirty.get, wanted, found))
+        kinds = set(map(type, found))
+        if Frozen in kinds:
+            found = [self._committed(k) if type(v) is Frozen else v for k, v in zip(wanted, found, strict=True)]
+        return [default if value is GONE else value for value in found] if Gone in kinds else found
+
+    def put_many(self, keys: Any, values: Any) -> None:
+        """Set the value of each key: as ``put``; of a key that comes twice the last value stays.
+
+        Args:
+            keys: as of ``get_many``.
+            values: as many, likewise.
+
+        Raises:
+            StateError: there are more keys than values, or fewer; nothing is set.
+        """
+        names, items = _listed(keys), _listed(values)
+        if len(names) != len(items):
+            raise StateError(f"put_many got {len(names)} keys and {len(items)} values, expected as many")
+        self._dirty.update(zip(names, items, strict=True))
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key, _MISSING) is not _MISSING
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """All (key, value) pairs in any order, uncommitted ones too; put and delete are allowed meanwhile.
+
+        Keys that are put meanwhile are not shown. It loads everything.
+        """
+        for key in self._keys():
+            value = self.get(key, _MISSING)
+            if value is not _MISSING:
+                yield key, value
+
+    def __len__(self) -> int:
+        """How many keys there are; it loads everything."""
+        return len(self._keys())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a KeyValueState belongs to its task: keep it in an attribute of the bolt")
+
+    # Reading.
+
+    def _committed(self, key: Any) -> Any:
+        """The committed value of a key, or ``GONE``; its bucket is loaded if need be."""
+        if not self._synced:
+            self._sync()
+        value = self._values.get(key, _MISSING)
+        if value is _MISSING:
+            bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
+            if self._loaded[bucket]:
+                return GONE
+            self._load(bucket)
+            value = self._values.get(key, _MISSING)
+            if value is _MISSING:
+                return GONE
+        if type(value) is not Frozen:
+            return value
+        if key not in self._thawed:
+            try:
+                self._thawed[key] = self._pickling.loads(value.data)
+                if self._pickling.restored:
+                    self._held[key] = self._pickling.restored
+            except Exception as error:
+                raise StateError(
+                    f"key-value state: the value of {printed(key):.200} cannot be read ({line_of(error)}): "
+                    "was a class renamed or moved since it was written? Keep the old name"
+                ) from error
+        return self._thawed[key]
+
+    def _load_all_of(self, keys: Sequence[Any]) -> None:
+        """Load the buckets that some keys are in."""
+        if not self._synced:
+            self._sync()
+        if not self._loaded.all():
+            unknown = [key for key in keys if key not in self._values]
+            buckets = key_hashes(unknown).astype(np.int64) >> (HASH_BITS - self._table.bits)
+            for bucket in np.unique(buckets).tolist():
+                if not self._loaded[bucket]:
+                    self._load(bucket)
+
+    def _keys(self) -> list[Any]:
+        if not self._synced:
+            self._sync()
+        for bucket in np.flatnonzero(~self._loaded).tolist():
+            if not self._loaded[bucket]:
+                self._load(bucket)
+        dirty = self._dirty
+        keys = [key for key in self._values if dirty.get(key) is not GONE]
+        return keys + [key for key, value in dirty.items() if value is not GONE and key not in self._values]
+
+    def _sync(self) -> None:
+        """Bring the cache to the newest delta, or start an empty one there."""
+        table = self._table
+        stamps = table.deltas
+        if self._as_of not in stamps or len(self._values) > CACHED_KEYS_MAX:
+            self._forget()
+        elif len(self._loaded) != len(table.stamps):
+            self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
+        new = stamps[stamps.index(self._as_of) + 1 :] if self._as_of else stamps
+        for stamp in new:
+            self._window[stamp] = self._read(_DELTA_NAME, stamp)
+            self._window[stamp].apply_to(self._values)
+        listed = set(stamps)
+        for stamp in [stamp for stamp in self._window if stamp not in listed]:
+            del self._window[stamp]
+        self._as_of = stamps[-1] if stamps else 0
+        self._synced = True
+
+    def _read(self, name: str, stamp: int) -> Entries:
+        check(self._store is not None, "a KeyValueState was read before its task began")
+        assert self._store is not None
+        return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
+
+    def _load(self, bucket: int) -> None:
+        """Load a bucket, and those that still share its segment."""
+        stamp = self._table.stamps[bucket]
+        sharing = np.flatnonzero((self._table.stamps == stamp) & ~self._loaded)
+        # Deltas are applied already, so an empty bucket has nothing to add to them.
+        if stamp:
+            base = self._read(_BUCKET_NAME, int(stamp))
+            for part in sharing.tolist():
+                self._values.update(self._content(part, base, self._changes(part)))
+        self._loaded[sharing] = True
+
+    def _content(self, bucket: int, base: Entries | None, changes: _Rows) -> dict[Any, Any]:
+        """The bucket's keys and values as of the newest delta.
+
+        Args:
+            bucket: its number.
+            base: its segment, which may be shared with other buckets.
+            changes: what ``_changes`` says of it.
+        """
+        keys, values = changes
+        if base is not None:
+            bounds = base.bounds(self._table.bits)
+            start, stop = bounds[bucket], bounds[bucket + 1]
+            keys, values = base.keys[start:stop] + keys, base.values[start:stop] + values
+        content = dict(zip(keys, values, strict=True))
+        if has_gone(values):
+            return {key: value for key, value in content.items() if value is not GONE}
+        return content
+
+    def _changes(self, bucket: int) -> _Rows:
+        """Keys and values of the deltas that the bucket's segment does not include, oldest first."""
+        first = self._table.last - len(self._table.deltas) + 1
+        skipped = max(0, int(self._table.included[bucket]) + 1 - first)
+        bits, following = self._table.bits, bucket + 1
+        keys: list[Any] = []
+        values: list[Any] = []
+        for stamp in self._table.deltas[skipped:]:
+            entries = self._window[stamp]
+            bounds = entries.bounds(bits)
+            start, stop = bounds[bucket], bounds[following]
+            if start < stop:
+                keys += entries.keys[start:stop]
+                values += entries.values[start:stop]
+        return keys, values
+
+    # What the task's state calls.
+
+    def _attach(self, store: SegmentStore, table: bytes | None) -> None:
+        """Begin a micro-batch: forget what was not committed."""
+        self._dirty.clear()
+        self._thawed.clear()
+        self._encoded = None
+        self._held.clear()
+        self._put_tuples = []
+        self._store = store
+        self._table = BucketTable.decode(table) if table is not None else _NO_BUCKETS
+        self._synced = False
+
+    def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:
+        """Write what is dirty; the new table and how many bytes were put, or None if nothing is dirty.
+
+        Raises:
+            StateError: a key or value cannot be pickled.
+        """
+        if not self._dirty:
+            return None
+        if not self._synced:
+            self._sync()
+        delta, data, plain = self._encoded or self._encode_dirty()
+        self._encoded = None
+        stamp = stamps()
+        self._put(_DELTA_NAME, stamp, data)
+        known = len(self._values)
+        if plain:  # in the order in which keys were put: that of their hashes waits for memory at each of them
+            self._values.update(self._dirty)
+        else:
+            delta.apply_to(self._values)
+        fresh = max(0, len(self._values) - known)
+        table, number = self._table, self._table.last + 1
+        fresh_counts = np.append(table.fresh, np.uint32(fresh))
+        table = replace(table, last=number, deltas=(*table.deltas, stamp), fresh=fresh_counts)
+        size = table.size()
+        bits = table.bits
+        while size > BUCKET_KEYS << bits and bits < _BITS_MAX:
+            bits += 1
+        if bits != table.bits:
+            table = table.doubled(bits)
+            self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
+        self._table = table
+        self._window[stamp] = delta
+        self._as_of = stamp
+        written = len(data) + self._rewrite_oldest(size // len(self._dirty) * 2, stamps)
+        self._drop_included()
+        self._dirty.clear()
+        self._thawed.clear()
+        return self._table.encode(), written
+
+    def _put(self, name: str, stamp: int, data: bytes) -> None:
+        check(self._store is not None, "a KeyValueState was written before its task began")
+        assert self._store is not None
+        self._store.put(physical_key(name, stamp), data)
+
+    def _tuples(self) -> list[Tuple]:
+        """The tuples in values that are to be written, and in committed ones that were asked for and stay.
+
+        Call it after ``_make_ready``.
+        """
+        dirty = self._dirty
+        return [*self._put_tuples, *(tup for key, held in self._held.items() if key not in dirty for tup in held)]
+
+    def _make_ready(self) -> None:
+        """Encode what is dirty, for the ``_commit`` that comes next.
+
+        Raises:
+            StateError: a key or value cannot be kept.
+        """
+        self._encoded = self._encode_dirty() if self._dirty else None
+
+    def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
+        """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
+        keys, values = list(self._dirty), list(self._dirty.values())
+        tuples: list[Tuple] = []
+        try:
+            frozen = freeze(values, self._pickling, tuples)
+            self._put_tuples = tuples
+            delta = Entries.of(keys, frozen, gone=has_gone(values))
+            data = delta.encode(self._pickling)
+            return delta, data, not delta.gone and type(frozen[0]) is not Frozen
+        except BaseException as error:  # keys and values call user code, which may raise anything
+            pass_on(error)
+            raise self._explain(error) from error
+
+    def _explain(self, error: BaseException) -> StateError:
+        for key, value in self._dirty.items():
+            for what, thing in (("key", key), ("value", value)):
+                try:
+                    self._pickling.proved(thing)
+                except CannotKeepError as cause:
+                    return StateError(
+                        f"key-value state: the {what} of the entry {printed(key):.200} is of type "
+                        f"{type(thing).__module__}.{type(thing).__qualname__} and cannot be kept ({cause})"
+                    )
+        return StateError(f"key-value state: what was put cannot be kept ({line_of(error)})")
+
+    def _rewrite_oldest(self, wanted: int, stamps: Callable[[], int]) -> int:
+        """Rewrite the buckets that lack the most deltas; how many bytes were put.
+
+        ``wanted`` deltas may pile up: as many as have together twice the keys that there are. Then each
+        commit rewrites its share, so that the oldest delta is included everywhere before twice as many have
+        piled up.
+        """
+        limit = min(max(wanted, DELTAS_MIN), DELTAS_MAX)
+        table = self._table
+        due = np.flatnonzero(table.last - table.included >= limit)
+        if not len(due):
+            return 0
+        share = -(-len(table.stamps) // limit)
+        chosen = due[np.argsort(table.included[due], kind="stable")][:share]
+        new_stamps, included, counts = table.stamps.copy(), table.included.copy(), table.counts.copy()
+        bases: dict[int, Entries] = {}
+        written = 0
+        for bucket in chosen.tolist():
+            included[bucket] = table.last
+            changes = self._changes(bucket)
+            if not changes[0]:
+                continue
+            old = int(table.stamps[bucket])
+            if old and old not in bases:
+                bases[old] = self._read(_BUCKET_NAME, old)
+            content = self._content(bucket, bases.get(old), changes)
+            counts[bucket] = len(content)
+            new_stamps[bucket] = stamps() if content else 0
+            if content:
+                data = Entries.of(list(content), list(content.values())).encode(self._pickling)
+                self._put(_BUCKET_NAME, int(new_stamps[bucket]), data)
+                written += len(data)
+        assert self._store is not None
+        for old in set(table.stamps[chosen].tolist()) - set(new_stamps.tolist()) - {0}:
+            self._store.delete(physical_key(_BUCKET_NAME, old))
+        self._table = replace(table, stamps=new_stamps, included=included, counts=counts)
+        return written
+
+    def _drop_included(self) -> None:
+        """Delete the deltas that every bucket includes, but never the last: caches are proved by it."""
+        table = self._table
+        assert self._store is not None
+        oldest_needed = min(int(table.included.min()) + 1, table.last)
+        dropped = len(table.deltas) - (table.last - oldest_needed + 1)
+        if dropped <= 0:
+            return
+        for stamp in table.deltas[:dropped]:
+            self._store.delete(physical_key(_DELTA_NAME, stamp))
+            self._window.pop(stamp, None)
+        self._table = replace(table, deltas=table.deltas[dropped:], fresh=table.fresh[dropped:])

@@ -1,0 +1,309 @@
+"""Segments: what a task's store holds, and the columns of a key-value segment.
+
+Which question it answers: how do keys and values become bytes, quickly and small?
+
+Rule 1: a segment never changes. Rewritten content has another stamp and so another physical key.
+Rule 2: entries are sorted by the hash of their key, so a bucket is a slice, whatever the number of buckets.
+Rule 3: a value that could be changed in place is kept as its own pickle until somebody asks for it, so that
+nothing but ``put`` changes the state.
+
+A column of str, of int or of float is packed as one buffer (str: joined by NUL, which splits again at 30 ns a
+key, where Arrow's ``to_pylist`` takes 150); anything else is pickled.
+
+Read before: ``stable_hash``, ``text_keys``, ``snapshots``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkbolt.core.base.stable_hash import hash_value
+from sparkbolt.core.base.text_keys import crc32s, joined, order_of, text_of
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.errors import StateError
+
+U32: TypeAlias = npt.NDArray[np.uint32]
+
+_Packed: TypeAlias = tuple[str, bytes]
+"""(how, bytes)."""
+_Column: TypeAlias = list[Any] | _Packed
+
+HASH_BITS = 32
+_FORMAT = 1
+_MANY = 1024
+"""From so many keys on it pays to take them together."""
+_ATOMS = frozenset({int, str, float, bytes, bool, type(None), complex})
+
+
+class SegmentStore(Protocol):
+    """The durable map of one task: on Spark one ``MapState``, where a call costs 50 to 100 us; else a dict.
+
+    What was put or deleted is durable when the micro-batch commits, all of it or nothing.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, or None."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+
+    def delete(self, key: str) -> None:
+        """Remove a key that may or may not be there."""
+
+    def keys(self) -> Iterable[str]:
+        """All keys, in any order."""
+
+
+def physical_key(name: str, stamp: int) -> str:
+    """Under which key the store holds a segment.
+
+    >>> physical_key("window/7", 255)
+    'window/7@00000000000000ff'
+    """
+    return f"{name}@{stamp:016x}"
+
+
+def read_segment(store: SegmentStore, name: str, stamp: int) -> bytes:
+    """A segment that the directory lists.
+
+    Raises:
+        StateError: the store does not have it.
+    """
+    data = store.get(physical_key(name, stamp))
+    if data is None:
+        raise StateError(
+            f"the state lists segment {name!r} with stamp {stamp:016x}, but the store does not have it: "
+            "the state in the checkpoint is damaged"
+        )
+    return data
+
+
+class Gone:
+    """Stands where a key's value would be, for a key that was deleted."""
+
+
+GONE = Gone()
+
+
+class Frozen:
+    """A value that could be changed in place, as its pickle."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+def key_hash(key: object) -> int:
+    """The 32-bit hash that places a key: the same in every process, and for keys that are equal.
+
+    Keys of types without a stable identity (objects of the user's own classes, Fraction, complex) share one
+    number, and so one bucket: right, but slow where there are many.
+    """
+    if isinstance(key, str):
+        return crc32(key.encode("utf-8", "surrogatepass"))
+    try:
+        return hash_value(key) >> HASH_BITS
+    except TypeError:
+        return 0
+
+
+def key_hashes(keys: Sequence[object]) -> U32:
+    """``key_hash`` of each key, in order."""
+    try:
+        return np.array([crc32(key.encode()) for key in keys], dtype=np.uint32)  # type: ignore[attr-defined]
+    except (AttributeError, UnicodeEncodeError):
+        return np.array([key_hash(key) for key in keys], dtype=np.uint32)
+
+
+class Entries:
+    """Keys and values (``Frozen``, ``GONE`` among them), sorted by hash; three columns of one length.
+
+    Columns of many strings or numbers stay packed until somebody asks for them.
+    """
+
+    __slots__ = ("_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
+
+    def __init__(self, hashes: U32, keys: _Column, values: _Column, *, gone: bool = False) -> None:
+        self.hashes = hashes
+        self._keys = keys
+        self._values = values
+        self.gone = gone
+        """Whether ``GONE`` is among the values."""
+        self._bounds = array("i")
+        self._bounds_bits = -1
+
+    @classmethod
+    def of(cls, keys: Sequence[Any], values: Sequence[Any], *, gone: bool = False) -> Entries:
+        """Entries in any order, each key once, to be sorted."""
+        text = text_of(keys) if len(keys) >= _MANY else None
+        hashes = key_hashes(keys) if text is None else crc32s(text)
+        order = order_of(hashes)
+        data = joined(text.take(pa.array(order))) if text is not None else None
+        sorted_keys: _Column = ("str", data) if data is not None else [keys[row] for row in order.tolist()]
+        sorted_values: _Column | None = None
+        if text is not None and not gone and set(map(type, values)) == {int}:
+            sorted_values = _pack_ints(values, order)
+        if sorted_values is None:
+            sorted_values = [values[row] for row in order.tolist()]
+        return cls(hashes[order], sorted_keys, sorted_values, gone=gone)
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys."""
+        if isinstance(self._keys, tuple):
+            self._keys = _unpack_plain(self._keys)
+        return self._keys
+
+    @property
+    def values(self) -> list[Any]:
+        """The values."""
+        if isinstance(self._values, tuple):
+            self._values = _unpack_plain(self._values)
+        return self._values
+
+    def bounds(self, bits: int) -> array[int]:
+        """Where each of ``2**bits`` buckets begins, and the end: ``2**bits + 1`` rows."""
+        if bits != self._bounds_bits:
+            edges = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(HASH_BITS - bits)
+            inner = np.searchsorted(self.hashes, edges.astype(np.uint32)).tolist()
+            self._bounds = array("i", [0, *inner, len(self.hashes)])
+            self._bounds_bits = bits
+        return self._bounds
+
+    def apply_to(self, target: dict[Any, Any]) -> None:
+        """Put all entries into a dict; the deleted ones are removed from it."""
+        target.update(zip(self.keys, self.values, strict=True))
+        if self.gone:
+            for key, value in zip(self.keys, self.values, strict=True):
+                if value is GONE:
+                    del target[key]
+
+    def encode(self, pickling: Pickling) -> bytes:
+        """The bytes of the entries.
+
+        Raises:
+            CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled, or not be read back.
+        """
+        values, gone_rows = self._values, b""
+        if self.gone:
+            values = self.values
+            rows = [row for row, value in enumerate(values) if value is GONE]
+            gone_rows = np.array(rows, dtype=np.uint32).tobytes()
+            values = [value for value in values if value is not GONE]
+        keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
+        if keys[0] == "pickle" and pickling.doubtful:
+            dict.fromkeys(pickling.loads(keys[1]))  # they will be keys of a dict again, or raise now
+        packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
+        return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
+
+    @classmethod
+    def decode(cls, data: bytes, pickling: Pickling) -> Entries:
+        """The inverse of ``encode``.
+
+        Raises:
+            StateError: the bytes are of another format.
+        """
+        version, hashes, gone_rows, packed_keys, packed_values = pickle.loads(data)
+        if version != _FORMAT:
+            raise StateError(
+                f"a segment of keys has format {version!r}, expected {_FORMAT}: it was written by another "
+                "version of sparkbolt"
+            )
+        keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
+        if gone_rows:
+            live = iter(values)
+            gone = set(np.frombuffer(gone_rows, dtype=np.uint32).tolist())
+            values = [GONE if row in gone else next(live) for row in range(len(keys))]
+        return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
+
+
+def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
+    """The values with everything that could be changed in place as its own pickle.
+
+    All or none but ``GONE`` are frozen: a column is either plain or pickles. The tuples in them are put into
+    ``tuples``, once for each value that they are in.
+
+    Raises:
+        CannotKeepError: a value cannot be pickled, or not be read back.
+    """
+    kinds = set(map(type, values)) - {Gone}
+    if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
+        return list(values)
+
+    def dumps(value: Any) -> bytes:
+        data = pickling.proved(value)
+        if tuples is not None:
+            tuples.extend(pickling.tuples)
+        return data
+
+    return [value if value is GONE or type(value) is Frozen else Frozen(dumps(value)) for value in values]
+
+
+def has_gone(values: Sequence[Any]) -> bool:
+    """Whether ``GONE`` is among the values."""
+    return Gone in set(map(type, values))
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) is not tuple or all(type(part) in _ATOMS for part in value)
+
+
+def _pack_values(values: list[Any], pickling: Pickling) -> _Packed:
+    frozen = freeze(values, pickling)
+    if frozen and type(frozen[0]) is Frozen:
+        return "frozen", pickle.dumps([value.data for value in frozen], 5)
+    return _pack(frozen, pickling)
+
+
+def _pack(values: list[Any], pickling: Pickling) -> _Packed:
+    """A column as (how, bytes)."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        text = "\0".join(values)
+        if text.count("\0") == len(values) - 1:
+            return "str", text.encode("utf-8", "surrogatepass")
+    elif kinds == {int}:
+        return _pack_ints(values) or ("pickle", pickling.proved(values))
+    elif kinds == {float}:
+        return "<f8", np.array(values, dtype=np.float64).tobytes()
+    return "pickle", pickling.proved(values)
+
+
+def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:
+    """A column of int, in another order if one is given; None if one of them has more than 64 bits."""
+    try:
+        wide = np.array(values, dtype=np.int64)
+    except OverflowError:
+        return None
+    if order is not None:
+        wide = wide.take(order)
+    small = wide.astype(np.int32)
+    return ("<i4", small.tobytes()) if bool((small == wide).all()) else ("<i8", wide.tobytes())
+
+
+def _unpack(packed: _Packed, pickling: Pickling) -> list[Any]:
+    how, data = packed
+    if how == "pickle":
+        values: list[Any] = pickling.loads(data)
+        return values
+    if how == "frozen":
+        return [Frozen(one) for one in pickle.loads(data)]
+    return _unpack_plain(packed)
+
+
+def _unpack_plain(packed: _Packed) -> list[Any]:
+    how, data = packed
+    if how == "str":
+        return data.decode("utf-8", "surrogatepass").split("\0")
+    plain: list[Any] = np.frombuffer(data, dtype=np.dtype(how)).tolist()
+    return plain

@@ -1,0 +1,152 @@
+"""A bolt's durable attributes as one pickle.
+
+Which question it answers: what of a bolt instance outlives a micro-batch, and how is it put back?
+
+Rule 1: all durable attributes are one pickle, so that what two attributes share stays shared.
+Rule 2: after ``restore`` nothing is left of an attempt that was not committed, transient attributes excepted.
+
+Read before: ``components``, ``pickling``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of, slots_of
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.errors import StateError
+
+STATE_WARN_BYTES = 4 * 1024 * 1024
+"""From this size on a snapshot is worth a warning: it is written whole whenever something in it changed."""
+
+
+class DurableAttributes:
+    """The attributes of one bolt instance that outlive a micro-batch: all but the transient ones.
+
+    Make it when ``prepare`` has returned and before any tuple: what the attributes are then is what a task
+    without a snapshot goes back to.
+
+    Args:
+        instance: the bolt.
+        component: its id, for errors.
+        transient: names of attributes that are left out.
+        namespace: as of ``Pickling``.
+        owned: objects of the engine that attributes may refer to, by token; the instance is one by itself.
+        warn_bytes: from which size on ``warning`` speaks.
+
+    Raises:
+        StateError: an attribute cannot be pickled.
+    """
+
+    def __init__(
+        self,
+        instance: object,
+        component: str,
+        *,
+        transient: Sequence[str] = (),
+        namespace: Mapping[str, Any] | None = None,
+        owned: Mapping[str, object] | None = None,
+        warn_bytes: int = STATE_WARN_BYTES,
+    ) -> None:
+        self._instance = instance
+        self._component = component
+        self._transient = frozenset(transient)
+        self._pickling = Pickling(namespace or {}, {**(owned or {}), "self": instance})
+        self._warn_bytes = warn_bytes
+        self._bytes = 0
+        self._warned = False
+        self._prepared = self.capture()
+
+    def capture(self) -> bytes:
+        """The durable attributes now, as one pickle.
+
+        Raises:
+            StateError: an attribute cannot be pickled; the message names it and says what to do.
+        """
+        attributes = self._durable()
+        try:
+            data = self._pickling.dumps(attributes)
+        except CannotKeepError as error:
+            raise self._explain(attributes, error) from error
+        self._bytes = len(data)
+        return data
+
+    @property
+    def tuples(self) -> list[Tuple]:
+        """The tuples in what was captured last."""
+        return self._pickling.tuples
+
+    def prove(self, data: bytes) -> None:
+        """Make sure that what was captured last, these bytes, can be put back.
+
+        Raises:
+            StateError: an attribute cannot; the message names it.
+        """
+        try:
+            self._pickling.prove(data)
+        except CannotKeepError as error:
+            raise self._explain(self._durable(), error) from error
+
+    def restore(self, data: bytes | None) -> None:
+        """Put back the attributes of a snapshot, over what ``prepare`` made; None means that there is none.
+
+        An attribute that the snapshot does not have is as ``prepare`` left it; one that neither has is
+        removed, since only an attempt that was not committed can have made it. Transient attributes stay
+        untouched.
+
+        Raises:
+            StateError: the snapshot cannot be read, since its classes are gone or refuse the old values.
+        """
+        attributes = self._load(self._prepared)
+        if data is not None:
+            attributes.update(self._load(data))
+        own, slots = vars(self._instance), slots_of(type(self._instance))
+        for name in self._durable():
+            if name not in attributes:
+                delattr(self._instance, name) if name in slots else own.pop(name)
+        for name, value in attributes.items():
+            if name not in self._transient:
+                if name in slots:
+                    setattr(self._instance, name, value)
+                else:
+                    own[name] = value
+
+    def warning(self) -> str | None:
+        """What to log when a capture was larger than ``warn_bytes``: once, and None from then on."""
+        if self._warned or self._bytes <= self._warn_bytes:
+            return None
+        self._warned = True
+        return (
+            f"bolt {self._component!r}: its attributes take {self._bytes:,} bytes, which are written whole "
+            "in each micro-batch that changes them: keep large maps in a KeyValueState (define init_state), "
+            "which writes what was touched"
+        )
+
+    def _durable(self) -> dict[str, Any]:
+        attributes = attributes_of(self._instance)
+        return {name: value for name, value in attributes.items() if name not in self._transient}
+
+    def _load(self, data: bytes) -> dict[str, Any]:
+        try:
+            attributes: dict[str, Any] = self._pickling.loads(data)
+        except Exception as error:
+            raise StateError(
+                f"bolt {self._component!r}: its snapshot cannot be read ({type(error).__name__}: {error}): "
+                "was a class renamed or moved since it was written? Keep the old name, or start with a new "
+                "checkpoint"
+            ) from error
+        return attributes
+
+    def _explain(self, attributes: Mapping[str, Any], error: Exception) -> StateError:
+        for name, value in attributes.items():
+            try:
+                self._pickling.proved(value)
+            except CannotKeepError as cause:
+                kind = f"{type(value).__module__}.{type(value).__qualname__}"
+                return StateError(
+                    f"bolt {self._component!r}: attribute {name!r} of type {kind} cannot be kept "
+                    f"({cause}): if it is a connection or the like, write transient = [{name!r}] in the "
+                    "class and open it in prepare"
+                )
+        return StateError(f"bolt {self._component!r}: its attributes cannot be kept together ({error})")

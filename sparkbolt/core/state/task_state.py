@@ -1,0 +1,367 @@
+"""The durable state of one task.
+
+Which question it answers: what does a task keep from one micro-batch to the next, and how does it know that
+what it has in memory is that?
+
+Rule 1: everything is a segment, and a segment's content never changes: rewritten content has a new random
+stamp and another physical key. The directory lists the stamps; it is read once a task and micro-batch.
+Rule 2: what a worker has cached is valid if, and only if, its stamp is in the directory. The same micro-batch
+id proves nothing: an attempt may have run before, with other content, and the last one in another worker.
+Rule 3: nothing is written before ``commit``, which comes once, at the end; what a failed attempt staged is
+forgotten by the next ``begin``.
+
+Read before: ``segments``, ``snapshots``, ``keyvalue``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.state.keyvalue import KeyValueTable
+from sparkbolt.core.state.segments import SegmentStore, physical_key, read_segment
+from sparkbolt.core.state.snapshots import DurableAttributes
+from sparkbolt.errors import StateError, check
+
+__all__ = ["Directory", "DurableAttributes", "KeyValueTable", "SegmentStore", "TaskState"]
+
+T = TypeVar("T")
+
+INLINE_BYTES_MAX = 256
+"""A segment of at most so many bytes is kept in the directory itself, which saves two calls of the store."""
+INLINE_TOTAL_BYTES_MAX = 64 * 1024
+"""So many bytes of small segments at most; further ones are stored like large ones."""
+
+_DIRECTORY_KEY = ""
+_FORMAT = 1
+_SNAPSHOT = "__snapshot"
+_SNAPSHOT_DIGEST = "__snapshot_digest"
+_TABLE = "__key_values"
+_OWN = "__"
+
+
+@dataclass
+class Directory:
+    """What a task has stored: the stamp of each segment by name, and the content of small ones."""
+
+    stamps: dict[str, int] = field(default_factory=dict)
+    """Segments in the store of their own."""
+    inline: dict[str, bytes] = field(default_factory=dict)
+    """Segments that are in the directory itself."""
+
+    @classmethod
+    def read(cls, store: SegmentStore) -> Directory:
+        """The directory of a store; an empty one if nothing was ever committed.
+
+        Raises:
+            StateError: it has another format.
+        """
+        data = store.get(_DIRECTORY_KEY)
+        if data is None:
+            return cls()
+        version, stamps, inline = pickle.loads(data)
+        if version != _FORMAT:
+            raise StateError(
+                f"the directory of a task's state has format {version!r}, expected {_FORMAT}: it was "
+                "written by another version of sparkbolt"
+            )
+        return cls(stamps, inline)
+
+    def encode(self) -> bytes:
+        """The bytes that ``read`` reads."""
+        return pickle.dumps((_FORMAT, self.stamps, self.inline), 5)
+
+
+class TaskState:
+    """The state of one task, as one worker process sees it; kept as long as the process keeps the instance.
+
+    In each micro-batch: ``begin``, then anything else, then ``commit`` once; or no ``commit``, if the attempt
+    fails.
+
+    Args:
+        namespace: as of ``Pickling``, for keys and values of ``KeyValueState``.
+
+    >>> store = DictStore()
+    >>> state = TaskState()
+    >>> state.begin(store)
+    >>> state.key_value().put("be", 2)
+    >>> state.write("held", b"...")
+    >>> _ = state.commit(iter(range(1, 100)).__next__)
+    >>> state.begin(store)
+    >>> state.key_value().get("be"), state.read("held"), list(state.names())
+    (2, b'...', ['held'])
+    """
+
+    def __init__(self, namespace: Mapping[str, Any] | None = None) -> None:
+        self._store: SegmentStore | None = None
+        self._directory = Directory()
+        self._staged: dict[str, bytes | None] = {}
+        self._staged_decoded: dict[str, Any] = {}
+        self._alone: set[str] = set()
+        self._decoded: dict[str, tuple[int | bytes, Any]] = {}
+        self._snapshot: tuple[int | bytes, bytes] | None = None
+        self._namespace = namespace or {}
+        self._key_values = {_TABLE: KeyValueTable(Pickling(self._namespace))}
+        """By the name of their tables in the directory: the user's, and those of the engine."""
+        self._instance_proof: object = _Unproven
+        self._instance_current = False
+
+    def begin(self, store: SegmentStore) -> None:
+        """Begin a micro-batch: read the directory, forget what was staged and not committed.
+
+        Args:
+            store: of the same task as ever; the object may be another one each time.
+        """
+        self._store = store
+        self._directory = Directory.read(store)
+        self._staged.clear()
+        self._staged_decoded.clear()
+        for name in [name for name, (proof, _) in self._decoded.items() if proof != self._proof(name)]:
+            del self._decoded[name]
+        self._instance_current = self._instance_proof == self._snapshot_proof()
+        self._instance_proof = _Unproven
+        for table, key_value in self._key_values.items():
+            key_value._attach(store, self._directory.inline.get(table))
+
+    # The instance and its snapshot.
+
+    @property
+    def instance_is_current(self) -> bool:
+        """Whether the cached instance is what was last committed; else its attributes must be restored.
+
+        It is so only if this worker ran the task's last commit; False when an attempt failed, and at first.
+        """
+        return self._instance_current
+
+    def snapshot(self) -> bytes | None:
+        """The committed snapshot, or None if there is none yet."""
+        return self.read(_SNAPSHOT)
+
+    def set_snapshot(self, data: bytes, prove: Callable[[bytes], None] = lambda _: None) -> bool:
+        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest).
+
+        Args:
+            data: the snapshot.
+            prove: called with one that is not committed; raises where it must not be.
+        """
+        digest = blake2b(data, digest_size=16).digest()
+        if self._directory.inline.get(_SNAPSHOT_DIGEST) == digest:
+            self._staged.pop(_SNAPSHOT, None)
+            self._staged.pop(_SNAPSHOT_DIGEST, None)
+            return False
+        prove(data)
+        self._staged[_SNAPSHOT] = data
+        self._staged[_SNAPSHOT_DIGEST] = digest
+        return True
+
+    def key_value(self, name: str = "") -> KeyValueTable:
+        """The task's key-value state: one object as long as this one lives.
+
+        Args:
+            name: of another one than the user's, for what the engine keeps by key.
+        """
+        table = f"{_TABLE}_{name}" if name else _TABLE
+        if table not in self._key_values:
+            key_value = self._key_values[table] = KeyValueTable(Pickling(self._namespace))
+            key_value._attach(self._opened(), self._directory.inline.get(table))
+        return self._key_values[table]
+
+    # Named segments.
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of the segments that begin with ``prefix``, sorted; staged writes and drops count."""
+        names = (self._directory.stamps.keys() | self._directory.inline.keys() | self._staged.keys()) - {
+            name for name, data in self._staged.items() if data is None
+        }
+        return iter(sorted(name for name in names if name.startswith(prefix) and not name.startswith(_OWN)))
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a segment, or None if there is none: one call of the store, none for a small one."""
+        if name in self._staged:
+            return self._staged[name]
+        if name in self._directory.inline:
+            return self._directory.inline[name]
+        stamp = self._directory.stamps.get(name)
+        if stamp is None:
+            return None
+        return read_segment(self._opened(), name, stamp)
+
+    def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """What ``decode`` makes of a segment, kept in this worker as long as the segment is the same.
+
+        The result must not be changed in place: it outlives an attempt that fails. None if there is no
+        segment.
+        """
+        if name in self._staged_decoded:
+            known: T = self._staged_decoded[name]
+            return known
+        if name not in self._staged and name in self._decoded:
+            cached: T = self._decoded[name][1]
+            return cached
+        data = self.read(name)
+        if data is None:
+            return None
+        value = decode(data)
+        if name in self._staged:
+            self._staged_decoded[name] = value
+        else:
+            self._decoded[name] = (self._proof(name) or 0, value)
+        return value
+
+    def write(self, name: str, data: bytes, decoded: Any = None) -> None:
+        """Stage the content of a segment.
+
+        Args:
+            name: any that does not begin with two underscores.
+            data: the whole content.
+            decoded: what ``load`` is to give back without decoding, if not None; never changed in place.
+        """
+        check(not name.startswith(_OWN), f"segment {name!r}: names with two underscores are the state's own")
+        self.write_own(name, data, decoded)
+
+    def write_own(self, name: str, data: bytes, decoded: Any = None, *, alone: bool = False) -> None:
+        """As ``write``, for a segment of the engine's own: its name begins with two underscores.
+
+        Args:
+            name: of the segment.
+            data: the whole content.
+            decoded: as of ``write``.
+            alone: never put it into the directory itself, however small it is. Then ``load`` gives back ``decoded``
+                itself only if this very write was the last one, whatever the content of others was.
+        """
+        self._staged[name] = data
+        self._staged_decoded.pop(name, None)
+        if alone:
+            self._alone.add(name)
+        if decoded is not None:
+            self._staged_decoded[name] = decoded
+
+    def drop(self, name: str) -> None:
+        """Stage the removal of a segment that may or may not be there, be it the bolt's or the engine's."""
+        self._staged[name] = None
+        self._staged_decoded.pop(name, None)
+
+    # The end of the micro-batch.
+
+    def make_ready(self) -> None:
+        """Encode what ``commit`` will write; it may be called several times, and then ``commit`` does not raise.
+
+        Raises:
+            StateError: a key or value cannot be kept.
+        """
+        for key_value in self._key_values.values():
+            key_value._make_ready()
+
+    def check_held_once(self, tuples: Sequence[Tuple]) -> None:
+        """Make sure that no tuple that may still be acked is in two things that are kept apart.
+
+        It would come back as two tuples of one edge, and two acks of one edge cancel each other.
+
+        Args:
+            tuples: those in the attributes of the instance.
+
+        Raises:
+            StateError: one is in the attributes and in the key-value state, or under two keys of that.
+        """
+        kept = self._key_values[_TABLE]._tuples()
+        if not kept:
+            return
+        known = {tup.anchors for tup in tuples if tup._settled is None and tup.anchors}
+        for tup in kept:
+            if tup._settled is None and tup.anchors:
+                if tup.anchors in known:
+                    raise StateError(
+                        f"{printed(tup):.200} is held twice, in the key-value state and elsewhere (an attribute, or "
+                        "another key): it would come back as two tuples whose acks cancel each other: keep the tuple "
+                        "in one place, and its key or its values in the other"
+                    )
+                known.add(tup.anchors)
+
+    def commit(self, stamps: Callable[[], int]) -> int:
+        """Write what changed, the directory last; nothing if nothing did.
+
+        Args:
+            stamps: gives a random number below 2**64 at each call, never 0 and never one that it gave before.
+
+        Returns:
+            How many bytes were put.
+
+        Raises:
+            StateError: a key or value cannot be pickled; nothing of this attempt counts then.
+        """
+        store = self._opened()
+        committed = {table: key_value._commit(stamps) for table, key_value in self._key_values.items()}
+        if not self._staged and all(key_values is None for key_values in committed.values()):
+            self._instance_proof = self._snapshot_proof()
+            return 0
+        written = 0
+        for table, key_values in committed.items():
+            if key_values is not None:
+                self._directory.inline[table] = key_values[0]
+                written += key_values[1]
+        room = INLINE_TOTAL_BYTES_MAX - sum(
+            len(data)
+            for name, data in self._directory.inline.items()
+            if not name.startswith(_TABLE) and name not in self._staged
+        )
+        for name, data in self._staged.items():
+            self._remove(name)
+            if data is None:
+                continue
+            apart = name == _SNAPSHOT or name in self._alone
+            if name == _SNAPSHOT_DIGEST or (not apart and len(data) <= min(INLINE_BYTES_MAX, room)):
+                self._directory.inline[name] = data
+                room -= len(data)
+            else:
+                self._directory.stamps[name] = stamp = stamps()
+                store.put(physical_key(name, stamp), data)
+                written += len(data)
+        for name, value in self._staged_decoded.items():
+            self._decoded[name] = (self._proof(name) or 0, value)
+        self._staged.clear()
+        self._staged_decoded.clear()
+        directory = self._directory.encode()
+        store.put(_DIRECTORY_KEY, directory)
+        self._instance_proof = self._snapshot_proof()
+        return written + len(directory)
+
+    def _remove(self, name: str) -> None:
+        self._decoded.pop(name, None)
+        self._directory.inline.pop(name, None)
+        stamp = self._directory.stamps.pop(name, None)
+        if stamp is not None:
+            self._opened().delete(physical_key(name, stamp))
+
+    def _proof(self, name: str) -> int | bytes | None:
+        """What proves the content of a segment: its stamp, or the content itself where that is inline."""
+        return self._directory.stamps.get(name, self._directory.inline.get(name))
+
+    def _snapshot_proof(self) -> int | bytes | None:
+        return self._directory.stamps.get(_SNAPSHOT)
+
+    def _opened(self) -> SegmentStore:
+        check(self._store is not None, "a TaskState was used before its micro-batch began")
+        assert self._store is not None
+        return self._store
+
+
+class _Unproven:
+    """Equal to no stamp and not to None: the cached instance may hold what was not committed."""
+
+
+class DictStore(dict[str, bytes]):
+    """A ``SegmentStore`` in memory: the simulator's."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        """Remove a key that may or may not be there."""
+        self.pop(key, None)

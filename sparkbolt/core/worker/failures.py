@@ -1,0 +1,78 @@
+"""Failures: what an exception, or a reason, means for the tuple that it was raised or given for.
+
+Which question it answers: with which cause does the tuple fail, and what do its tree's story and its dead letter say?
+Rule: whatever leaves user code is the trouble of its tuple, an exception that is no ``Exception`` too.
+
+Read before: ``exceptions``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, said, text_of
+from sparkbolt.core.protocol.causes import REJECTED, UNAVAILABLE
+from sparkbolt.errors import (
+    EmitError,
+    FailedException,
+    KilledWorkerError,
+    Reject,
+    ReportedFailedException,
+    Unavailable,
+    UnkeptError,
+)
+
+
+@dataclass
+class Failure:
+    """Why the tuple of one row failed."""
+
+    cause: str
+    reason: str
+    traceback: str | None = None
+    reported: bool = True
+
+    def __post_init__(self) -> None:
+        """Shorten the reason, whoever has given it."""
+        if len(self.reason) > REASON_CHARACTERS_MAX:
+            self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception that left user code means for the tuple.
+
+    Raises:
+        KeyboardInterrupt, Interruption: it is one, and no tuple's affair.
+    """
+    pass_on(error)
+    if isinstance(error, ReportedFailedException):
+        return Failure("fail", line_of(error), text_of(error))
+    if isinstance(error, FailedException):
+        return Failure("fail", line_of(error), reported=False)
+    if isinstance(error, KilledWorkerError):
+        return Failure("state" if isinstance(error, UnkeptError) else "killed", line_of(error))
+    if isinstance(error, Unavailable):
+        return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if isinstance(error, Reject):
+        return Failure(REJECTED, line_of(error) or "rejected by the bolt")
+    return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
+
+
+def failure_said(reason: Any) -> Failure:
+    """What ``collector.fail(tup, reason)`` means, whatever was given as the reason.
+
+    >>> failure_said("no such user").reason, failure_said(None).reason, failure_said(b"no").reason
+    ('no such user', 'failed by the bolt', "b'no'")
+    >>> failure_said(KeyError("user")).reason
+    "KeyError: 'user'"
+    """
+    if isinstance(reason, Unavailable | Reject):  # as if it had been raised
+        return replace(failure_of(reason), reported=False)
+    text, traceback_ = said(reason)
+    return Failure("fail", text or "failed by the bolt", traceback_, reported=False)
+
+
+def not_tried(failure: Failure) -> Failure:
+    """Why a tuple fails that is not even tried, since others before it have failed so."""
+    return Failure(failure.cause, f"not tried, as others before it had failed: {failure.reason}", reported=False)

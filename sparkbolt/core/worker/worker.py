@@ -1,0 +1,389 @@
+"""Workers: what a process keeps between micro-batches.
+
+Which question it answers: where do task instances live, and when may one be used again?
+Rule 1: one instance a task and process: ``prepare`` once, then connections stay open.
+Rule 2: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple, and one
+whose last micro-batch was broken off is thrown away.
+
+Read before: ``lane``, ``tasks``, ``state``, ``own_trees``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from sparkbolt.core.base.exceptions import line_of, preparing, user_code
+from sparkbolt.core.base.ids import U64
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.dead_letters import DeadLetterSink
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.protocol.frames import Clock, Column
+from sparkbolt.core.state.segments import SegmentStore
+from sparkbolt.core.state.snapshots import DurableAttributes
+from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.core.worker.activity import Activity
+from sparkbolt.core.worker.bolt_runtime import Hosted, void_roots
+from sparkbolt.core.worker.deaths import Deaths, Unkept, Watch
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.own_trees import OwnTrees
+from sparkbolt.core.worker.routing import Parcel, StreamRoutes, routes_of
+from sparkbolt.core.worker.rows import Rows
+from sparkbolt.core.worker.tasks import BoltTask
+from sparkbolt.errors import ConfigError, InvariantError, StateError
+
+Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
+"""Told of everything that is emitted: component, task index, stream, columns."""
+
+
+class Witness(Protocol):
+    """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
+
+    def emits(self, output: Output) -> None:
+        """A task is made, and emits into this."""
+
+    def starting(self, task: BoltTask, rows: Rows) -> Rows:
+        """A task is about to run on these rows; what is returned is what it runs on."""
+
+    def sending(self, task: BoltTask) -> None:
+        """What a task has emitted is sent next."""
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
+
+    def started(self, keys: U64) -> None:
+        """Trees of these keys begin."""
+
+    def sent(self, sender: int, stream: int, parcel: Parcel) -> None:
+        """A task has sent rows to another task."""
+
+    def settled(self, roots: U64, edges: U64) -> None:
+        """Deliveries were acked: one pair for each tree that each of them belongs to."""
+
+    def failed(self, fail: Fail) -> None:
+        """Somebody failed a tree."""
+
+    def again(self) -> None:
+        """What was seen of this attempt does not count: it begins again."""
+
+
+@dataclass
+class Materials:
+    """What a process is given to work with, made once in the driver."""
+
+    lane: Lane
+    components: Mapping[str, bytes]
+    """Each component, pickled: a task unpickles one of its own."""
+    unpickle: Callable[[bytes], Any]
+    clock: Callable[[], float]
+    """Seconds, for measuring how long user code takes; no rule depends on it."""
+    stamps: Callable[[], int]
+    """Random 64-bit numbers for segments of state."""
+    capture: Capture | None = None
+    debug: Callable[[str], None] | None = None
+    """Told each emission of components whose ``debug`` is on."""
+    witness: Witness | None = None
+    """Sees every delivery; None everywhere but in the simulator."""
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """What the topology's main module defines, for unpickling state."""
+    letter_sink: Callable[[int], DeadLetterSink] | None = None
+    """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
+    rehearsal_directory: str | None = None
+    """As of ``TopologyContext``."""
+
+
+class Worker:
+    """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
+
+    def __init__(self, materials: Materials, watch: Watch | None = None, activity: Activity | None = None) -> None:
+        """Nothing is prepared yet.
+
+        Args:
+            materials: what there is to work with.
+            watch: for a process that may die (``deaths``).
+            activity: is told what the process is at, where somebody wants to see it.
+        """
+        self.materials = materials
+        self.watch = watch
+        self.activity = activity
+        self.lane = materials.lane
+        self._tasks: dict[int, BoltTask] = {}
+        self._states: dict[int, TaskState] = {}
+        self._durable: dict[int, DurableAttributes] = {}
+        self._own_trees: dict[int, OwnTrees] = {}
+        """Of tasks that are in a micro-batch."""
+        self._spouts: dict[int, Any] = {}
+        self._sinks: dict[int, DeadLetterSink] = {}
+        """Of dead letters, open, by the numbers of spout tasks."""
+        self.refusals: dict[int, tuple[int, int]] = {}
+        """By spout task: the micro-batch in which the last writes of dead letters failed, and how many did in a row."""
+        self._busy: set[int] = set()
+        """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
+        self._looked_at: set[int] = set()
+        """Tasks whose state is looked at behind each piece of work, since something in it cannot be kept."""
+        self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
+        self._names = self.lane.topology.streams()
+        self._origins: dict[tuple[int, int], Origin] = {}
+
+    def origin(self, source: int, stream: int) -> Origin:
+        """Where the tuples of a frame come from."""
+        found = self._origins.get((source, stream))
+        if found is None:
+            component, definition = self._names[stream]
+            _, index = self.lane.topology.task_owner(source)
+            found = self._origins[source, stream] = Origin(component, index, definition.name, definition.fields)
+        return found
+
+    def routes(self, number: int) -> tuple[StreamRoutes, ...]:
+        """The streams of a task's component with their consumers."""
+        if number not in self._routes:
+            component, _ = self.lane.topology.task_owner(number)
+            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts), number)
+        return self._routes[number]
+
+    def context(self, number: int) -> TopologyContext:
+        """A new context for a task."""
+        return context_of(self.lane, number, self.materials.rehearsal_directory)
+
+    def doing(self, deed: Deed, number: int, block: int = 0) -> AbstractContextManager[None]:
+        """Be at something that may kill the process, or take long; noted where somebody watches, or looks."""
+        if self.watch is not None:
+            return self._watched(self.watch.at(deed, number, block), deed, number)
+        return self.activity.at(deed, number) if self.activity is not None else nullcontext()
+
+    @contextmanager
+    def _watched(self, watched: AbstractContextManager[None], deed: Deed, number: int) -> Iterator[None]:
+        with self.activity.at(deed, number) if self.activity is not None else nullcontext(), watched:
+            yield
+
+    def enter(self, number: int) -> None:
+        """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
+        if number in self._busy:
+            if number in self._tasks:
+                self._tasks[number].abandon()
+            for known in (self._tasks, self._states, self._durable, self._own_trees, self._spouts):
+                known.pop(number, None)
+        self._busy.add(number)
+
+    def leave(self, number: int) -> None:
+        """A task has ended its part of a micro-batch in order."""
+        self._busy.discard(number)
+
+    def bolt(self, number: int) -> BoltTask:
+        """The task's instance, prepared."""
+        task = self._tasks.get(number)
+        if task is None:
+            component, _ = self.lane.topology.task_owner(number)
+            spec = self.lane.topology.components[component]
+            overheard = self.materials.capture is not None or spec.config.debug
+            output = Output(component, self.routes(number), overheard=overheard)
+            if self.materials.witness is not None:
+                self.materials.witness.emits(output)
+            with self.doing(Deed.PREPARE, number):
+                instance = self.materials.unpickle(self.materials.components[component])
+                task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+                if self.watch is not None:
+                    task.watch = self.watch.of(number)
+                    task.watch.look = partial(self._look, number) if number in self._looked_at else None
+                task.activity = self.activity
+                task.prepare()
+            self._tasks[number] = task
+        return task
+
+    def spout(self, number: int) -> Any:
+        """The task's ``PartitionedSpout``, prepared."""
+        if number not in self._spouts:
+            component, _ = self.lane.topology.task_owner(number)
+            with self.doing(Deed.PREPARE, number):
+                spout = self.materials.unpickle(self.materials.components[component])
+                with preparing(f"prepare of {component!r}"):
+                    spout.prepare(self.context(number))
+            self._spouts[number] = spout
+        return self._spouts[number]
+
+    def letter_sink(self, number: int) -> DeadLetterSink:
+        """Where the dead letters of a spout's task go, open."""
+        if number not in self._sinks:
+            if self.materials.letter_sink is not None:
+                sink = self.materials.letter_sink(number)
+            else:
+                component, _ = self.lane.topology.task_owner(number)
+                given = self.lane.topology.components[component].dead_letters
+                if given is None or isinstance(given, str):
+                    raise ConfigError(
+                        f"spout {component!r} has no sink of dead letters any more (dead_letters={given!r})"
+                    )
+                sink = copy.deepcopy(given)
+            sink.open(self.context(number))
+            self._sinks[number] = sink
+        return self._sinks[number]
+
+    def drop_letter_sink(self, number: int) -> None:
+        """Close what could not write; the next letters are written by another copy."""
+        sink = self._sinks.pop(number, None)
+        if sink is not None:
+            with suppress(Exception, SystemExit):
+                sink.close()
+
+    def load(self, number: int, store: SegmentStore) -> BoltTask:
+        """The task with its committed state in it."""
+        state = self._states.get(number)
+        if state is None:
+            state = self._states[number] = TaskState(self.materials.namespace)
+        state.begin(store)
+        fresh = number not in self._durable
+        task = self.bolt(number)
+        if fresh:
+            key_value = state.key_value()
+            if hasattr(task.bolt, "init_state"):
+                with preparing(f"init_state of {task.context.component!r}"):
+                    task.bolt.init_state(key_value)
+            self._durable[number] = DurableAttributes(
+                task.bolt,
+                task.context.component,
+                transient=task.bolt.transient,
+                namespace=self.materials.namespace,
+                owned={"key_value_state": key_value},
+                warn_bytes=self.lane.topology.config.state_warn_bytes,
+            )
+        if not state.instance_is_current:
+            self._durable[number].restore(state.snapshot())
+        return task
+
+    def own_trees(self, number: int) -> OwnTrees | None:
+        """What a loaded task keeps of the trees that it starts, until ``save``; None if it starts none."""
+        component, _ = self.lane.topology.task_owner(number)
+        if component not in self.lane.starters:
+            return None
+        own = self._own_trees[number] = OwnTrees(self._states[number], number, Pickling(self.materials.namespace))
+        return own
+
+    def attach(self, number: int, clock: Clock | None) -> Hosted | None:
+        """What runs a hosted bolt, attached to the loaded state, without what is void; None for any other bolt."""
+        hosted = self._tasks[number].hosted
+        if hosted is not None:
+            hosted.attach(self._states[number])
+            hosted.has_run = False
+            if clock is not None and clock.void:
+                hosted.forget(void_roots(dict(clock.void)))
+        return hosted
+
+    def make_ready(self, number: int) -> None:
+        """Bring a task's state into the form in which ``save`` commits it.
+
+        Raises:
+            Unkept: something in it cannot be kept.
+        """
+        hosted, own = self._tasks[number].hosted, self._own_trees.pop(number, None)
+        try:
+            if hosted is not None:
+                hosted.save()
+            if own is not None:
+                own.save()
+            self._stage(number)
+        except InvariantError:
+            raise
+        except Exception as error:
+            raise Unkept(number, line_of(error)) from error
+
+    def _stage(self, number: int) -> None:
+        durable, state = self._durable[number], self._states[number]
+        data = durable.capture()
+        tuples = durable.tuples
+        state.set_snapshot(data, durable.prove)
+        state.make_ready()
+        state.check_held_once(tuples)
+
+    def _look(self, number: int) -> str | None:
+        """What is in a task's state now that cannot be kept; None if all can."""
+        try:
+            self._stage(number)
+        except StateError as error:
+            return line_of(error)
+        return None
+
+    def save(self, number: int) -> str | None:
+        """Commit a task's state, which is ready, with the micro-batch; what to warn of, if anything."""
+        self._states[number].commit(self.materials.stamps)
+        return self._durable[number].warning()
+
+    def begin_again(self, unkept: Unkept) -> None:
+        """Work of which nothing was committed begins again, without what left something that cannot be kept.
+
+        Raises:
+            StateError: no tuple, no window and no flush has left it.
+        """
+        watch = self.watch.again() if self.watch is not None else Watch(Deaths(self.lane.topology.task_owner), _nowhere)
+        if unkept.place is not None:
+            watch.deaths.add_unkept(unkept.place, unkept.reason)
+        elif unkept.task in self._looked_at:
+            raise StateError(unkept.reason) from unkept
+        self._looked_at.add(unkept.task)
+        self.watch = watch
+        self._throw_away()
+        if self.materials.witness is not None:
+            self.materials.witness.again()
+
+    def end_again(self, watch: Watch | None) -> None:
+        """The work that had begun again is done; ``watch`` is what watched over it before."""
+        self.watch = watch
+        self._looked_at.clear()
+        self._throw_away()
+
+    def _throw_away(self) -> None:
+        """Part with all instances of bolts: they are watched over, or not, from their beginning."""
+        for number, task in self._tasks.items():
+            task.abandon()
+            self._busy.discard(number)
+        for known in (self._tasks, self._states, self._durable, self._own_trees):
+            known.clear()
+
+    def abandon(self) -> None:
+        """Let everything go as a crash would."""
+        for task in self._tasks.values():
+            task.abandon()
+
+    def close(self) -> None:
+        """Clean up in an orderly way, all of it, whatever raises; the last that was raised is raised in the end."""
+        with ExitStack() as last_first:
+            for number, sink in self._sinks.items():
+                last_first.callback(self._end, "close of the sink of dead letters", number, sink.close)
+            for number, spout in self._spouts.items():
+                last_first.callback(self._end, "cleanup", number, spout.cleanup)
+            for task in reversed(self._tasks.values()):
+                last_first.callback(task.cleanup)
+
+    def _end(self, what: str, number: int, call: Callable[[], None]) -> None:
+        with user_code(f"{what} of {self.lane.topology.task_owner(number)[0]!r}"):
+            call()
+
+
+def _nowhere(place: bytes) -> None:
+    """Keep a place nowhere: no process dies."""
+
+
+def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) -> TopologyContext:
+    """What a task may know of itself."""
+    topology = lane.topology
+    component, index = topology.task_owner(number)
+    spec = topology.components[component]
+    return TopologyContext(
+        topology=topology.name,
+        component=component,
+        index=index,
+        parallelism=spec.parallelism,
+        task=number,
+        config=spec.config,
+        tasks=dict(topology.all_tasks),
+        inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
+        version=topology.version,
+        rehearsal_directory=rehearsal_directory,
+    )
