@@ -34,11 +34,12 @@ from sparkbolt.core.protocol.acker import Verdicts
 from sparkbolt.core.protocol.frames import Inbox, python_values
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.core.worker import routing
 from sparkbolt.core.worker.letter_reading import LetterReader
 from sparkbolt.core.worker.own_trees import OwnTrees
 from sparkbolt.core.worker.reading import EntryReader
 from sparkbolt.core.worker.stages import StageRun
-from sparkbolt.core.worker.worker import Worker, routing
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop

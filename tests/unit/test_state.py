@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.state import keyvalue
 from sparkbolt.core.state.segments import GONE, Entries, Frozen, key_hash, key_hashes
-from sparkbolt.core.state.task_state import DictStore, KeyValueTable, TaskState, keyvalue
+from sparkbolt.core.state.task_state import DictStore, KeyValueTable, TaskState
 from sparkbolt.errors import InvariantError, StateError
 
 KEYS = st.one_of(
