@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.core.base import durable
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.anchoring import Anchoring
 from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take
@@ -219,7 +220,7 @@ def encode(content: Content) -> bytes:
 
 def decode(data: bytes) -> Content:
     """The inverse of ``encode``."""
-    origins, codes, times, ids, values, stream = pickle.loads(data)
+    origins, codes, times, ids, values, stream = durable.loads(data)
     columns: list[Column]
     if stream is None:
         columns = values

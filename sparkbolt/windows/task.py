@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.base import durable
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.model.components import TopologyContext
@@ -117,7 +118,7 @@ class WindowTask(Hosted):
         self._state = self._shelf.state = state
         self._changed = False
         self._collector.begin_micro_batch()
-        head = state.load(HEAD, pickle.loads)
+        head = state.load(HEAD, durable.loads)
         fresh = head is None or head is not self._head
         if fresh:
             self._start_afresh()
@@ -363,7 +364,7 @@ class WindowTask(Hosted):
             window = self._window.save()
         marks = None if self._marks is None else self._marks.get_state()
         data = pickle.dumps((self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._awake_ms), 5)
-        self._head = pickle.loads(data)
+        self._head = durable.loads(data)
         state.write_own(HEAD, data, self._head, alone=True)
         if limit is not None and self._keyed is not None:
             self._keyed.release(limit)

@@ -34,6 +34,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from sparkbolt.core.base.durable import home
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
@@ -41,17 +42,6 @@ from sparkbolt.errors import StateError
 _PROTOCOL = 5
 _MAIN = "__main__"
 _TUPLES = restore.__module__
-_HOMES = {
-    "sparkbolt.core.snapshots": __name__,
-    "sparkbolt.core.tuples": _TUPLES,
-    "sparkbolt.core.components": "sparkbolt.core.model.components",
-    "sparkbolt.core.dead_letters": "sparkbolt.core.model.dead_letters",
-    "sparkbolt.core.fates": "sparkbolt.core.model.reports",
-    "sparkbolt.core.metrics": "sparkbolt.core.model.metrics",
-    "sparkbolt.core.retry": "sparkbolt.core.model.retry",
-    "sparkbolt.core.story": "sparkbolt.core.model.story",
-}
-"""Where that is today which earlier versions named in what they pickled: their checkpoints still start."""
 _HEAP_TYPE = 1 << 9
 """Of a type's flags: it was made by a ``class`` statement."""
 _OWN_WAYS = (
@@ -135,7 +125,7 @@ class _Unpickler(pickle.Unpickler):
     pickling: Pickling
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        module_name = _HOMES.get(module_name, module_name)
+        module_name = home(module_name)
         if module_name == __name__ and global_name == "_owned":
             return self.pickling.owned.__getitem__
         if module_name == __name__ and global_name == "_main":

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.base import durable
 from sparkbolt.errors import StateError
 
 _FORMAT = 1
@@ -50,7 +51,7 @@ class BucketTable:
         Raises:
             StateError: the bytes are of another format.
         """
-        version, bits, stamps, included, counts, last, delta_stamps, fresh = pickle.loads(data)
+        version, bits, stamps, included, counts, last, delta_stamps, fresh = durable.loads(data)
         if version != _FORMAT:
             raise StateError(
                 f"the key-value state has format {version!r}, expected {_FORMAT}: it was written by another "

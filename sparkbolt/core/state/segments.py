@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.core.base import durable
 from sparkbolt.core.base.stable_hash import hash_value
 from sparkbolt.core.base.text_keys import crc32s, joined, order_of, text_of
 from sparkbolt.core.model.pickling import Pickling
@@ -213,7 +214,7 @@ class Entries:
         Raises:
             StateError: the bytes are of another format.
         """
-        version, hashes, gone_rows, packed_keys, packed_values = pickle.loads(data)
+        version, hashes, gone_rows, packed_keys, packed_values = durable.loads(data)
         if version != _FORMAT:
             raise StateError(
                 f"a segment of keys has format {version!r}, expected {_FORMAT}: it was written by another "
@@ -297,7 +298,7 @@ def _unpack(packed: _Packed, pickling: Pickling) -> list[Any]:
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
-        return [Frozen(one) for one in pickle.loads(data)]
+        return [Frozen(one) for one in durable.loads(data)]
     return _unpack_plain(packed)
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from sparkbolt.core.base import durable
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
@@ -65,7 +66,7 @@ class Directory:
         data = store.get(_DIRECTORY_KEY)
         if data is None:
             return cls()
-        version, stamps, inline = pickle.loads(data)
+        version, stamps, inline = durable.loads(data)
         if version != _FORMAT:
             raise StateError(
                 f"the directory of a task's state has format {version!r}, expected {_FORMAT}: it was "

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.base import durable
 from sparkbolt.core.base.ids import AGAIN, U64, empty_u64, mix64_array, tree_key
 from sparkbolt.core.base.intervals import Span, folded, less
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
@@ -143,7 +144,7 @@ class OwnTrees:
         for page in sorted(set(of) - {-1}):
             data = self._state.read(_page_name(pages[page]))
             check(data is not None, f"task {self._number} has lost the page of values from {pages[page]} on")
-            for piece in pickle.loads(data or b""):
+            for piece in durable.loads(data or b""):
                 rows = np.flatnonzero((positions >= piece.first) & (positions < piece.first + piece.count))
                 if len(rows):
                     missing = [
@@ -227,7 +228,7 @@ class OwnTrees:
 
 
 def _decode_table(data: bytes) -> _Table:
-    version, next_sequence, open_ = pickle.loads(data)
+    version, next_sequence, open_ = durable.loads(data)
     if version != _FORMAT:
         raise StateError(
             f"the table of a task's own trees has format {version!r}, expected {_FORMAT}: it was written by another "
