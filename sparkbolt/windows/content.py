@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base import durable
+from sparkbolt.core.model import durable
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.anchoring import Anchoring
 from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkbolt.core.base import durable
+from sparkbolt.core.model import durable
 from sparkbolt.core.state.keyvalue import KeyValueTable
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sparkbolt.core.base import durable
 from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model import durable
 from sparkbolt.windows.policies import Action, Event, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 

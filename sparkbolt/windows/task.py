@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base import durable
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.ids import U64
+from sparkbolt.core.model import durable
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT

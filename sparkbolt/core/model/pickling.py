@@ -34,8 +34,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from sparkbolt.core.base.durable import home
 from sparkbolt.core.base.exceptions import line_of, pass_on
+from sparkbolt.core.model.durable import home
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 

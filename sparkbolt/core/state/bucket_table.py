@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base import durable
+from sparkbolt.core.model import durable
 from sparkbolt.errors import StateError
 
 _FORMAT = 1

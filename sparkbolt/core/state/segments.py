@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base import durable
 from sparkbolt.core.base.stable_hash import hash_value
 from sparkbolt.core.base.text_keys import crc32s, joined, order_of, text_of
+from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import StateError

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from sparkbolt.core.base import durable
 from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.keyvalue import KeyValueTable

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base import durable
 from sparkbolt.core.base.ids import AGAIN, U64, empty_u64, mix64_array, tree_key
 from sparkbolt.core.base.intervals import Span, folded, less
+from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
 from sparkbolt.core.protocol.frames import Clock, Column, take
