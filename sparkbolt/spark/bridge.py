@@ -23,7 +23,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import EngineError, SparkboltError
 from sparkbolt.spark import scratch
 from sparkbolt.spark.asker import SECRET, SOCKET
 from sparkbolt.spark.explain import carry
@@ -41,7 +41,13 @@ class Bridge:
         path.write_bytes(secret)
         self._answer = answer
         address = os.path.join(self.directory, SOCKET)
-        self._listener = Listener(address, family="AF_UNIX", authkey=secret)
+        try:
+            self._listener = Listener(address, family="AF_UNIX", authkey=secret)
+        except OSError as error:
+            raise EngineError(
+                f"no socket can be made at {address} ({error}): have TMPDIR name a directory that can be written to "
+                "and whose path is shorter than 70 characters"
+            ) from None
         os.chmod(address, 0o600)
         self._closed = False
         threading.Thread(target=self._accept, name="sparkbolt-bridge", daemon=True).start()

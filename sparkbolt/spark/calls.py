@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import queue
 import threading
 import time
@@ -24,6 +25,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from sparkbolt.core.base.exceptions import end_if_forked, printed
 from sparkbolt.core.model.components import PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.model.progress import CallSight, Doing
 from sparkbolt.core.model.reports import SourceView
@@ -57,12 +59,18 @@ class Calls:
     @contextmanager
     def at(self, what: str, *, waited_for: bool = False) -> Iterator[None]:
         """This thread is in a call."""
-        serial = next(self._serials)
+        serial, process = next(self._serials), os.getpid()
         self._now[serial] = what, time.monotonic(), threading.get_ident(), waited_for
         try:
             yield
         finally:
+            end_if_forked(process)
             del self._now[serial]
+
+    @property
+    def has_this_thread(self) -> bool:
+        """Whether it is user code called by the topology, a spout or a listener, that asks."""
+        return any(thread == threading.get_ident() for _, _, thread, _ in self._now.copy().values())
 
     def sights(self) -> dict[str, CallSight]:
         """The calls that have not returned, the oldest first; never waits for anybody."""
@@ -219,7 +227,13 @@ class Listeners:
         self._listeners: list[Callable[[Any], None]] = []
 
     def add(self, listener: Callable[[Any], None]) -> None:
-        """Have it called from now on."""
+        """Have it called from now on.
+
+        Raises:
+            EngineError: it cannot be called.
+        """
+        if not callable(listener):
+            raise EngineError(f"on_micro_batch({printed(listener)}): expected a function of a micro-batch's report")
         self._listeners.append(listener)
 
     @property

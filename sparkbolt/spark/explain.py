@@ -16,6 +16,7 @@ import errno
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,10 @@ _NOT_OURS = re.compile(
     r'|Cannot run program "[^"]*python[^"]*"'
 )
 """What a process of Spark's says that runs another Python than the one with Sparkbolt, or none."""
+_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "cloudpickle")
+"""What a Python process of Spark's imports for us."""
+PROBE_SECS = 60.0
+"""How long another Python may take to import that."""
 CAUSES_MAX = 30
 """How far a chain of causes is followed."""
 
@@ -109,17 +114,34 @@ def query_failure(error: BaseException) -> QueryFailure:
     if not isinstance(error, PySparkException | Py4JError):
         return QueryFailure(line_and_owner(error))
     if _is_worker_missing(error):
-        return QueryFailure(_NO_WORKER, WorkerStartError)
+        return _worker_missing()
     text = str(error)
     found = carried(text)
     if found is not None:
         return found
     if _NO_WORKER_TOLD.search(text):
-        return QueryFailure(_NO_WORKER, WorkerStartError)
+        return _worker_missing()
     says = _NOT_OURS.search(text)
     if says is not None:
         return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
     return QueryFailure(explain(text))
+
+
+def _worker_missing() -> QueryFailure:
+    """A process that did not come up: too much to do, which passes; or a Python that cannot run it, which does not."""
+    context = SparkContext._active_spark_context
+    runs = getattr(context, "pythonExec", sys.executable)
+    if runs != sys.executable and str(getattr(context, "master", "")).startswith("local"):
+        tried = [runs, "-c", f"import {', '.join(_NEEDED)}"]
+        try:
+            run = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as raised:
+            says = line_and_owner(raised)
+        else:
+            says = "" if run.returncode == 0 else run.stderr.strip().rpartition("\n")[2]
+        if says:
+            return QueryFailure(_other_python(context, says), EngineError)
+    return QueryFailure(_NO_WORKER, WorkerStartError)
 
 
 def _other_python(context: SparkContext | None, says: str) -> str:

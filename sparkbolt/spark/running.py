@@ -489,8 +489,11 @@ class RunningTopology(core_running.RunningTopology):
             timeout_secs: how long at most; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open.
+            Whether no tree was left open; False, at once, in a call that it would wait for.
         """
+        if self._calls.has_this_thread:  # who would wait for the call that this is called in
+            threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
+            return False
         self._set_active(False)
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
@@ -504,6 +507,9 @@ class RunningTopology(core_running.RunningTopology):
 
     def close(self) -> None:
         """End everything that runs for the topology."""
+        if self._calls.has_this_thread:
+            threading.Thread(target=self.close, name="sparkbolt-close").start()
+            return
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -531,25 +537,7 @@ def start(
     py_files: Sequence[str] = (),
     open_secs: float | None = None,
 ) -> RunningTopology:
-    """Start a topology; does not block.
-
-    Args:
-        topology: what to run.
-        checkpoint: a directory for durable state, or its URL; a path is one of this machine, whatever Hadoop's default
-            file system is. Without one a temporary directory that is removed at the end; dead letters of the
-            checkpoint are kept even then, in a directory of their own (``dead_letters_directory``).
-        master: as of ``spark-submit``, of a new session; default ``local[*]``. Beside a session that is active, or
-            given, it must be the master of that.
-        spark: the session to use; default the active one, or a new one.
-        settings: further settings of a new session; beside another they must be what that has.
-        py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages, URLs.
-            On a cluster the modules that this program has loaded and that are not installed are sent without it.
-        open_secs: how long ``open`` of each ``PartitionedSpout`` together may take; None: as long as it takes.
-
-    Raises:
-        EngineError: Java or Spark cannot do the work, or a spout is not opened.
-        CheckpointError: the checkpoint is corrupt, another topology's, in use, or nobody answers for it.
-    """
+    """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
         check_usable(spark)
     place = None if checkpoint is None else os.fspath(checkpoint)

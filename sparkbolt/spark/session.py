@@ -185,6 +185,20 @@ def given_session(
     return session
 
 
+def _leave_to_this_process(descriptor: int) -> None:
+    """Have processes that this one forks (``multiprocessing``) not hold the pipe whose end tells the JVM to end.
+
+    Else the JVM would live as long as they do, and with it the lock on the checkpoint.
+    """
+
+    def let_go() -> None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=let_go)
+
+
 def _submitted() -> dict[str, str]:
     """What ``spark-submit``, which has started this program and its JVM, was told."""
     if SparkContext._gateway is None:
@@ -200,6 +214,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             gateway = SparkContext._gateway  # left by a context that was stopped: a process has one JVM at most
             if gateway is None:
                 gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
+                _leave_to_this_process(gateway.proc.stdin.fileno())
             context = SparkContext(conf=configuration, gateway=gateway)
             context.setLogLevel("WARN")
             _keep_to_the_log(context)

@@ -35,6 +35,7 @@ from typing import Any, NoReturn, TypeAlias
 import cloudpickle
 from pyspark import TaskContext
 
+from sparkbolt.core.base.exceptions import own_process
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.deaths import PLACE_BYTES, Deaths, Place, Watch
 from sparkbolt.core.worker.stages import Row
@@ -228,6 +229,7 @@ def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) ->
     """What a child does, from the fork to its end."""
     code = 1
     try:
+        own_process()
         _die_with(parent)
         own, said = _attempt(connection, memory, task)
         connection.send(said)

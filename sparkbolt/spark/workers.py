@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import gc
 import logging
+import os
 import secrets
 import sys
 import time
@@ -23,7 +24,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
-from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.activity import Activity
 from sparkbolt.core.worker.shipping import main_definitions, materials_of, pickled_components, pickled_definitions
@@ -103,10 +104,13 @@ def staged() -> Iterator[None]:
     """Run a stage without cyclic garbage collection, then collect what it left; errors of ours leave it as data."""
     global _stages_run
     gc.disable()
+    own_process()
+    process = os.getpid()
     try:
         with errors_carried():
             yield
     finally:
+        end_if_forked(process)
         _stages_run += 1
         gc.collect(2 if _stages_run % FULL_COLLECTION_EVERY == 0 else 1)
 

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
@@ -187,7 +188,8 @@ class _Cursor:
         except StopIteration:
             self.ended = True
             return None
-        except Exception as error:  # noqa: BLE001  whatever user code raises fails one item
+        except BaseException as error:  # noqa: BLE001  whatever user code raises fails one item
+            pass_on(error)
             self.ended = True
             self.position += 1
             return BadRecord(self.position - 1, f"the generator raised {type(error).__name__}: {error}")

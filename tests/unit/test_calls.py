@@ -246,17 +246,21 @@ def test_a_listener_that_hangs_is_named_and_left_behind(begin: Any, caplog: pyte
     assert said.endswith("s: it is left behind")
 
 
-def test_a_listener_may_stop_the_topology(begin: Any) -> None:
+@pytest.mark.parametrize("how", ["stop", "stop without draining", "close"])
+def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, how: str) -> None:
     running = begin()
-    stopped = threading.Event()
+    returned: list[Any] = []
 
     def stop(report: Any) -> None:
-        running.stop(drain=False)
-        stopped.set()
+        returned.append(running.close() if how == "close" else running.stop(drain=how == "stop"))
 
     running.on_micro_batch(stop)
-    assert stopped.wait(20)
+    running._supervisor.join(20)
     assert not running._supervisor.is_alive()
+    assert returned[0] in (False, None)
+    for thread in threading.enumerate():
+        if thread.name in ("sparkbolt-stop", "sparkbolt-close"):
+            thread.join(20)
 
 
 def test_a_close_that_hangs_is_waited_for_so_long_and_no_longer(begin: Any, caplog: pytest.LogCaptureFixture) -> None:

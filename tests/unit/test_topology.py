@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.groupings import FieldsGrouping, Grouping, ShuffleGrouping
@@ -20,7 +20,7 @@ from sparkbolt.core.model.keeping import keeps_state
 from sparkbolt.core.model.topology import Topology, TopologyBuilder, changes
 from sparkbolt.core.model.tuples import Direct, StreamDef
 from sparkbolt.core.state.snapshots import DurableAttributes
-from sparkbolt.errors import InvalidTopology, StateError
+from sparkbolt.errors import ConfigError, InvalidTopology, StateError
 
 
 class Lines(Spout):
@@ -680,9 +680,58 @@ def test_a_wrong_name_of_an_argument_is_told_with_the_nearest() -> None:
         builder.build()
 
 
+class Waits(AsyncBolt):
+    outputs = ["word"]
+
+    async def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "why"),
+    [
+        *((Waits, "concurrency", odd, "expected a whole number above 0") for odd in ("5", 0, -1, None, 1.5, [])),
+        (Split, "transient", "word", "did you mean ['word']?"),
+        (Split, "transient", 5, "expected a list of names"),
+        (Split, "transient", None, "expected a list of names"),
+        (Split, "stateless", "no", "expected True or False"),
+        (Count, "starts_trees", "no", "expected True or False"),
+        (Log, "tracked", "no", "expected True or False"),
+        (Log, "max_uncommitted", "5", "expected a whole number above 0, or None"),
+        (Log, "max_uncommitted", float("nan"), "expected a whole number above 0, or None"),
+    ],
+)
+def test_an_attribute_that_says_what_a_component_is_has_a_value_that_says_it(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, name: str, value: Any, why: str
+) -> None:
+    monkeypatch.setattr(kind, name, value)
+    builder = TopologyBuilder("t")
+    builder.set_spout("log", Log())
+    builder.set_bolt("bolt", kind() if kind is not Log else Split()).shuffle_grouping("log")
+    with pytest.raises(InvalidTopology, match=rf"its {name} is .*{re.escape(why)}"):
+        builder.build()
+
+
+@pytest.mark.parametrize("config", [5, {}, "c"])
+def test_what_is_no_config_is_refused_where_it_is_given(config: Any) -> None:
+    with pytest.raises(ConfigError, match="expected a Config"):
+        TopologyBuilder("t", config)
+
+
+@pytest.mark.parametrize("odd", [[], {}, 5])
+def test_a_subscription_names_a_component_and_a_stream(odd: Any) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("log", Log())
+    builder.set_bolt("split", Split()).shuffle_grouping(odd)
+    builder.set_bolt("count", Count()).shuffle_grouping("log", odd)
+    with pytest.raises(InvalidTopology, match="expected the id of a component"):
+        builder.build()
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
+        ("a\nb", "cannot be printed"),
+        ("a\x1b[0m", "cannot be printed"),
         ("a/b", "has one of"),
         ("__b", "begins with '__'"),
         ("b\ud800", "has half of a pair of characters"),

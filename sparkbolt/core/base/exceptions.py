@@ -11,6 +11,7 @@ Read before: nothing.
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ REASON_CHARACTERS_MAX = 2000
 """An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
 _OURS = Path(__file__).parents[2]
 _NOTE = "raised by "
+_process: int | None = None
+"""That in which user code is called, where somebody has said it."""
 
 
 class Interruption(BaseException):
@@ -93,8 +96,26 @@ def printable(text: str) -> str:
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
+def end_if_forked(process: int) -> None:
+    """End this process if it is a child of the one with this id.
+
+    User code has forked, and its child has come back from it, by returning or raising: nothing of Sparkbolt's may be
+    done twice, so the child ends here, without handlers that are its parent's.
+    """
+    if os.getpid() != process:
+        os._exit(1)
+
+
+def own_process() -> None:
+    """From now on this is the process that user code is called in: a child of it that raises ends (``pass_on``)."""
+    global _process
+    _process = os.getpid()
+
+
 def pass_on(error: BaseException) -> None:
     """Raise what is no affair of a tuple; see rule 3."""
+    if _process is not None:
+        end_if_forked(_process)
     if isinstance(error, KeyboardInterrupt | Interruption):
         raise error
 

@@ -137,7 +137,8 @@ class RunningTopology(ABC):
             timeout_secs: how long to wait for them; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open.
+            Whether no tree was left open. In a listener or a spout of the topology, which it would wait for, it returns
+            False at once, and another thread stops the topology.
         """
 
     @abstractmethod

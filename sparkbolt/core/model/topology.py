@@ -44,7 +44,7 @@ from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.running import RunningTopology
 from sparkbolt.core.model.topology_mistakes import Declaration, Subscription, mistakes_of
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.errors import InvalidTopology, UnknownNameError
+from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
 
 __all__ = [
     "BoltDeclarer",
@@ -436,7 +436,11 @@ class BoltDeclarer:
     def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """Tuples to the tasks that a grouping of one's own chooses (Storm's ``customGrouping``)."""
         given: object = grouping
-        if not isinstance(given, Grouping):
+        named: tuple[object, ...] = (component, stream)
+        wrong = next((name for name in named if not isinstance(name, str)), None)
+        if wrong is not None:
+            self._declaration.mistakes.append(f"it subscribes to {printed(wrong)}, expected the id of a component")
+        elif not isinstance(given, Grouping):
             self._declaration.mistakes.append(
                 f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
             )
@@ -472,6 +476,8 @@ class TopologyBuilder:
 
     def __init__(self, name: str, config: Config | None = None) -> None:
         """Begin a topology of that name; without a config all settings have their defaults."""
+        if config is not None and not isinstance(config, Config):
+            raise ConfigError(f"config={printed(config)}: expected a Config, such as Config(message_timeout_secs=60)")
         self._name = name
         self._config = config if config is not None else Config()
         self._declarations: list[Declaration] = []

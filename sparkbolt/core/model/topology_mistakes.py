@@ -16,7 +16,7 @@ import inspect
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -26,7 +26,7 @@ import cloudpickle
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
+from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
@@ -140,9 +140,33 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     if wrong:
         return [*mistakes, wrong]
     component = declaration.component
+    odd = _attribute_mistakes(component)
+    if odd:
+        return [*mistakes, *odd]
     unsent = _pickle_mistakes(declaration)
     unkept = list(_keeping_mistakes(component)) if isinstance(component, BoltBase) and not unsent else []
     return mistakes + method_mistakes(component) + _output_mistakes(declaration) + unsent + unkept
+
+
+def _attribute_mistakes(component: Component) -> list[str]:
+    """What is wrong with the values by which a class says what it is."""
+    mistakes = []
+    for name in ("stateless", "flush_anywhere", "starts_trees", "tracked", "once"):
+        value = getattr(component, name, False)
+        if not isinstance(value, bool):
+            mistakes.append(f"its {name} is {printed(value)}, expected True or False")
+    limits = {"concurrency": "a whole number above 0"} if isinstance(component, AsyncBolt) else {}
+    if isinstance(component, PartitionedSpout):
+        limits["max_uncommitted"] = "a whole number above 0, or None"
+    for name, expected in limits.items():
+        value = getattr(component, name, None)
+        if not (arguments.is_int(value, 1) or (value is None and name == "max_uncommitted")):
+            mistakes.append(f"its {name} is {printed(value)}, expected {expected}")
+    transient: object = getattr(component, "transient", ())
+    if isinstance(transient, str) or not isinstance(transient, Sequence | Set):
+        hint = f": did you mean [{transient!r}]?" if isinstance(transient, str) else ""
+        mistakes.append(f"its transient is {printed(transient)}, expected a list of names of attributes{hint}")
+    return mistakes
 
 
 def _name_mistakes(name: object) -> list[str]:
@@ -153,6 +177,8 @@ def _name_mistakes(name: object) -> list[str]:
         mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
     if any(character in name for character in _FORBIDDEN):
         mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
+    if not name.isprintable() and arguments.is_writable(name):
+        mistakes.append(f"{name!r} has a character in it that cannot be printed, such as a newline")
     if not arguments.is_writable(name):
         mistakes.append(f"{name!r} has half of a pair of characters in it (a lone surrogate), which no file can hold")
     elif len(name.encode()) > NAME_BYTES_MAX:

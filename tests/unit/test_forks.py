@@ -1,0 +1,85 @@
+"""User code that forks: what comes back in the child does nothing of Sparkbolt's a second time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+
+from sparkbolt.core.base.exceptions import end_if_forked
+from sparkbolt.spark.calls import Calls
+from sparkbolt.spark.session import _leave_to_this_process
+
+
+def status_of_child(act: Callable[[], None]) -> int:
+    """How a forked child ends that does something, and else ends with 77."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(77)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_child_that_comes_back_from_a_call_of_the_driver_ends() -> None:
+    calls = Calls(threading.Condition())
+    reads, writes = os.pipe()
+    with calls.at("next_tuple of spout 'jobs'"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    os.write(writes, b"parent")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert os.read(reads, 100) == b"parent", "the child has not come as far as this"
+
+
+def test_a_child_ends_and_its_parent_does_not() -> None:
+    process = os.getpid()
+    end_if_forked(process)
+    assert status_of_child(lambda: end_if_forked(process)) == 1
+
+
+def test_a_child_that_raises_in_user_code_ends_before_it_is_taken_for_its_parent() -> None:
+    """In a process of its own, which says of itself that user code is called in it."""
+    program = """
+import os, sys
+from sparkbolt.core.base.exceptions import own_process
+from sparkbolt.core.worker.failures import failure_of
+own_process()
+child = os.fork()
+try:
+    if child == 0:
+        sys.exit(0)
+    raise ValueError("the parent's own")
+except BaseException as error:
+    print(failure_of(error).reason, flush=True)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.splitlines() == ["ValueError: the parent's own", "1"]
+
+
+def test_a_forked_process_does_not_hold_the_pipe_that_keeps_the_jvm_alive() -> None:
+    """In a process of its own, since what is done at a fork cannot be undone."""
+    program = f"""
+import os
+from {_leave_to_this_process.__module__} import _leave_to_this_process
+reads, writes = os.pipe()
+_leave_to_this_process(writes)
+child = os.fork()
+if child == 0:
+    os.close(reads)
+    import time
+    time.sleep(600)
+os.close(writes)
+print(os.read(reads, 1) == b"", flush=True)
+os.kill(child, 9)
+os.waitpid(child, 0)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "True\n", "the end of the pipe is seen, though a child lives"
