@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sparkbolt.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sparkbolt import names
     from sparkbolt.names import *  # noqa: F403
 
     __all__: list[str] = []
     __all__ += names.__all__
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sparkbolt import __version__
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, SparkboltError
-from sparkbolt.launch import Launch  # noqa: F401  with it topologies find their engine
+from sparkbolt.version import __version__
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _EPILOG = """\

@@ -22,7 +22,7 @@ ENGINE_LIBRARIES = frozenset({"pyspark", "py4j"})
 class Layer:
     """What a room may import: other rooms, and third-party libraries (None: any but Spark's)."""
 
-    rooms: frozenset[str] | None
+    rooms: frozenset[str]
     libraries: frozenset[str] | None
 
 
@@ -30,9 +30,9 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
     return Layer(frozenset(rooms.split()), None if libraries is None else frozenset(libraries.split()))
 
 
-# "door" is sparkbolt/__init__.py with names.py, which it loads. None as rooms: all of them. Arrows point one way:
-# cli -> launch -> (spark, sim, ui, connectors, windows) -> core -> errors, and within core the driver and the worker
-# never import each other: both import protocol, which imports model, which imports base.
+# From the ground up: a room imports itself and some of those above it in this table. "door" is sparkbolt/__init__.py
+# with names.py, which it loads; "core" is its __init__.py. The driver and the worker never import each other: both
+# import protocol, which imports model, which imports base.
 BELOW = "errors core core.base"
 MODEL = f"{BELOW} core.model"
 PROTOCOL = f"{MODEL} core.protocol"
@@ -40,6 +40,7 @@ WORKER = f"{PROTOCOL} core.state core.worker"
 DRIVER = f"{PROTOCOL} core.driver.ledger core.driver"
 ALL_OF_CORE = f"{WORKER} {DRIVER}"
 LAYERS = {
+    "version": _layer("version", ""),
     "errors": _layer("errors", ""),
     "core": _layer("errors core", ""),
     "core.base": _layer(BELOW, "numpy pyarrow"),
@@ -50,15 +51,15 @@ LAYERS = {
     "core.driver.ledger": _layer(f"{PROTOCOL} core.driver.ledger", "numpy pyarrow"),
     "core.driver": _layer(DRIVER, "numpy pyarrow"),
     "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
-    "spouts": _layer(f"{MODEL} spouts bolts", None),
+    "spouts": _layer(f"{MODEL} spouts", None),
     "bolts": _layer(f"{MODEL} spouts bolts", None),
     "sim": _layer(f"{ALL_OF_CORE} sim", None),
-    "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
     "spark": _layer(f"{ALL_OF_CORE} spark", None),
     "ui": _layer(f"{ALL_OF_CORE} ui", None),
+    "cli": _layer(f"{ALL_OF_CORE} version windows spouts bolts sim spark cli", None),
     "launch": _layer(f"{BELOW} bolts spark cli launch", None),
-    "cli": Layer(rooms=None, libraries=None),
-    "door": Layer(rooms=None, libraries=None),
+    "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
+    "door": _layer(f"{MODEL} version windows launch door", None),
 }
 
 CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
@@ -163,7 +164,7 @@ def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[Violation]:
         if top == "sparkbolt":
             whole = f"{used.module}.{used.name}" if used.name else used.module
             target = room_of(whole if whole in modules else used.module)
-            if layer.rooms is not None and target not in layer.rooms:
+            if target not in layer.rooms:
                 mend = f"{room} may import {', '.join(sorted(layer.rooms))}; hand the thing in as an argument"
                 yield source.violation(used.line, f"{room} imports {used.module} (room {target})", mend)
         elif top in ENGINE_LIBRARIES:

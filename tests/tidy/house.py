@@ -1,0 +1,89 @@
+"""The house drawn from its code: packages, how large they are, and which import which.
+
+``scripts/house`` writes it into ``docs/architecture.md``, between two marks; a test looks that it is there as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.tidy.layers import LAYERS, imports_of, room_of
+from tests.tidy.repo import ROOT, Source, python_of, repository
+
+PAGE = "docs/architecture.md"
+BEGIN, END = "<!-- the rooms, as scripts/house draws them -->", "<!-- end of the rooms -->"
+SHARE_MAX = 0.15
+"""How much of all lines one room may have."""
+
+
+@dataclass(frozen=True)
+class House:
+    """The rooms from the ground up, with the lines of each, and the arrows between them."""
+
+    rooms: dict[str, int]
+    """Lines of each room."""
+    arrows: Counter[tuple[str, str]]
+    """How many modules of the first room import how many of the second."""
+
+    @property
+    def lines(self) -> int:
+        """All lines."""
+        return sum(self.rooms.values())
+
+    def shares(self) -> dict[str, float]:
+        """How much of all lines each room has."""
+        return {room: lines / self.lines for room, lines in self.rooms.items()}
+
+    def upward(self) -> list[tuple[str, str]]:
+        """Arrows from a room to one that does not stand below it: with none of them there is no circle either."""
+        floor = {room: number for number, room in enumerate(self.rooms)}
+        return [(a, b) for a, b in self.arrows if floor[b] >= floor[a]]
+
+
+def house_of(package: Sequence[Source]) -> House:
+    """The house of a package; imports for types, in functions and by name count as any other."""
+    modules = frozenset(source.module for source in package)
+    lines: Counter[str] = Counter()
+    arrows: Counter[tuple[str, str]] = Counter()
+    for source in package:
+        room = room_of(source.module)
+        lines[room] += source.text.count("\n")
+        used = {f"{one.module}.{one.name}" if one.name else one.module: one.module for one in imports_of(source)}
+        targets = {whole if whole in modules else module for whole, module in used.items()} & modules
+        arrows.update((room, room_of(target)) for target in targets if room_of(target) != room)
+    return House({room: lines[room] for room in LAYERS if lines[room]}, arrows)
+
+
+def drawn(house: House) -> str:
+    """The house as a table, the roof first."""
+    rows = ["| room | lines | share | imports (modules by modules) |", "| --- | ---: | ---: | --- |"]
+    for room, share in reversed(house.shares().items()):
+        below = [f"{to} {count}" for (of, to), count in sorted(house.arrows.items()) if of == room and to != "errors"]
+        rows.append(f"| `{room}` | {house.rooms[room]} | {share:.1%} | {', '.join(below) or 'nothing'} |")
+    largest = max(house.shares().values())
+    facts = (
+        f"{len(house.rooms)} rooms, {house.lines} lines; the largest has {largest:.1%}; "
+        f"{len(house.arrows)} arrows, {len(house.upward())} of them upwards. Every room may import `errors`."
+    )
+    return "\n".join([BEGIN, "", *rows, "", facts, "", END])
+
+
+def page_with(text: str, drawing: str) -> str:
+    """The page with the drawing between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + drawing + after
+
+
+def main() -> None:
+    """Write the drawing into the page."""
+    path = ROOT / PAGE
+    path.write_text(page_with(path.read_text(), drawn(house_of(python_of(repository(), "sparkbolt")))))
+    sys.stdout.write(f"{PAGE} is drawn\n")
+
+
+if __name__ == "__main__":
+    main()
