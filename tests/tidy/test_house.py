@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.tidy.house import PAGE, SHARE_MAX, House, drawn, house_of, page_with
 from tests.tidy.layers import LAYERS
 from tests.tidy.repo import ROOT, Source, python_of, repository
@@ -25,9 +27,14 @@ def test_the_law_allows_no_arrow_upwards() -> None:
         below.add(room)
 
 
-def test_the_page_has_the_house_as_it_is() -> None:
+def test_the_page_has_the_rooms_and_arrows_as_they_are() -> None:
+    """Its numbers may be those of a while ago."""
     page = (ROOT / PAGE).read_text()
-    assert page == page_with(page, drawn(HOUSE)), "run scripts/house"
+    assert without_numbers(page) == without_numbers(page_with(page, drawn(HOUSE))), "run scripts/house"
+
+
+def without_numbers(text: str) -> str:
+    return re.sub(r"\d+(\.\d+)?", "0", text)
 
 
 def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
@@ -40,8 +47,7 @@ def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
         house = house_of([low, Source("sparkbolt/core/model/tuples.py", text)])
         assert house.arrows == {("core.model", "core.base"): 1}
         assert house.upward() == []
-    wrong = house_of(
-        [Source(low.path, "import sparkbolt.core.model.tuples\n"), Source("sparkbolt/core/model/tuples.py", "")]
-    )
+    upper = Source("sparkbolt/core/model/tuples.py", "import json\n")
+    wrong = house_of([Source(low.path, "import sparkbolt.core.model.tuples\n"), upper])
     assert wrong.upward() == [("core.base", "core.model")]
     assert House({"a": 1, "b": 3}, wrong.arrows).shares() == {"a": 0.25, "b": 0.75}

@@ -80,7 +80,13 @@ def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(mo
     """Spark makes a process each to look at the source, to plan it and to ask which states there are."""
     run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
     assert run.returncode == 0, run.stderr
-    light = {"sparkbolt", "sparkbolt.spark", f"sparkbolt.spark.{module}", "sparkbolt.spark.shipment"}
+    light = {
+        "sparkbolt",
+        "sparkbolt.version",
+        "sparkbolt.spark",
+        f"sparkbolt.spark.{module}",
+        "sparkbolt.spark.shipment",
+    }
     assert set(run.stdout.split()) <= light | {"sparkbolt.spark.asker"}
 
 
