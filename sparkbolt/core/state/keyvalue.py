@@ -96,11 +96,7 @@ def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
 
 
 class KeyValueTable:
-    """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
-
-    Keys are hashable, keys and values can be pickled. A value that was changed in place is stored only if it
-    is ``put`` again. Each value is stored by itself: what two values share is not shared any more in the next
-    micro-batch. The engine commits it with the micro-batch; there is nothing to call.
+    """The ``KeyValueState`` of one task; the engine commits it with the micro-batch.
 
     >>> state = KeyValueTable()
     >>> state.put("be", state.get("be", 0) + 1)
@@ -156,11 +152,7 @@ class KeyValueTable:
         return value
 
     def get_many(self, keys: Any, default: Any = None) -> list[Any]:
-        """The value of each key, or ``default``, in order: as ``get``, at a fraction of the price a key.
-
-        Args:
-            keys: an Arrow or numpy array, or any iterable; elements of arrays count as the Python values they are.
-            default: stands for keys that are not there.
+        """See ``KeyValueState.get_many``.
 
         >>> state = KeyValueTable()
         >>> state.put_many(["be", "or"], [2, 1])
@@ -178,15 +170,7 @@ class KeyValueTable:
         return [default if value is GONE else value for value in found] if Gone in kinds else found
 
     def put_many(self, keys: Any, values: Any) -> None:
-        """Set the value of each key: as ``put``; of a key that comes twice the last value stays.
-
-        Args:
-            keys: as of ``get_many``.
-            values: as many, likewise.
-
-        Raises:
-            StateError: there are more keys than values, or fewer; nothing is set.
-        """
+        """See ``KeyValueState.put_many``."""
         names, items = _listed(keys), _listed(values)
         if len(names) != len(items):
             raise StateError(f"put_many got {len(names)} keys and {len(items)} values, expected as many")
