@@ -105,6 +105,7 @@ def leave_a_process_behind() -> None:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
+    os.dup(gateway.proc.stdin.fileno())  # the one that is known is not left to children
     holder = os.fork()
     if holder == 0:
         nothing = os.open(os.devnull, os.O_RDWR)
