@@ -4,7 +4,7 @@ Which question it answers: what does somebody read who looks at the log alone?
 Rule: nothing is given up, no source is away and no bolt is out in silence; what comes by the thousands is told a few
 times an interval, and then with how many more there were.
 
-Read before: ``core.driver.throttle``, ``core.driver.ledger.outages``.
+Read before: ``core.base.throttle``, ``core.driver.ledger.outages``.
 """
 
 from __future__ import annotations

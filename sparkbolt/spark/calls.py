@@ -256,9 +256,7 @@ class Listeners:
                 self._raised(listener, error)
 
     def end(self) -> None:
-        """Nobody is called any more; one that does not return is left behind."""
-        if self.is_current:
-            return
+        """Nobody is called any more; one that does not return is left behind. No listener calls this."""
         try:
             self._caller.end()
         except NotReturned as error:

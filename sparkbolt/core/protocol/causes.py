@@ -1,6 +1,7 @@
-"""Causes: why a tree failed, where others than its bolts say it.
+"""Causes: the words for why a tuple failed, or a tree.
 
-Which question it answers: by which words do the tasks that read, the driver and a dead letter know the cause?
+Which question it answers: by which words do tasks, the driver and a dead letter know a cause, and which belong
+together?
 
 Read before: nothing.
 """
