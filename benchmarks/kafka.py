@@ -36,7 +36,7 @@ from benchmarks.words import SplitSentence, WordCount
 from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, RetryPolicy, Topology, TopologyBuilder
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.reading import FETCHING, PartitionReader
+from sparkbolt.spouts.kafka.executor.reading import FETCHING, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.services import Kafka

@@ -3,7 +3,7 @@
 Which question it answers: how many seeds of the word count of 200 lines, with faults on, do two processes run in a
 second? No Spark here.
 
-Read before: ``sparkbolt.sim.twin``.
+Read before: ``sparkbolt.sim.subprocess_runner``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.figures import Aim, Figure
 from benchmarks.runs import Options
 from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
 from sparkbolt.sim.subject import MESSAGES_MAX
-from sparkbolt.sim.twin import SimulatingProcess
+from sparkbolt.sim.subprocess_runner import SimulatingProcess
 from sparkbolt.spouts import TextSpout
 
 LINES = 200

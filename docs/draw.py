@@ -23,7 +23,7 @@ from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.frames import DATA, Frame, Moment, collect, kind_of
 from sparkbolt.core.worker.levels import run_level
-from sparkbolt.core.worker.reading import run_entry
+from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout

@@ -3,14 +3,14 @@
 Which question it answers: how does a topology come to its engine?
 Rule: nothing is loaded before it is asked for: who builds a topology needs no Spark.
 
-Read before: ``core.base.outside``.
+Read before: ``core.base.engine_door``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sparkbolt.core.base.outside import set_outside
+from sparkbolt.core.base.engine_door import set_outside
 
 
 class Launch:
@@ -30,7 +30,7 @@ class Launch:
 
     def file_sink(self, path: str) -> Any:
         """The sink that writes dead letters into a file of JSON lines."""
-        from sparkbolt.bolts.letter_files import FileDeadLetters
+        from sparkbolt.bolts.dead_letter_files import FileDeadLetters
 
         return FileDeadLetters(path)
 

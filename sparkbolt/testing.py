@@ -34,8 +34,8 @@ from sparkbolt.core.model.unsent import unsent_messages
 from sparkbolt.core.protocol.frames import Column, python_values
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the sinks of its dead letters
+from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.sim.letters import letters_in
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import Report as SimulationReport
 from sparkbolt.sim.report import simulate

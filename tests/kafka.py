@@ -14,8 +14,8 @@ from typing import Any
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Topology, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.cluster import Cluster
-from sparkbolt.spouts.kafka.offsets import Stored, packed
+from sparkbolt.spouts.kafka.driver.cluster import Cluster
+from sparkbolt.spouts.kafka.driver.offsets import Stored, packed
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.patience import PATIENCE_SECS

@@ -3,9 +3,9 @@
 Read ``part_files`` first: it says why a micro-batch that runs again leaves nothing twice.
 """
 
+from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.json_lines import JsonLinesBolt
 from sparkbolt.bolts.kafka import KafkaBolt
-from sparkbolt.bolts.letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
 from sparkbolt.bolts.rabbitmq import RabbitMQBolt

@@ -23,7 +23,7 @@ from sparkbolt.core.model.components import Bolt, TopologyContext
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.driver.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 
 log = logging.getLogger(__name__)

@@ -376,7 +376,7 @@ def _checkpoint_repair(options: argparse.Namespace) -> int:
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import Place, list_letters
+    from sparkbolt.cli.dlq.commands import Place, list_letters
 
     place = Place(options.where, options.client_config)
     print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
@@ -384,7 +384,7 @@ def _dlq_list(options: argparse.Namespace) -> int:
 
 
 def _dlq_show(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import Place, show_letters
+    from sparkbolt.cli.dlq.commands import Place, show_letters
 
     place = Place(options.where, options.client_config)
     print("\n".join(show_letters(place, options.ids, as_json=options.json)))
@@ -392,7 +392,7 @@ def _dlq_show(options: argparse.Namespace) -> int:
 
 
 def _dlq_replay(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dead_letters import Order, Place, replay
+    from sparkbolt.cli.dlq.commands import Order, Place, replay
 
     place = Place(options.where, options.client_config)
     order = Order(place, options.ids, options.spout, options.into, options.again)

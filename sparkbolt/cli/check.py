@@ -16,9 +16,9 @@ from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpou
 from sparkbolt.core.model.config import COMPONENT_KEYS
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.core.model.hosted import HostedBolt
-from sparkbolt.core.model.keeping import keeps_state, storing_methods
 from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.statefulness import keeps_state, storing_methods
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 

@@ -3,7 +3,7 @@
 Which question it answers: how does a command read a checkpoint, or leave something in it, without its topology?
 Rule: for a local directory neither Spark nor Java starts.
 
-Read before: ``core.driver.ledger.ledger_files``.
+Read before: ``core.driver.ledger.files``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.base.files import Files
 from sparkbolt.errors import InvariantError
-from sparkbolt.spark.places import local_directory
+from sparkbolt.spark.locations import local_directory
 
 
 class LocalDirectory:

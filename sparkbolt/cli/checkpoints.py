@@ -19,9 +19,9 @@ from pathlib import Path
 from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.ledger import agreement
-from sparkbolt.core.driver.ledger.ledger_files import begin_life
+from sparkbolt.core.driver.ledger.files import begin_life
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.places import local_directory
+from sparkbolt.spark.locations import local_directory
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:

@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.columns import GAP, Counters, fit
-from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome

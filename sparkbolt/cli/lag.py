@@ -3,7 +3,7 @@
 Which question it answers: of each kafka_partition, what is stored, what is there, and how much is between?
 Rule: it asks the brokers and the store of offsets, and nobody else; neither Spark nor the topology is needed.
 
-Read before: ``spouts.kafka.lag``.
+Read before: ``spouts.kafka.driver.lag``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka.lag import Lag, lags_of
+from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 

@@ -27,9 +27,9 @@ from sparkbolt.cli.display import (
     drain_sentence,
     window_parts,
 )
-from sparkbolt.core.model.hosted import HostedBolt
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import duration
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome

@@ -6,7 +6,7 @@ story of its tree, and the command that shows it again.
 Rule 2: the first seeds are run by two processes with different hash seeds, and must do the same in both. Only these are
 run where a bolt is unavailable for ever: the others would end there, too.
 
-Read before: ``sim.report``, ``sim.twin``.
+Read before: ``sim.report``, ``sim.subprocess_runner``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from sparkbolt.sim.report import (
 )
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
-from sparkbolt.sim.twin import SimulatingProcess
+from sparkbolt.sim.subprocess_runner import SimulatingProcess
 
 CHUNK = 20
 """So many seeds are given to a process at a time."""

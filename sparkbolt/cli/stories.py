@@ -3,7 +3,7 @@
 Which question it answers: which trees failed, and what was the way of this one?
 Rule: it only reads, and for a local directory starts neither Spark nor Java; the topology may be running or not.
 
-Read before: ``core.driver.ledger.ledger_reader``.
+Read before: ``core.driver.ledger.reader``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.ledger.ledger_reader import LedgerReader, UnknownTreeError, attempt_lines
+from sparkbolt.core.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines
 from sparkbolt.core.model.story import FATES, Story, time_text
 from sparkbolt.errors import CheckpointError, InvariantError
 

@@ -1,10 +1,10 @@
 """One life of the driver, and what outlives it.
 
 Which question it answers: which calls does the driver's side make, in which order, and what of it is durable?
-Rule 1: no rules here. What is planned is decided by ``host``, which files count by ``ledger_files``.
+Rule 1: no rules here. What is planned is decided by ``coordinator``, which files count by ``files``.
 Rule 2: everything that is in a ``Driver`` is gone when it dies; everything that is in ``Durable`` is not.
 
-Read before: ``core.driver.host``, ``core.driver.ledger.ledger_files``, ``spouts``.
+Read before: ``core.driver.coordinator``, ``core.driver.ledger.files``, ``spouts``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.driver.host import Host
-from sparkbolt.core.driver.ledger import ledger_files
+from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.ledger import files as ledger_files
+from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.ledger_files import Tenure
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.protocol.acker import Feedback

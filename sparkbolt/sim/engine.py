@@ -1,10 +1,10 @@
 """A topology in one process: plan, source, levels, acker, ledger, on frames that are really encoded.
 
 Which question it answers: what would Spark do with this topology, if nothing ever went wrong and time stood still?
-Rule: no rules here. What a micro-batch reads is decided by ``host``, what tasks do by ``stages``, what becomes of
-trees by ``ledger``; this file only calls them in the order in which Spark does.
+Rule: no rules here. What a micro-batch reads is decided by ``coordinator``, what tasks do by ``stages``, what becomes
+of trees by ``ledger``; this file only calls them in the order in which Spark does.
 
-Read before: ``core.driver.host``, ``core.worker.stages``, ``core.protocol.feedback``, ``spouts``.
+Read before: ``core.driver.coordinator``, ``core.worker.stages``, ``core.protocol.feedback``, ``spouts``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.coordinator import Host
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Report
@@ -25,9 +25,9 @@ from sparkbolt.core.protocol.feedback import gather, judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.core.worker.environment import materials_of
 from sparkbolt.core.worker.levels import by_dest, run_level
-from sparkbolt.core.worker.reading import clock_rows, run_entry
-from sparkbolt.core.worker.shipping import materials_of
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Capture, Materials, Worker
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks

@@ -5,7 +5,7 @@ Rule 1: an attempt works on a copy of the committed segments; what it wrote coun
 Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
-Read before: ``core.worker.stages``, ``eyes``, ``faults``.
+Read before: ``core.worker.stages``, ``observer``, ``faults``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.levels import by_dest, run_level
-from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Materials, Worker
-from sparkbolt.sim.eyes import Eyes, Sightings, WorkerDied
 from sparkbolt.sim.faults import (
     CONNECTION_BREAKS,
     EXECUTOR_DIES,
@@ -35,6 +34,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
+from sparkbolt.sim.observer import Eyes, Sightings, WorkerDied
 
 ROWS_UNTIL_DEATH_MAX = 300
 READERS, BOLTS = 0, 1

@@ -5,7 +5,7 @@ are changed on their way, who is responsible, and what is the likely mistake?
 Rule 1: a mistake is not a broken promise. The engine did what it promises; it is the topology that will disappoint.
 Rule 2: each mistake is told once a component and kind, with how many messages it concerns and the first example.
 
-Read before: ``promises``, ``trees``.
+Read before: ``base``, ``trees``.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from enum import StrEnum
 from typing import Any
 
 from sparkbolt.core.base.ids import mix64, split_key
-from sparkbolt.core.driver.ledger.fates import GIVEN_UP
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.outcomes import GIVEN_UP
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.protocol.causes import UNAVAILABLE
 from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Checker, Facts, Records
+from sparkbolt.sim.checkers.trees import Verdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
-from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Checker, Facts, Records
 from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
-from sparkbolt.sim.trees import Verdict
 
 VALUES_KEPT_MAX = 1_000_000
 """Of so many deliveries the values are known, the newest micro-batches' of them."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkbolt.core.model.topology import Topology, TopologyBuilder, topology_of
+from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
-from sparkbolt.sim.promises import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import RAISED, Run, run_seed
 from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
@@ -263,7 +263,7 @@ def simulate(
     >>> report.ok
     True
     """
-    from sparkbolt.sim.twin import twin_of
+    from sparkbolt.sim.subprocess_runner import twin_of
 
     topology = topology_of(topology)
     faults = None if history is None else history_of(history)

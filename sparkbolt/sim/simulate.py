@@ -2,7 +2,7 @@
 
 Which question it answers: does a topology keep every promise when these things go wrong?
 
-Read before: ``world``, ``checkers``, ``shrink``.
+Read before: ``world``, ``acks``, ``shrink``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkbolt.errors import PrepareError, Unavailable
-from sparkbolt.sim.checkers import Checkers
+from sparkbolt.sim.checkers.acks import Checkers
+from sparkbolt.sim.checkers.base import Checker, Facts, Violation
 from sparkbolt.sim.faults import Fault, draw
-from sparkbolt.sim.promises import Checker, Facts, Violation
 from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 

@@ -4,7 +4,7 @@ Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called 
 Rule: the order of calls is that of the thread that a spout task has on Spark: open, then verdicts, activation and
 ``next_tuple`` in turn; an exception of user code is reported and never ends the topology.
 
-Read before: ``core.driver.host``.
+Read before: ``core.driver.coordinator``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, said, text_of, user_code
-from sparkbolt.core.driver.desk import Desk
-from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.spout_buffer import Desk
 from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import Report
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.returned import refuse_of_spout
+from sparkbolt.core.worker.returned_values import refuse_of_spout
 from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.worker import Materials, context_of
 

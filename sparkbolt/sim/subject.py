@@ -7,7 +7,7 @@ Rule 2: components are unpickled for each task and life, as on executors; nothin
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
 Rule 4: nothing is taken out of a real queue: a spout that would do so is fed, or refused.
 
-Read before: ``core.worker.shipping``, ``sources``.
+Read before: ``core.worker.environment``, ``sources``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker.shipping import main_definitions
+from sparkbolt.core.worker.environment import main_definitions
 from sparkbolt.core.worker.worker import Materials, Witness, context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.rehearsal import Rehearsal

@@ -6,7 +6,7 @@ Rule 2: everything that is random comes from the seed, and is drawn anew for eac
 left out changes nothing before it.
 Rule 3: two phases. With faults on, nothing wrong may happen; then the world heals, and everything must finish.
 
-Read before: ``spark_loop``, ``driver``, ``executors``, ``checkers``.
+Read before: ``spark_loop``, ``driver``, ``executors``, ``acks``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.ledger_files import Tenure
 from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
 from sparkbolt.errors import OutdatedLifeError, check
-from sparkbolt.sim.checkers import Checkers
+from sparkbolt.sim.checkers.acks import Checkers
+from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, Outcome
-from sparkbolt.sim.eyes import Eyes
 from sparkbolt.sim.faults import (
     CANNOT_OPEN,
     CLOCK_JUMPS,
@@ -39,7 +39,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
-from sparkbolt.sim.letters import SimulatedSink, letters_in
+from sparkbolt.sim.observer import Eyes
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.spouts import close_ranged

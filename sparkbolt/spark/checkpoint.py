@@ -19,7 +19,7 @@ Rule 4: what is left of Spark's logs after a power cut counts, since Spark flush
 place of entries only once Spark's commit of it is on the disk.
 Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
-Read before: ``core.driver.ledger.ledger_files``.
+Read before: ``core.driver.ledger.files``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.ledger import ledger_files
+from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.model.lane import Lane, moved
 from sparkbolt.core.model.topology import Topology, changes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.places import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
+from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""

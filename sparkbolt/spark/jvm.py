@@ -25,7 +25,7 @@ from typing import Any
 from py4j import java_gateway
 
 from sparkbolt.spark import scratch
-from sparkbolt.spark.prints import PRINTS_ENV, PrintReader
+from sparkbolt.spark.task_stdout import PRINTS_ENV, PrintReader
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
 """``-``: Spark's noise goes to standard error; a path: to that file; not set: to a temporary file."""

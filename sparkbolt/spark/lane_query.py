@@ -4,7 +4,7 @@ Which question it answers: which DataFrame is a lane?
 Rule: a stateless level is ``mapInArrow`` behind a shuffle, a stateful one ``transformWithStateInPandas`` with one
 key a task; both shuffle by Spark's hash of ``dest``, for which dests were chosen.
 
-Read before: ``source``, ``processor``, ``workers``.
+Read before: ``data_source``, ``processor``, ``executor``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.feedback import judge_rows
 from sparkbolt.core.worker.levels import run_level
+from sparkbolt.spark.crash_shield import shielded
+from sparkbolt.spark.data_source import data_source
+from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
+from sparkbolt.spark.job_bundle import SCHEMA, Shipment
 from sparkbolt.spark.processor import LevelProcessor
-from sparkbolt.spark.shield import shielded
-from sparkbolt.spark.shipment import SCHEMA, Shipment
-from sparkbolt.spark.source import data_source
-from sparkbolt.spark.workers import batches_of, rows_of, staged, worker_of
 
 
 def stateless_level(shipment: Shipment, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

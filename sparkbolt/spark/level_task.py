@@ -2,7 +2,7 @@
 
 Which question it answers: how do rows and state of Spark's become those of a task?
 
-Read before: ``processor``, ``workers``, ``shield``.
+Read before: ``processor``, ``executor``, ``crash_shield``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from sparkbolt.core.worker.levels import run_level
-from sparkbolt.spark.shield import shielded
-from sparkbolt.spark.shipment import Shipment
-from sparkbolt.spark.workers import parts_of, staged, worker_of
+from sparkbolt.spark.crash_shield import shielded
+from sparkbolt.spark.executor import parts_of, staged, worker_of
+from sparkbolt.spark.job_bundle import Shipment
 
 
 class MapStateStore:

@@ -4,11 +4,11 @@ Which question it answers: what does the planner get, what becomes of what comes
 Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages n and makes its log entry durable; Spark commits n; the
 next ``latest`` with the end of n promotes it.
 Rule 2: everything that touches the host does so under one lock, which lives share; it is let go of while code of
-spouts and listeners runs (``calls``).
+spouts and listeners runs (``user_calls``).
 Rule 3: one Spark action a micro-batch.
 Rule 4: a life that has ended answers nobody: what may still ask is a planner of a query that failed.
 
-Read before: ``core.driver.host``, ``calls``, ``checkpoint``, ``lane_query``.
+Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane_query``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.base.exceptions import line_of, user_code
-from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.ledger_files import check_number
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
@@ -42,21 +42,21 @@ from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
 from sparkbolt.core.worker.activity import progress_of
-from sparkbolt.core.worker.reading import clock_rows
+from sparkbolt.core.worker.source_reader import clock_rows
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
-from sparkbolt.spark.bridge import Bridge
-from sparkbolt.spark.calls import Calls, NotReturned, in_driver
+from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
-from sparkbolt.spark.explain import query_failure
+from sparkbolt.spark.driver_rpc import Bridge
+from sparkbolt.spark.executor import packed
+from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.job_bundle import SCHEMA
 from sparkbolt.spark.lane_query import acker, lane_frame
-from sparkbolt.spark.lineage import choose_form
-from sparkbolt.spark.pages import Pages
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
-from sparkbolt.spark.shipment import SCHEMA
 from sparkbolt.spark.source_task import packed_task
-from sparkbolt.spark.workers import packed
+from sparkbolt.spark.state_lineage import choose_form
+from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25

@@ -5,7 +5,7 @@ Rule 1: a task's segments are one ``MapState``, committed by Spark with the micr
 Rule 2: Spark also makes one in a process of its own, before the query, to ask which states there are; nothing is loaded
 for that. ``level_task`` does the work.
 
-Read before: ``shipment``.
+Read before: ``job_bundle``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from sparkbolt.spark.shipment import Shipment
+from sparkbolt.spark.job_bundle import Shipment
 
 if TYPE_CHECKING:
     import pandas as pd

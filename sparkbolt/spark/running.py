@@ -5,7 +5,7 @@ Rule 1: the durable truth is the checkpoint. A query that failed is followed by 
 from the log as after a crash; only the threads of spouts stay, with their connections.
 Rule 2: what users hold (metrics, listeners, ``await_...``) goes on from life to life.
 
-Read before: ``life``, ``announcer``, ``core.driver.restarts``.
+Read before: ``life``, ``error_log``, ``core.driver.restart_policy``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.coordinator import Host
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.ledger.ledger_reader import TASKS_FILE, dump_tasks
-from sparkbolt.core.driver.restarts import QueryFailure, Restarts
+from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
+from sparkbolt.core.driver.restart_policy import QueryFailure, Restarts
 from sparkbolt.core.model import running as core_running
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane, lay_out
@@ -38,14 +38,13 @@ from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
-from sparkbolt.spark import scratch, sources
-from sparkbolt.spark.announcer import Announcer
-from sparkbolt.spark.calls import Calls, Listeners, NotReturned
+from sparkbolt.spark import code_shipping, scratch
+from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
-from sparkbolt.spark.explain import explain, query_failure
+from sparkbolt.spark.error_log import Announcer
+from sparkbolt.spark.failure_text import explain, query_failure
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
-from sparkbolt.spark.pages import warning
 from sparkbolt.spark.session import (
     await_executors,
     check_reachable,
@@ -58,6 +57,7 @@ from sparkbolt.spark.session import (
     why_gone,
 )
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
+from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
 
 PASSING_POLL_SECS = 1
 LOOK_OUT_SECS = 1.0
@@ -551,7 +551,7 @@ def start(
         session = make_session(topology.name, master, settings)
     check_usable(session)
     check_reachable(session, place)
-    sources.send(session.sparkContext, py_files, cluster=not is_local(session))
+    code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
         running = _running(topology, session, place or str(temporary), temporary, open_secs)

@@ -3,7 +3,7 @@
 Which question it answers: how must Spark be set up so that no tuple is lost?
 Rule: settings that guarantees depend on are set by us and checked, also in a session that somebody else made.
 
-Read before: ``sources``.
+Read before: ``code_shipping``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
-from sparkbolt.spark.places import check_master, scheme_of
-from sparkbolt.spark.sources import add, own_archive
+from sparkbolt.spark.locations import check_master, scheme_of
 
 log = logging.getLogger("sparkbolt")
 JAVA_VERSION_MIN = 17

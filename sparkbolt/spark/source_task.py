@@ -3,7 +3,7 @@
 Which question it answers: who reads the pieces of a plan?
 Rule: what it is told is packed by the driver and unpacked where it is done; whoever passes it on sees bytes.
 
-Read before: ``source``, ``workers``, ``shield``.
+Read before: ``data_source``, ``executor``, ``crash_shield``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from sparkbolt.core.driver.planner import Piece
 from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.worker.reading import run_entry
+from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
-from sparkbolt.spark.shield import StoreOf, shielded
-from sparkbolt.spark.shipment import Shipment
-from sparkbolt.spark.workers import batches_of, staged, worker_of
+from sparkbolt.spark.crash_shield import StoreOf, shielded
+from sparkbolt.spark.executor import batches_of, staged, worker_of
+from sparkbolt.spark.job_bundle import Shipment
 
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:

@@ -4,7 +4,7 @@ Which question it answers: who calls ``next_tuple``, ``ack`` and ``fail``, and w
 Rule: all calls of one task come from its own thread; an exception of user code is reported, waited for, and never
 ends the topology.
 
-Read before: ``core.driver.host``, ``calls``.
+Read before: ``core.driver.coordinator``, ``user_calls``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, said
-from sparkbolt.core.driver.desk import Desk
+from sparkbolt.core.driver.spout_buffer import Desk
 from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.reports import Report
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.returned import refuse_of_spout
-from sparkbolt.spark.calls import CLOSE_SECS, Calls
+from sparkbolt.core.worker.returned_values import refuse_of_spout
+from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1

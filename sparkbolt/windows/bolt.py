@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.hosted import HostedBolt
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.core.worker.bolt_runtime import Hosted
 from sparkbolt.errors import UnknownNameError

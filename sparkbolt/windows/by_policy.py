@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkbolt.core.base.exceptions import pass_on, raised_by
-from sparkbolt.core.model.method_mistakes import is_ours
+from sparkbolt.core.model.method_validation import is_ours
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.tuples import Origin, Tuple
-from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take
 from sparkbolt.errors import UnknownNameError
 

@@ -4,7 +4,7 @@ Which question it answers: when did each row happen, whose window is it for, and
 Rule: a row whose time or key is none fails alone, with a sentence that says what came; one whose time is none fails for
 good, since it will be the same when it is given again.
 
-Read before: ``core.worker.rows``, ``settings``.
+Read before: ``core.worker.tuple_batch``, ``settings``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.failures import Failure, failure_of
-from sparkbolt.core.worker.rows import Rows
 from sparkbolt.core.worker.tasks import Counts
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
 

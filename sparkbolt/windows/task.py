@@ -6,7 +6,7 @@ that a window on arrival holds exactly what came in its stretch of time; the wat
 Rule 2: what is in memory counts only if the head of the state is the very one that this process wrote or read last.
 Rule 3: a window that raises has emitted nothing, and is over.
 
-Read before: ``firing``, ``core.model.hosted``.
+Read before: ``firing``, ``core.model.runtime_bolts``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sparkbolt.core.protocol.plan import Wake
 from sparkbolt.core.worker.bolt_runtime import Hosted, joined
 from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.failures import failure_of
-from sparkbolt.core.worker.returned import emit_all
-from sparkbolt.core.worker.rows import Rows
+from sparkbolt.core.worker.returned_values import emit_all
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows

@@ -24,7 +24,7 @@ from typing import Any
 
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.spouts.kafka.dead_letters import read_topic
-from sparkbolt.spouts.kafka.offsets import unpacked
+from sparkbolt.spouts.kafka.driver.offsets import unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from tests.chaos.driver import Driver
 from tests.chaos.kafka import DEAD, GROUP, KAFKA_PARTITIONS, TOPIC, settings_of

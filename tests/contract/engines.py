@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.ledger.ledger_reader import dump_tasks
+from sparkbolt.core.driver.ledger.reader import dump_tasks
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Report
 from sparkbolt.core.model.topology import Topology
+from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.sim.letters import letters_in
 from tests.contract.parts import notes
 from tests.patience import PATIENCE_SECS
 

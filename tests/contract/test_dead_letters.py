@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.bolts.letter_files import LettersRead, read_letters
+from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
 from sparkbolt.core.model.dead_letters import RawMessage
 from sparkbolt.core.model.story import root_text
 from tests.contract.conftest import Begin

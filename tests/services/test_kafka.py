@@ -23,8 +23,8 @@ from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
-from sparkbolt.spouts.kafka import lag, planning
-from sparkbolt.spouts.kafka.reading import Chunk, PartitionReader
+from sparkbolt.spouts.kafka.driver import lag, planning
+from sparkbolt.spouts.kafka.executor.reading import Chunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
@@ -301,7 +301,7 @@ def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, t
         for part in range(2):
             produce(server.address, name, [f"{part}.{number}" for number in range(3000)], part=part)
         own = spout(server.address, name, stop_at_end=True, max_poll_records=200, request_secs=2.0)
-        monkeypatch.setattr("sparkbolt.spouts.kafka.reading.AWAY_SECS", 0.5)
+        monkeypatch.setattr("sparkbolt.spouts.kafka.executor.reading.AWAY_SECS", 0.5)
         engine = LocalEngine(topology(name, own))
         for share in (1000, 3000):
             run(engine, lambda: len(SEEN[name]) >= share)  # noqa: B023  it is used before the loop goes on

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Count, Spout, TopologyBuilder, Unavailable, WindowedBolt, bolt
+from sparkbolt.sim.checkers.base import Violation
 from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
-from sparkbolt.sim.promises import Violation
 from sparkbolt.sim.report import report_of
 from sparkbolt.sim.simulate import ENGINE, RAISED, run_seed
 from sparkbolt.sim.subject import subject_of
-from sparkbolt.sim.twin import close_twins
+from sparkbolt.sim.subprocess_runner import close_twins
 from sparkbolt.sim.world import START_MS
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import simulate

@@ -17,34 +17,36 @@ import pytest
 from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core.base.ids import AGAIN, MASK64, U64, edge_salt, edges_of, run_lengths
 from sparkbolt.core.driver import planner
-from sparkbolt.core.driver.desk import Desk
-from sparkbolt.core.driver.host import Host
-from sparkbolt.core.driver.ledger import ledger_files, ledger_log, messages
-from sparkbolt.core.driver.ledger.histories import Histories
+from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.ledger import files as ledger_files
+from sparkbolt.core.driver.ledger import log as ledger_log
+from sparkbolt.core.driver.ledger import messages
+from sparkbolt.core.driver.ledger.attempt_store import Histories
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.core.driver.ledger.outbox_acks import Settled
 from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
-from sparkbolt.core.driver.ledger.settled import Settled
 from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.driver.spout_buffer import Desk
 from sparkbolt.core.model import groupings
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol import acker, anchoring, feedback
+from sparkbolt.core.protocol import acker, edges, feedback
 from sparkbolt.core.protocol.acker import Verdicts
 from sparkbolt.core.protocol.frames import Inbox, python_values
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
-from sparkbolt.core.worker.letter_reading import LetterReader
-from sparkbolt.core.worker.own_trees import OwnTrees
-from sparkbolt.core.worker.reading import EntryReader
+from sparkbolt.core.worker.dead_letter_reader import LetterReader
+from sparkbolt.core.worker.outbox import OwnTrees
+from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.core.worker.stages import StageRun
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop
 from sparkbolt.sim.subject import Subject, subject_of
-from sparkbolt.sim.twin import close_twins
+from sparkbolt.sim.subprocess_runner import close_twins
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import (
@@ -100,8 +102,8 @@ def edges_without_the_ordinal(patch: Patch) -> None:
         return edges_of(parents.repeat(run_lengths(starts, count)), 0, salt)
 
     patch.setattr(routing, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
-    patch.setattr(anchoring, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
-    patch.setattr(anchoring, "edges_of_runs", of_runs)
+    patch.setattr(edges, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
+    patch.setattr(edges, "edges_of_runs", of_runs)
 
 
 def staging_adds_instead_of_replacing(patch: Patch) -> None:

@@ -19,12 +19,12 @@ from sparkbolt.core.base.ids import edge_salt
 from sparkbolt.core.model.components import rehearsal_path
 from sparkbolt.core.worker import routing
 from sparkbolt.errors import EnoughRead
+from sparkbolt.sim.checkers.base import Checker
 from sparkbolt.sim.faults import KINDS, Fault, history_of
-from sparkbolt.sim.promises import Checker
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
-from sparkbolt.sim.twin import close_twins
+from sparkbolt.sim.subprocess_runner import close_twins
 from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology

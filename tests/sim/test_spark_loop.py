@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.sim.checkers import Checkers
+from sparkbolt.sim.checkers.acks import Checkers
+from sparkbolt.sim.checkers.base import Facts
 from sparkbolt.sim.faults import Fault, history_of
-from sparkbolt.sim.promises import Facts
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop, SparkLog
 from sparkbolt.sim.subject import Subject, subject_of

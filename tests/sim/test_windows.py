@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, Count, Topology, TopologyBuilder, WindowedBolt
-from sparkbolt.sim import checkers
+from sparkbolt.sim.checkers import acks
+from sparkbolt.sim.checkers.base import Checker
+from sparkbolt.sim.checkers.states import content_of
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.promises import Checker
-from sparkbolt.sim.states import content_of
 from sparkbolt.sim.subject import subject_of
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy
@@ -128,7 +128,7 @@ def of_kind(name: str) -> Topology:
 
 
 def check_kind(name: str, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkers, "PROMISES", (*checkers.PROMISES, WindowsAreRight))
+    monkeypatch.setattr(acks, "PROMISES", (*acks.PROMISES, WindowsAreRight))
     check(subject_of(of_kind(name), messages_max=LINES), seeds)
 
 

@@ -71,7 +71,7 @@ class Notes:
 
 
 def recording(make: Any, notes: Notes) -> Any:
-    """``spark.source.data_source``, with a source that notes what it is asked."""
+    """``spark.data_source.data_source``, with a source that notes what it is asked."""
 
     def data_source(shipment: Any) -> Any:
         inner = make(shipment)

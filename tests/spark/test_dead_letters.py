@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.bolts.letter_files import read_letters
+from sparkbolt.bolts.dead_letter_files import read_letters
 from tests.patience import PATIENCE_SECS
 
 pytestmark = [pytest.mark.spark]

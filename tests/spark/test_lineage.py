@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.spark import lineage
+from sparkbolt.spark import state_lineage
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.session import for_lane
 from tests.patience import PATIENCE_SECS
@@ -22,7 +22,7 @@ def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:
     """(the last micro-batch that is committed, how many versions its state stands on)."""
     held = Checkpoint(spark, str(checkpoint))
     try:
-        return held.last_commit(), lineage.longest(spark, held)
+        return held.last_commit(), state_lineage.longest(spark, held)
     finally:
         held.close()
 
@@ -30,7 +30,7 @@ def versions_below(spark: Any, checkpoint: Path) -> tuple[int, int]:
 def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_topology_goes_on(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lineage, "LINEAGE_MAX", 3)
+    monkeypatch.setattr(state_lineage, "LINEAGE_MAX", 3)
     checkpoint = tmp_path / "c"
     running = build(tmp_path).start(spark=spark, checkpoint=str(checkpoint))
     some = threading.Event()
@@ -53,6 +53,6 @@ def test_a_state_that_stands_on_many_versions_is_written_as_a_snapshot_and_the_t
     assert [f"stands on {before} versions" in record.getMessage() for record in caplog.records].count(True) == 1
     assert len(set(runs)) == 2, "one life for the snapshot, one for the rest"
     assert runs[0] != runs[-1]
-    assert for_lane(spark, 2).conf.get(lineage.CHANGELOG) == "true", "what is chosen for one life stays with it"
+    assert for_lane(spark, 2).conf.get(state_lineage.CHANGELOG) == "true", "what is chosen for one life stays with it"
     ended, after = versions_below(spark, checkpoint)
     assert after <= ended - last, "counted from the snapshot"

@@ -21,7 +21,7 @@ from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.checkpoint import LocalFiles
-from sparkbolt.spark.explain import query_failure
+from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
 

@@ -75,7 +75,7 @@ def test_the_doors_for_users_load_neither_spark_nor_what_an_extra_brings(module:
     )
 
 
-@pytest.mark.parametrize("module", ["source", "processor"])
+@pytest.mark.parametrize("module", ["data_source", "processor"])
 def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(module: str) -> None:
     """Spark makes a process each to look at the source, to plan it and to ask which states there are."""
     run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
@@ -85,9 +85,9 @@ def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(mo
         "sparkbolt.version",
         "sparkbolt.spark",
         f"sparkbolt.spark.{module}",
-        "sparkbolt.spark.shipment",
+        "sparkbolt.spark.job_bundle",
     }
-    assert set(run.stdout.split()) <= light | {"sparkbolt.spark.asker"}
+    assert set(run.stdout.split()) <= light | {"sparkbolt.spark.driver_rpc_client"}
 
 
 # ---- each rule can fail
@@ -110,17 +110,17 @@ def module(path: str, text: str) -> Source:
         ("sparkbolt/core/base/ids.py", "from sparkbolt.core.model import tuples"),
         ("sparkbolt/core/model/topology.py", "from sparkbolt.core.protocol.plan import Entry"),
         ("sparkbolt/core/model/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
-        ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.host import Host"),
+        ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.coordinator import Host"),
         ("sparkbolt/core/worker/tasks.py", "if TYPE_CHECKING:\n    from sparkbolt.core.driver.ledger import ledger"),
-        ("sparkbolt/core/driver/host.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
-        ("sparkbolt/core/driver/ledger/ledger.py", "from sparkbolt.core.driver.host import Host"),
+        ("sparkbolt/core/driver/coordinator.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
+        ("sparkbolt/core/driver/ledger/ledger.py", "from sparkbolt.core.driver.coordinator import Host"),
         ("sparkbolt/errors.py", "import numpy"),
         ("sparkbolt/windows/manager.py", "from sparkbolt.spouts import TextSpout"),
         ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
         ("sparkbolt/sim/engine.py", "from sparkbolt.spark import lane"),
         ("sparkbolt/testing.py", "from pyspark.sql import SparkSession"),
         ("sparkbolt/cli.py", "import pyspark"),
-        ("sparkbolt/spark/source.py", "from sparkbolt.spouts import kafka"),
+        ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
         ("sparkbolt/helpers.py", "import json"),
     ],
 )
@@ -139,7 +139,7 @@ def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
         ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
         ("sparkbolt/core/__init__.py", "from .ids import mix64"),
         ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
-        ("sparkbolt/spark/source.py", "import pyspark.sql, pandas"),
+        ("sparkbolt/spark/data_source.py", "import pyspark.sql, pandas"),
         ("sparkbolt/cli.py", "from sparkbolt.spark import session"),
         ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
     ],

@@ -10,11 +10,11 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.core.driver.ledger import agreement
-from sparkbolt.core.driver.ledger.ledger_files import begin_life, check_number
+from sparkbolt.core.driver.ledger.files import begin_life, check_number
 from sparkbolt.errors import CheckpointError
-from sparkbolt.sim.checkers import Checkers
+from sparkbolt.sim.checkers.acks import Checkers
+from sparkbolt.sim.checkers.base import Facts
 from sparkbolt.sim.driver import MemoryFiles
-from sparkbolt.sim.promises import Facts
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Jobs

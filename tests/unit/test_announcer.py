@@ -12,7 +12,7 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Promotion, Report
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.announcer import Announcer
+from sparkbolt.spark.error_log import Announcer
 from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")

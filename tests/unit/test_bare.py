@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.base.bare import dress, strip, strip_all
+from sparkbolt.core.base.arrow_buffers import dress, strip, strip_all
 from sparkbolt.core.protocol.frames import Frame, Moment, decode, encode
 from sparkbolt.errors import InvariantError
 

@@ -27,12 +27,12 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from sparkbolt.spark import calls as calls_module
-from sparkbolt.spark.calls import Caller, Calls, Listeners, NotReturned, in_driver
+from sparkbolt.spark import user_calls as calls_module
+from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.pages import warning
 from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
 from tests.unit.test_supervision import FakeQuery, NoLock
 
 HANGS_IN: set[str] = set()

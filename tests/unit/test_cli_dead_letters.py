@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.bolts.letter_files import append_lines
+from sparkbolt.bolts.dead_letter_files import append_lines
 from sparkbolt.cli import main
 from sparkbolt.core.model.dead_letters import RawMessage
 from tests.unit.test_dead_letters import attempt, letter

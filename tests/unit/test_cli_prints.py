@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from sparkbolt.spark.jvm import bound_file
-from sparkbolt.spark.prints import PRINTS_ENV, PrintReader, print_to_driver
+from sparkbolt.spark.task_stdout import PRINTS_ENV, PrintReader, print_to_driver
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import sys
-from sparkbolt.spark.prints import print_to_driver
+from sparkbolt.spark.task_stdout import print_to_driver
 print_to_driver()
 for number in range(200):
     print(sys.argv[1] * 9000, number)
@@ -53,7 +53,7 @@ def test_a_display_that_fails_does_not_end_the_reading(tmp_path: Path) -> None:
 def test_without_a_reader_a_worker_prints_where_it_always_did(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "prints")
     environment = {**os.environ, PRINTS_ENV: str(tmp_path / "prints"), "PYTHONPATH": str(ROOT)}
-    code = "from sparkbolt.spark.prints import print_to_driver as f\nf()\nprint('here')"
+    code = "from sparkbolt.spark.task_stdout import print_to_driver as f\nf()\nprint('here')"
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert run.stdout == "here\n"
 

@@ -21,8 +21,8 @@ from rich.console import Console
 
 from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Topology, TopologyBuilder
 from sparkbolt.cli import main, program, seconds
-from sparkbolt.cli.aside import aside_lines
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
+from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform

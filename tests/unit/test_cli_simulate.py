@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.cli import main
-from sparkbolt.sim.twin import close_twins
+from sparkbolt.sim.subprocess_runner import close_twins
 
 pytestmark = pytest.mark.slow
 

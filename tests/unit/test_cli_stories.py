@@ -14,7 +14,7 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.cli import main
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.core.driver.ledger.ledger_reader import LedgerReader
+from sparkbolt.core.driver.ledger.reader import LedgerReader
 from sparkbolt.core.model.story import root_text
 from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.engine import LocalEngine

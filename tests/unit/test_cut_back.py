@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
-from sparkbolt.core.driver.ledger import ledger_files
+from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles

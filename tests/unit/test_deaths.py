@@ -11,7 +11,7 @@ import pytest
 
 from sparkbolt.core.base.exceptions import Interruption
 from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
@@ -20,10 +20,10 @@ from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.protocol.feedback import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker import deaths as deaths_module
-from sparkbolt.core.worker.deaths import Deaths, Place, Watch
+from sparkbolt.core.worker import crash_isolation as deaths_module
+from sparkbolt.core.worker.crash_isolation import Deaths, Place, Watch
 from sparkbolt.core.worker.levels import by_dest, run_level
-from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError

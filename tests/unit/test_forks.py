@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable
 
 from sparkbolt.core.base.exceptions import end_if_forked
-from sparkbolt.spark.calls import Calls
 from sparkbolt.spark.session import _leave_to_this_process
+from sparkbolt.spark.user_calls import Calls
 
 
 def status_of_child(act: Callable[[], None]) -> int:

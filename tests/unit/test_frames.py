@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.core.base.ids import edges_of, mix64_array, xor_by_root
-from sparkbolt.core.protocol.anchoring import Anchoring, Births
+from sparkbolt.core.protocol.edges import Anchoring, Births
 from sparkbolt.core.protocol.frames import (
     Frame,
     Inbox,

@@ -23,13 +23,13 @@ from sparkbolt import (
     Spout,
     TopologyBuilder,
 )
-from sparkbolt.core.driver.desk import Desk
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.core.driver.ledger.partition_manager import Retry
-from sparkbolt.core.driver.retry_plans import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
+from sparkbolt.core.driver.ledger.settings import ledger_settings
+from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
+from sparkbolt.core.driver.spout_buffer import Desk
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.worker.letter_reading import READS_MAX, REFUSALS_MAX
+from sparkbolt.core.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 

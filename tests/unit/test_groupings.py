@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.base.stable_hash import UnroutableError, hash_value
+from sparkbolt.core.base.hashing import UnroutableError, hash_value
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.groupings import (
     AllGrouping,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
-from sparkbolt.core.driver.desk import DESK_RECORDS_MAX, Desk
-from sparkbolt.core.driver.host import FIRST_RECORDS, GROWTH_AT_FIRST, Host
+from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Host
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.pacing import Pacer
+from sparkbolt.core.driver.rate import Pacer
+from sparkbolt.core.driver.spout_buffer import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.errors import EmitError, EngineError

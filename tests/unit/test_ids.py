@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.base.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
 from sparkbolt.core.model.groupings import Delivery, Emitted, Grouping
-from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.worker.routing import Block, Parcel, Parents, Route, StreamRoutes, route
 
 

@@ -14,7 +14,7 @@ from sparkbolt.core.model.components import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable
 from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
-from sparkbolt.spouts.kafka.decoding import Schemas, Shaper
+from sparkbolt.spouts.kafka.executor.decoding import Schemas, Shaper
 
 ORDER = {
     "type": "record",

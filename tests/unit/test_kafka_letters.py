@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.cli import main
-from sparkbolt.cli.letter_topic import LetterTopic
+from sparkbolt.cli.dlq.topic import LetterTopic
 from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic

@@ -12,8 +12,9 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka import MockKafka, reading
+from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka import spout as spout_module
+from sparkbolt.spouts.kafka.executor import reading
 from tests.kafka import SEEN, committed, finished, run, see, spout, topology
 
 KIB = 1024

@@ -19,8 +19,8 @@ from sparkbolt import Bolt, Config, DeadLetter, RetryPolicy, Spout, TopologyBuil
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
 from sparkbolt.cli.check import examine, report_lines
+from sparkbolt.cli.dlq.topic import client_properties
 from sparkbolt.cli.graph import text_drawing
-from sparkbolt.cli.letter_topic import client_properties
 from sparkbolt.cli.svg import svg_drawing
 from sparkbolt.core.model.components import Range, TopologyContext
 from sparkbolt.core.model.dead_letters import Attempt, RawMessage
@@ -30,10 +30,11 @@ from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, TextSpout
-from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage, watching
-from sparkbolt.spouts.kafka.cluster import BrokersAwayError, Cluster
+from sparkbolt.spouts.kafka import KafkaDeadLetters, KafkaMessage
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, letter_of, message_of, read_topic
-from sparkbolt.spouts.kafka.offsets import Owner, Stored, unpacked
+from sparkbolt.spouts.kafka.driver import watching
+from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster
+from sparkbolt.spouts.kafka.driver.offsets import Owner, Stored, unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from sparkbolt.testing import simulate
@@ -203,7 +204,7 @@ def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished
 
 
 def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, monkeypatch):
-    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.TELL_AGAIN_SECS", 0.2)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.driver.watching.TELL_AGAIN_SECS", 0.2)
     kafka.produce(name, ["a", "b"], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     run(engine, lambda: committed(kafka.brokers, name).get(0, (0, ""))[0] == 2)
@@ -245,7 +246,7 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
 
     kafka.produce(name, ["a", "b"], kafka_partition=0)
     own = spout(kafka.brokers, name, offsets=Store())
-    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.CLOSE_SECS", 0.05)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.driver.watching.CLOSE_SECS", 0.05)
     monkeypatch.setattr(Cluster, "ends", slow)
     own.open(context_of(lay_out(topology(name, own), 1), 1))
     asked.set()
@@ -271,7 +272,7 @@ def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, 
         return found
 
     monkeypatch.setattr(Cluster, "ends", without_a_leader)
-    monkeypatch.setattr("sparkbolt.spouts.kafka.watching.LOOK_SECS", 0.05)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.driver.watching.LOOK_SECS", 0.05)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert sorted(row["line"] for row in SEEN[name]) == ["a", "b"]
     assert f"nobody answers for {name}/1" in caplog.text

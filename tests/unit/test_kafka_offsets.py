@@ -14,7 +14,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.offsets import (
+from sparkbolt.spouts.kafka.driver.offsets import (
     METADATA_CHARACTERS_MAX,
     FileOffsets,
     Owner,
@@ -23,10 +23,10 @@ from sparkbolt.spouts.kafka.offsets import (
     store_of,
     unpacked,
 )
+from sparkbolt.spouts.kafka.driver.starting import Start
+from sparkbolt.spouts.kafka.driver.zookeeper import ZooKeeperAwayError, ZooKeeperOffsets, node_of, record_of
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
-from sparkbolt.spouts.kafka.starting import Start
-from sparkbolt.spouts.kafka.zookeeper import ZooKeeperAwayError, ZooKeeperOffsets, node_of, record_of
 
 PLACE = KafkaPartition("orders", 0)
 OURS = Owner("billing/orders", "billing", "ab12")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.core.model.components import Range
-from sparkbolt.spouts.kafka.planning import BACKWARDS_SECS, NO_IDS, Log, Planner, TopicIds, beyond, without
+from sparkbolt.spouts.kafka.driver.planning import BACKWARDS_SECS, NO_IDS, Log, Planner, TopicIds, beyond, without
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
 A, B = TopicIds({"orders": "A"}), TopicIds({"orders": "B"})

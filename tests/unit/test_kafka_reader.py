@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sparkbolt.errors import SourceUnavailable
-from sparkbolt.spouts.kafka import reading
-from sparkbolt.spouts.kafka.reading import AWAY_SECS, PartitionReader
+from sparkbolt.spouts.kafka.executor import reading
+from sparkbolt.spouts.kafka.executor.reading import AWAY_SECS, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.model.components import Range
 from sparkbolt.errors import EnoughRead
-from sparkbolt.spouts.kafka import reading
-from sparkbolt.spouts.kafka.planning import Log, Planner
-from sparkbolt.spouts.kafka.reading import FETCHED_BYTES_MIN, FETCHING, fetching
+from sparkbolt.spouts.kafka.driver.planning import Log, Planner
+from sparkbolt.spouts.kafka.driver.sizing import GROWTH, READS, UNKNOWN_BYTES, Sizes
+from sparkbolt.spouts.kafka.executor import reading
+from sparkbolt.spouts.kafka.executor.reading import FETCHED_BYTES_MIN, FETCHING, fetching
 from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sizing import GROWTH, READS, UNKNOWN_BYTES, Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 MIB = 1 << 20

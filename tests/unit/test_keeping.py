@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import BasicBolt, bolt
 from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.model.keeping import keeps_state
+from sparkbolt.core.model.statefulness import keeps_state
 from tests.unit.poison import run
 
 

@@ -25,11 +25,11 @@ from sparkbolt import (
     WindowedBolt,
 )
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.outage import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN, Health, Outage, OutageChange, Phase
 from sparkbolt.errors import PrepareError
+from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.sim.letters import letters_in
 from sparkbolt.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.slow
@@ -625,7 +625,7 @@ def test_without_a_word_ten_attempts_are_made_over_minutes() -> None:
 
 
 def test_a_letter_that_is_too_long_is_kept_without_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkbolt.core.worker.letter_reading.HANDED_OVER_BYTES_MAX", 2000)
+    monkeypatch.setattr("sparkbolt.core.worker.dead_letter_reader.HANDED_OVER_BYTES_MAX", 2000)
     long = Log(5, read=lambda range_: ((n, ["y" * 5000 if n == 2 else n]) for n in range(range_.start, range_.end)))
     WORLD.bad = lambda n: Reject("no order")
     run = Run(topology(long))

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.core.base.intervals import folded, less
-from sparkbolt.core.driver.host import SETTLED_WAIT_SECS
+from sparkbolt.core.driver.coordinator import SETTLED_WAIT_SECS
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import ROTATIONS, spout_infos
-from sparkbolt.core.driver.ledger.settled import Settled
+from sparkbolt.core.driver.ledger.outbox_acks import Settled
+from sparkbolt.core.driver.ledger.settings import ROTATIONS, spout_infos
 from sparkbolt.core.model.groupings import GlobalGrouping
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.pickling import Pickling
@@ -29,7 +29,7 @@ from sparkbolt.core.model.tuples import ATTEMPT_MAX
 from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.state.task_state import DictStore, TaskState
-from sparkbolt.core.worker.own_trees import OwnTrees
+from sparkbolt.core.worker.outbox import OwnTrees
 from sparkbolt.core.worker.routing import Block, Parents, Route, StreamRoutes
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine

@@ -20,8 +20,8 @@ import pytest
 
 from sparkbolt.core.model.progress import Deed, Sight
 from sparkbolt.core.worker.activity import Hangs
-from sparkbolt.spark import pages as pages_module
-from sparkbolt.spark.pages import LookOut, Pages, warning
+from sparkbolt.spark import activity_pages as pages_module
+from sparkbolt.spark.activity_pages import LookOut, Pages, warning
 from sparkbolt.spark.session import stage_that_runs
 
 PATIENCE_SECS = 100
@@ -29,7 +29,7 @@ PAUSE = threading.Event()
 WORKER = """
 import sys, threading
 from sparkbolt.core.model.progress import Deed
-from sparkbolt.spark.pages import LookOut
+from sparkbolt.spark.activity_pages import LookOut
 
 class Task:
     current = 4, ["a word"], 0
@@ -104,7 +104,7 @@ def test_a_page_has_its_room_from_the_start_and_without_room_there_is_none(
 
 FRAMES = """
 import gc, threading, time
-from sparkbolt.spark.pages import frames_of_threads
+from sparkbolt.spark.activity_pages import frames_of_threads
 
 def deep(n):
     time.sleep(0.0002) if n == 0 else deep(n - 1)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt.core.base.ids import split_key, tree_key
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry
-from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
 from sparkbolt.core.protocol.plan import Entry
 
 TASK = 1

@@ -15,7 +15,7 @@ import pytest
 from sparkbolt import CheckpointError, EngineError
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.spark.places import answer_within, check_hdfs, check_master, local_directory, scheme_of
+from sparkbolt.spark.locations import answer_within, check_hdfs, check_master, local_directory, scheme_of
 
 pytest.importorskip("pyspark")
 

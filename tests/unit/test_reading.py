@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import ledger_settings
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.retry import RetryPolicy
@@ -19,7 +19,7 @@ from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BasicRowCollector
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.announcer import Announcer
+from sparkbolt.spark.error_log import Announcer
 
 SEEN: Counter[int] = Counter()
 COUNT = 100

@@ -29,7 +29,7 @@ from sparkbolt import (
 from sparkbolt.core.driver.ledger.ledger import FailedTree
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.announcer import Announcer
+from sparkbolt.spark.error_log import Announcer
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)

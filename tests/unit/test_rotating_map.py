@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.errors import InvariantError
 
 KEYS = st.sets(st.integers(0, 40) | st.integers(2**48, 2**48 + 40), max_size=12).map(sorted)

@@ -21,11 +21,11 @@ from sparkbolt.core.protocol.feedback import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.worker.levels import run_level
-from sparkbolt.core.worker.reading import clock_rows, run_entry
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark import shield
+from sparkbolt.spark import crash_shield
 from tests.unit.test_reading import Numbers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -109,10 +109,10 @@ class Shielded(LocalEngine):
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.host.life)):
-            rows += shield.shielded(self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e))
+            rows += crash_shield.shielded(self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e))
         for level in self.lane.levels:
             came = rows
-            rows = shield.shielded(
+            rows = crash_shield.shielded(
                 self.worker, lambda own, stores, n=level.number, r=came: run_level(own, n, r, stores), self._store_of
             )
         return judge_rows(rows)
@@ -123,7 +123,7 @@ def run(
 ) -> tuple[list[list[Any]], dict[int, str]]:
     """The counts in the end, and why which number failed; with ``alternate`` every other work is a first try."""
     tries = iter(range(10**6))
-    monkeypatch.setattr(shield, "is_repeated", lambda: not alternate or next(tries) % 2 == 0)
+    monkeypatch.setattr(crash_shield, "is_repeated", lambda: not alternate or next(tries) % 2 == 0)
     builder = TopologyBuilder("shield", Config(max_attempts=1, fuse=False))
     builder.set_spout("numbers", Numbers(lambda number, times: None))
     builder.set_bolt("tested", tested).shuffle_grouping("numbers")

@@ -6,7 +6,7 @@ import threading
 
 import cloudpickle
 
-from sparkbolt.core.worker.shipping import pickled_definitions
+from sparkbolt.core.worker.environment import pickled_definitions
 
 LOCK = threading.Lock()
 

@@ -14,8 +14,8 @@ import pytest
 
 import sparkbolt
 from sparkbolt.errors import EngineError
+from sparkbolt.spark import code_shipping
 from sparkbolt.spark import session as spark_session
-from sparkbolt.spark import sources
 from sparkbolt.spark.session import await_executors, check_reachable
 
 
@@ -50,7 +50,7 @@ def test_modules_and_packages_from_source_are_sent_and_installed_ones_are_not(tm
     )
     loaded["zipped"].__file__ = str(tmp_path / "a.zip" / "zipped.py")  # type: ignore[union-attr]
     loaded["none"] = None
-    found = sources.loaded_sources(loaded, [str(tmp_path / "lib")])
+    found = code_shipping.loaded_sources(loaded, [str(tmp_path / "lib")])
     assert found == [
         ("package", tmp_path / "package"),
         ("single.py", tmp_path / "single.py"),
@@ -59,7 +59,7 @@ def test_modules_and_packages_from_source_are_sent_and_installed_ones_are_not(tm
 
 
 def test_what_this_interpreter_has_installed_stays() -> None:
-    assert sources.loaded_sources(modules(np, importlib, zipfile), sources.installed_places()) == []
+    assert code_shipping.loaded_sources(modules(np, importlib, zipfile), code_shipping.installed_places()) == []
 
 
 def test_an_archive_can_be_imported_from_and_is_named_by_its_content(
@@ -73,18 +73,18 @@ def test_an_archive_can_be_imported_from_and_is_named_by_its_content(
         module(left_out, package / left_out)
     named = [(package.name, package)]
 
-    first = sources.archive("sources", named, str(tmp_path))
+    first = code_shipping.archive("sources", named, str(tmp_path))
     assert zipfile.ZipFile(first).namelist() == [
         "package_for_archive/",
         "package_for_archive/inner/",
         "package_for_archive/__init__.py",
         "package_for_archive/inner/value.py",
     ]
-    assert sources.archive("sources", named, str(tmp_path)) == first
+    assert code_shipping.archive("sources", named, str(tmp_path)) == first
     monkeypatch.syspath_prepend(first)
     assert importlib.import_module("package_for_archive.inner.value").VALUE == 17
     (package / "inner" / "value.py").write_text("VALUE = 18\n")
-    assert sources.archive("sources", named, str(tmp_path)) != first
+    assert code_shipping.archive("sources", named, str(tmp_path)) != first
 
 
 def test_a_folder_with_much_data_in_it_is_not_sent_and_a_warning_says_so(
@@ -94,7 +94,7 @@ def test_a_folder_with_much_data_in_it_is_not_sent_and_a_warning_says_so(
     (tmp_path / "large" / "data").write_bytes(bytes(3 << 20))
     module("small", tmp_path / "small.py")
     small = ("small.py", tmp_path / "small.py")
-    assert sources.sendable([("large", tmp_path / "large"), small], bytes_max=2 << 20) == [small]
+    assert code_shipping.sendable([("large", tmp_path / "large"), small], bytes_max=2 << 20) == [small]
     assert "large" in caplog.text
     assert "is not sent to the executors, because it has 3 MB" in caplog.text
 
@@ -117,8 +117,8 @@ def test_files_that_are_named_are_sent_once_and_leave_the_path_alone(tmp_path: P
     (tmp_path / "folder" / "__init__.py").write_text("")
     context, before = FakeContext("one"), list(sys.path)
     named = [str(tmp_path / "a.py"), str(tmp_path / "folder"), "hdfs://host/b.zip"]
-    sources.send(context, named, cluster=False)
-    sources.send(context, named, cluster=False)
+    code_shipping.send(context, named, cluster=False)
+    code_shipping.send(context, named, cluster=False)
     file, folder, url = context.added
     assert (file, url) == (named[0], named[2])
     assert zipfile.ZipFile(folder).namelist() == ["folder/", "folder/__init__.py"]
@@ -134,11 +134,11 @@ def test_a_file_that_cannot_be_sent_is_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.csv").write_text("a,b\n")
     with pytest.raises(EngineError, match=said):
-        sources.send(FakeContext("two"), [name], cluster=False)
+        code_shipping.send(FakeContext("two"), [name], cluster=False)
 
 
 def test_sparkbolt_itself_is_sent_whole() -> None:
-    names = zipfile.ZipFile(sources.own_archive()).namelist()
+    names = zipfile.ZipFile(code_shipping.own_archive()).namelist()
     folder = Path(sparkbolt.__path__[0])
     assert {f"sparkbolt/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*.py")} <= set(names)
 

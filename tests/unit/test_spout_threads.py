@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
-from sparkbolt.core.driver.desk import Desk
+from sparkbolt.core.driver.spout_buffer import Desk
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.reports import Report

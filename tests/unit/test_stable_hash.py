@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkbolt.core.base.hashing import UnroutableError, hash_column, hash_value
 from sparkbolt.core.base.ids import mix64
-from sparkbolt.core.base.stable_hash import UnroutableError, hash_column, hash_value
 
 scalars = st.one_of(
     st.none(),
@@ -232,7 +232,7 @@ def test_a_list_that_holds_itself_is_refused() -> None:
 
 
 SUBPROCESS = """
-from sparkbolt.core.base.stable_hash import hash_column
+from sparkbolt.core.base.hashing import hash_column
 print(hash_column(["to", b"be", 1, 2.5, None, ("a", 1), frozenset("abc"), {"k": "v"}, "x" * 300]).tolist())
 """
 

@@ -15,15 +15,15 @@ from hypothesis import given
 from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
 from sparkbolt.core.base.ids import mix64, tree_key
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.ledger_settings import spout_infos
-from sparkbolt.core.driver.ledger.stories import Stories, hold_words, holds_of
+from sparkbolt.core.driver.ledger.settings import spout_infos
+from sparkbolt.core.driver.ledger.story_store import Stories, hold_words, holds_of
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.worker.holding import held_tuples
+from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX, Tracer
 from sparkbolt.core.worker.stages import StageRun
-from sparkbolt.core.worker.tracing import FAILED_MAX, TRACED_MAX, Tracer
 from sparkbolt.testing import TopologyTestDriver
 
 

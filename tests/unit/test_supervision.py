@@ -19,7 +19,7 @@ import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, InvalidTopology, Spout, TopologyBuilder
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.driver.restarts import QueryFailure
+from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.outage import Outage, Phase
@@ -37,14 +37,14 @@ from pyspark.errors import PySparkException
 
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.asker import Asker
-from sparkbolt.spark.bridge import Bridge
-from sparkbolt.spark.calls import Calls
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
-from sparkbolt.spark.explain import carried, errors_carried, query_failure
+from sparkbolt.spark.driver_rpc import Bridge
+from sparkbolt.spark.driver_rpc_client import Asker
+from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
 from sparkbolt.spark.spout_threads import SpoutFailure
+from sparkbolt.spark.user_calls import Calls
 
 
 class Pass(BasicBolt):

@@ -16,7 +16,7 @@ from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, ColumnBo
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.groupings import FieldsGrouping, Grouping, ShuffleGrouping
-from sparkbolt.core.model.keeping import keeps_state
+from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.topology import Topology, TopologyBuilder, changes
 from sparkbolt.core.model.tuples import Direct, StreamDef
 from sparkbolt.core.state.snapshots import DurableAttributes

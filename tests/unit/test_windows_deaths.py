@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import Count, WindowedBolt
 from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.worker import deaths as deaths_module
+from sparkbolt.core.worker import crash_isolation as deaths_module
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WindowCollector

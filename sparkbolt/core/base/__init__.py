@@ -1,5 +1,5 @@
 """Arithmetic: ids, columns, hashes and intervals, and exceptions as text.
 
-Read in this order: ``ids``, ``intervals``, ``packing``, ``bare``, ``text_keys``, ``exceptions``, ``salvage``,
-``stable_hash``, ``throttle``, ``files``, ``outside``.
+Read in this order: ``ids``, ``intervals``, ``packing``, ``arrow_buffers``, ``text_arrays``, ``exceptions``,
+``salvage``, ``hashing``, ``throttle``, ``files``, ``engine_door``.
 """

@@ -4,7 +4,7 @@ Which question it answers: can a plan be made of them?
 Rule: what cannot be planned is refused with the spout's name before anything is taken of it. A position that was
 planned before is never planned again by a spout, since its record would be processed as another message.
 
-Apart from ``host``, which only counts with ranges that are right. Read before: ``components``.
+Apart from ``coordinator``, which only counts with ranges that are right. Read before: ``components``.
 """
 
 from __future__ import annotations

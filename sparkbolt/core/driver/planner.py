@@ -8,7 +8,7 @@ Rule 2: the end of a micro-batch is a plan, whole or by the name of its file. Wh
 runs a micro-batch 0, since it knows no start to compare with; so that one gets a plan that reads nothing.
 Rule 3: the same end gives the same plan, in any life.
 
-It waits for nothing and locks nothing; files are an argument. Read before: ``host``, ``plan``, ``ledger_files``.
+It waits for nothing and locks nothing; files are an argument. Read before: ``coordinator``, ``plan``, ``files``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.host import Host
+from sparkbolt.core.driver.coordinator import Host
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, plan_of
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check

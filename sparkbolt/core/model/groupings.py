@@ -10,7 +10,7 @@ never used.
 Rule 3: a grouping is a value: frozen, comparable, picklable. What it counts, it counts within one call.
 
 The groupings and their meaning are Storm's (``GrouperFactory``, ``PartialKeyGrouping``).
-Read before: ``ids``, ``stable_hash``.
+Read before: ``ids``, ``hashing``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, printed
+from sparkbolt.core.base.hashing import Column, UnroutableError, combine, hash_column, hash_distinct
 from sparkbolt.core.base.ids import U64, mix64, mix64_array
-from sparkbolt.core.base.stable_hash import Column, UnroutableError, combine, hash_column, hash_distinct
 from sparkbolt.core.model.config import Config
 from sparkbolt.errors import InvariantError, check
 

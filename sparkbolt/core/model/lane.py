@@ -24,8 +24,8 @@ from typing import Any
 
 from sparkbolt.core.model.components import Spout, defines_flush
 from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.core.model.hosted import HostedBolt
 from sparkbolt.core.model.retry import DEFAULT, RetryPolicy, at_once
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)

@@ -1,7 +1,7 @@
 """Progress: how far a micro-batch that is not committed yet has come, and in which calls of user code.
 
 Which question it answers: what is a running topology at?
-Rule: values and their sentences only; who looks, ``activity`` and ``spark.pages`` say.
+Rule: values and their sentences only; who looks, ``activity`` and ``spark.activity_pages`` say.
 
 Read before: nothing.
 """

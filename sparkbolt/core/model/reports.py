@@ -1,7 +1,7 @@
 """Reports: what a running topology tells of its trees.
 
 Which question it answers: which trees were acked, which failed, and why, with this micro-batch?
-Rule: values only; who makes them, ``acker``, ``fates`` and ``ledger`` say.
+Rule: values only; who makes them, ``acker``, ``outcomes`` and ``ledger`` say.
 
 Read before: ``metrics``, ``story``.
 """

@@ -9,7 +9,7 @@ Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the 
 tells the same story.
 Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
 
-Read before: ``ids``. Who sees hops: ``tracing``. Who keeps them: ``stories``.
+Read before: ``ids``. Who sees hops: ``hop_recorder``. Who keeps them: ``story_store``.
 """
 
 from __future__ import annotations

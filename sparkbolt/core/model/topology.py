@@ -7,7 +7,7 @@ Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never
 Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
 Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
 
-Read before: ``components``, ``groupings``, ``topology_mistakes``.
+Read before: ``components``, ``groupings``, ``validation``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import cloudpickle
 
+from sparkbolt.core.base.engine_door import outside
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.base.outside import outside
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import ComponentSettings, Config, did_you_mean
+from sparkbolt.core.model.dead_letter_targets import Way, given_for, way_of, where_nothing_is_said
 from sparkbolt.core.model.groupings import (
     AllGrouping,
     DirectGrouping,
@@ -38,12 +39,11 @@ from sparkbolt.core.model.groupings import (
     PartialKeyGrouping,
     ShuffleGrouping,
 )
-from sparkbolt.core.model.keeping import keeps_state
-from sparkbolt.core.model.letter_ways import Way, given_for, way_of, where_nothing_is_said
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.running import RunningTopology
-from sparkbolt.core.model.topology_mistakes import Declaration, Subscription, mistakes_of
+from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.core.model.validation import Declaration, Subscription, mistakes_of
 from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
 
 __all__ = [

@@ -1,5 +1,5 @@
 """The protocol: values and codecs that cross processes.
 
-Read in this order: ``causes``, ``attempts``, ``records``, ``plan``, ``anchoring``, ``frames``, ``acker``,
-``acker_bytes``, ``accounts``, ``shards``, ``feedback``.
+Read in this order: ``causes``, ``attempts``, ``records``, ``plan``, ``edges``, ``frames``, ``acker``,
+``verdict_codec``, ``accounts``, ``shards``, ``feedback``.
 """

@@ -3,14 +3,14 @@
 Which question it answers: how do the many sayings of a stage about trees become few?
 Rule: XOR is all that is done here; what the sums mean, the acker and the ledger know.
 
-Read before: ``ids``, ``anchoring``, ``acker``.
+Read before: ``ids``, ``edges``, ``acker``.
 """
 
 from __future__ import annotations
 
 from sparkbolt.core.base.ids import U64, xor_by_root
 from sparkbolt.core.protocol.acker import Partials
-from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.protocol.edges import Anchoring
 
 
 class Accounts:

@@ -15,7 +15,6 @@ from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.story import merged
 from sparkbolt.core.protocol.acker import Feedback, Partials, judge, merge
-from sparkbolt.core.protocol.acker_bytes import decode_partials, decode_verdicts, encode_verdicts
 from sparkbolt.core.protocol.frames import (
     FEEDBACK,
     LETTERS,
@@ -29,6 +28,7 @@ from sparkbolt.core.protocol.frames import (
     unwrap,
     wrap,
 )
+from sparkbolt.core.protocol.verdict_codec import decode_partials, decode_verdicts, encode_verdicts
 from sparkbolt.errors import InvariantError
 
 

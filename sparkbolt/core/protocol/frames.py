@@ -6,7 +6,7 @@ arrive never shows.
 Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
 plain type (or None), and pickled alone otherwise.
 
-Read before: ``ids``, ``tuples``, ``anchoring``.
+Read before: ``ids``, ``tuples``, ``edges``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base.bare import dress, strip_all
+from sparkbolt.core.base.arrow_buffers import dress, strip_all
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
-from sparkbolt.core.protocol.anchoring import Anchoring, Births
+from sparkbolt.core.protocol.edges import Anchoring, Births
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import EmitError, check
 

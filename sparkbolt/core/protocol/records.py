@@ -5,7 +5,7 @@ Rule 1: values that are not plain are pickled when they are emitted, each record
 is too large, is refused there; what cannot be read where it arrives fails there. Its tree fails, and nothing else.
 Rule 2: plain values (text, numbers, bytes, None) ride as they are: to look at them is all that it costs.
 
-Read before: ``failures``, ``histories``.
+Read before: ``failures``, ``attempt_store``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ nothing but ``put`` changes the state.
 A column of str, of int or of float is packed as one buffer (str: joined by NUL, which splits again at 30 ns a
 key, where Arrow's ``to_pylist`` takes 150); anything else is pickled.
 
-Read before: ``stable_hash``, ``text_keys``, ``snapshots``.
+Read before: ``hashing``, ``text_arrays``, ``snapshots``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base.stable_hash import hash_value
-from sparkbolt.core.base.text_keys import crc32s, joined, order_of, text_of
+from sparkbolt.core.base.hashing import hash_value
+from sparkbolt.core.base.text_arrays import crc32s, joined, order_of, text_of
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple

@@ -1,6 +1,7 @@
 """The worker: an executor's side of a micro-batch.
 
-Read in this order: ``failures``, ``health``, ``emission``, ``routing``, ``collectors``, ``rows``, ``returned``,
-``bolt_runtime``, ``deaths``, ``tasks``, ``tracing``, ``forgetting``, ``holding``, ``own_trees``, ``activity``,
-``worker``, ``stages``, ``levels``, ``reading``, ``letter_reading``, ``shipping``.
+Read in this order: ``failures``, ``health``, ``emission``, ``routing``, ``collectors``, ``tuple_batch``,
+``returned_values``, ``bolt_runtime``, ``crash_isolation``, ``tasks``, ``hop_recorder``, ``forgetting``, ``holding``,
+``outbox``, ``activity``, ``worker``, ``stages``, ``levels``, ``source_reader``, ``dead_letter_reader``,
+``environment``.
 """

@@ -8,7 +8,7 @@ Rule 2: what the working thread notes is in memory that other processes see, so 
 the looking thread cannot run: some C code keeps Python's interpreter lock while it works.
 Rule 3: it is a picture for people. No verdict and no state depends on it.
 
-Read before: ``deaths``.
+Read before: ``crash_isolation``.
 """
 
 from __future__ import annotations

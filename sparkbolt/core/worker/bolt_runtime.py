@@ -5,7 +5,7 @@ code sees and when?
 Rule: in each micro-batch that gives it tuples, or in which it is due, it is attached to its state, told the time, given
 its rows, and asked when it has to be told the time next.
 
-Read before: ``hosted``, ``collectors``, ``state``.
+Read before: ``runtime_bolts``, ``collectors``, ``state``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sparkbolt.core.protocol.plan import Wake
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
-    from sparkbolt.core.worker.rows import Rows
     from sparkbolt.core.worker.tasks import Counts
+    from sparkbolt.core.worker.tuple_batch import Rows
 
 
 @dataclass

@@ -27,7 +27,7 @@ from sparkbolt.core.worker.emission import NO_LISTS, UNANCHORED, Output, StreamO
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.worker.rows import Rows
+    from sparkbolt.core.worker.tuple_batch import Rows
 
 _BETWEEN_ROWS: Final = object()
 """Stands for the rows of a collector while ``flush`` runs."""

@@ -3,9 +3,9 @@
 Which question it answers: rows of all kinds come in; which go to which task, which pass on?
 
 Rule: nothing is committed of a task's state before all of it is known to be such that it can be kept. Where it cannot,
-the work is done again, in the same process, without the tuple that is to blame (``deaths``).
+the work is done again, in the same process, without the tuple that is to blame (``crash_isolation``).
 
-Read before: ``stages``, ``deaths``.
+Read before: ``stages``, ``crash_isolation``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from sparkbolt.core.protocol.frames import collect, moment_of
 from sparkbolt.core.state.segments import SegmentStore
-from sparkbolt.core.worker.deaths import Unkept
+from sparkbolt.core.worker.crash_isolation import Unkept
 from sparkbolt.core.worker.stages import Row, StageRun
 from sparkbolt.core.worker.worker import Worker
 

@@ -30,7 +30,7 @@ from sparkbolt.core.model.groupings import (
     prepared,
 )
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.anchoring import Anchoring, Births, pairs_of_rows
+from sparkbolt.core.protocol.edges import Anchoring, Births, pairs_of_rows
 from sparkbolt.core.protocol.frames import Column, Path, column_of, take
 from sparkbolt.errors import EmitError, check
 

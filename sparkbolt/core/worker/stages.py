@@ -4,7 +4,7 @@ Which question it answers: rows in, rows out; what happens between them?
 Rule 1: frames are put in order before user code sees them.
 Rule 2: ack partials are combined here, once a stage, and split by acker task.
 
-Read before: ``tasks``, ``worker``, ``tracing``.
+Read before: ``tasks``, ``worker``, ``hop_recorder``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import pass_on, printed
+from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
-from sparkbolt.core.base.stable_hash import UnroutableError
-from sparkbolt.core.model.hosted import HostedBolt
 from sparkbolt.core.model.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.model.outage import Health, add_healths
 from sparkbolt.core.model.pickling import attributes_of
 from sparkbolt.core.model.progress import Deed
 from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 from sparkbolt.core.model.story import Hop
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.protocol.accounts import Accounts
 from sparkbolt.core.protocol.acker import Partials, combine
-from sparkbolt.core.protocol.acker_bytes import decode_partials, encode_partials
-from sparkbolt.core.protocol.anchoring import Anchoring
+from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import (
     FEEDBACK,
     PARTIALS,
@@ -52,16 +51,17 @@ from sparkbolt.core.protocol.frames import (
 )
 from sparkbolt.core.protocol.plan import Wake
 from sparkbolt.core.protocol.shards import shards_of
+from sparkbolt.core.protocol.verdict_codec import decode_partials, encode_partials
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.forgetting import forget_in
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.holding import held_tuples
-from sparkbolt.core.worker.own_trees import OwnTrees, Started
+from sparkbolt.core.worker.hop_recorder import Tracer
+from sparkbolt.core.worker.outbox import OwnTrees, Started
 from sparkbolt.core.worker.routing import Block, Parcel, roots_of_row, route, without
-from sparkbolt.core.worker.rows import Rows, blocks_of
 from sparkbolt.core.worker.tasks import BoltTask, Counts
-from sparkbolt.core.worker.tracing import Tracer
+from sparkbolt.core.worker.tuple_batch import Rows, blocks_of
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import PrepareError, Unavailable
 

@@ -6,7 +6,7 @@ Rule 2: a kept tuple stays whole: one object shows row after row as long as its 
 kept it.
 Rule 3: whatever neither acked nor failed a tuple of a tracked tree holds it, and is named for it.
 
-Read before: ``collectors``, ``rows``, ``failures``.
+Read before: ``collectors``, ``tuple_batch``, ``failures``.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from sparkbolt.core.model.components import (
     defines_flush,
 )
 from sparkbolt.core.model.function_bolts import FunctionBolt
-from sparkbolt.core.model.hosted import HostedBolt
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import Deed
 from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.runtime_bolts import HostedBolt
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol.anchoring import Anchoring
 from sparkbolt.core.protocol.causes import UNAVAILABLE
+from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.worker.activity import Activity
 from sparkbolt.core.worker.bolt_runtime import Hosted, Told, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
-from sparkbolt.core.worker.deaths import TaskWatch
+from sparkbolt.core.worker.crash_isolation import TaskWatch
 from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried
-from sparkbolt.core.worker.returned import emit_all, refuse
-from sparkbolt.core.worker.rows import Rows
+from sparkbolt.core.worker.returned_values import emit_all, refuse
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import KilledWorkerError
 
 UNAVAILABLE_MAX = 10

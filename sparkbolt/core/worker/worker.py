@@ -5,7 +5,7 @@ Rule 1: one instance a task and process: ``prepare`` once, then connections stay
 Rule 2: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple, and one
 whose last micro-batch was broken off is thrown away.
 
-Read before: ``lane``, ``tasks``, ``state``, ``own_trees``.
+Read before: ``lane``, ``tasks``, ``state``, ``outbox``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.activity import Activity
 from sparkbolt.core.worker.bolt_runtime import Hosted, void_roots
-from sparkbolt.core.worker.deaths import Deaths, Unkept, Watch
+from sparkbolt.core.worker.crash_isolation import Deaths, Unkept, Watch
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.own_trees import OwnTrees
+from sparkbolt.core.worker.outbox import OwnTrees
 from sparkbolt.core.worker.routing import Parcel, StreamRoutes, routes_of
-from sparkbolt.core.worker.rows import Rows
 from sparkbolt.core.worker.tasks import BoltTask
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import ConfigError, InvariantError, StateError
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]

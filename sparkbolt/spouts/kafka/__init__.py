@@ -5,9 +5,9 @@ its half on executors (``reading``, ``decoding``).
 """
 
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters
-from sparkbolt.spouts.kafka.decoding import KafkaMessage
+from sparkbolt.spouts.kafka.driver.zookeeper import ZooKeeperOffsets
+from sparkbolt.spouts.kafka.executor.decoding import KafkaMessage
 from sparkbolt.spouts.kafka.mock import MockKafka
 from sparkbolt.spouts.kafka.spout import KafkaSpout
-from sparkbolt.spouts.kafka.zookeeper import ZooKeeperOffsets
 
 __all__ = ["KafkaDeadLetters", "KafkaMessage", "KafkaSpout", "MockKafka", "ZooKeeperOffsets"]

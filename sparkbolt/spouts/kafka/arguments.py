@@ -14,8 +14,8 @@ from typing import Any
 
 from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.cluster import Topics
-from sparkbolt.spouts.kafka.decoding import DEFAULT_FIELDS, Translator
+from sparkbolt.spouts.kafka.driver.cluster import Topics
+from sparkbolt.spouts.kafka.executor.decoding import DEFAULT_FIELDS, Translator
 from sparkbolt.spouts.kafka.sources import is_topic
 
 

@@ -23,7 +23,7 @@ from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
-from sparkbolt.spouts.kafka.cluster import error_text, made
+from sparkbolt.spouts.kafka.driver.cluster import error_text, made
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import Source, is_topic
 

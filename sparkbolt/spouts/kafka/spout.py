@@ -23,9 +23,14 @@ from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
-from sparkbolt.spouts.kafka.cluster import Cluster
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
-from sparkbolt.spouts.kafka.decoding import (
+from sparkbolt.spouts.kafka.driver.cluster import Cluster
+from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
+from sparkbolt.spouts.kafka.driver.planning import OutOfRange, Planner, Spans, beyond, past
+from sparkbolt.spouts.kafka.driver.sizing import Sizes
+from sparkbolt.spouts.kafka.driver.starting import Start, StartSpec
+from sparkbolt.spouts.kafka.driver.watching import Look, Watcher, Wish
+from sparkbolt.spouts.kafka.executor.decoding import (
     PARTS,
     PLAIN,
     Decoding,
@@ -34,14 +39,9 @@ from sparkbolt.spouts.kafka.decoding import (
     Translator,
     check_decoding,
 )
-from sparkbolt.spouts.kafka.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
-from sparkbolt.spouts.kafka.planning import OutOfRange, Planner, Spans, beyond, past
-from sparkbolt.spouts.kafka.reading import PartitionReader
+from sparkbolt.spouts.kafka.executor.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
-from sparkbolt.spouts.kafka.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic, marked
-from sparkbolt.spouts.kafka.starting import Start, StartSpec
-from sparkbolt.spouts.kafka.watching import Look, Watcher, Wish
 
 log = logging.getLogger(__name__)
 

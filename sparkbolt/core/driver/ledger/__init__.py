@@ -1,6 +1,6 @@
 """The ledger: which trees are open, and what became of those that are not.
 
-Read in this order: ``rotating_map``, ``partition_manager``, ``settled``, ``fates``, ``histories``, ``outages``,
-``messages``, ``stories``, ``tally``, ``ledger_log``, ``ledger``, ``ledger_files``, ``ledger_settings``,
-``ledger_reader``, ``agreement``.
+Read in this order: ``open_trees``, ``partition_manager``, ``outbox_acks``, ``outcomes``, ``attempt_store``,
+``outages``, ``messages``, ``story_store``, ``counts``, ``log``, ``ledger``, ``files``, ``settings``,
+``reader``, ``agreement``.
 """

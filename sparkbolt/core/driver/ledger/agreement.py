@@ -20,7 +20,7 @@ and the id of Spark's query are made anew, which nothing else refers to.
 Rule 2: no tuple is lost. What is gone back over may have been promoted, and queues forget what they were told to be
 done, so a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is gone.
 
-Read before: ``plan``, ``planner``, ``ledger_files``, ``ledger_log``.
+Read before: ``plan``, ``planner``, ``files``, ``log``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.ledger import ledger_log
-from sparkbolt.core.driver.ledger.ledger_files import last_life, lives_missing
+from sparkbolt.core.driver.ledger import log as ledger_log
+from sparkbolt.core.driver.ledger.files import last_life, lives_missing
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, plan_of
 from sparkbolt.errors import CheckpointError
 

@@ -13,10 +13,10 @@ Rule 4: a tree that failed is not acked any more; acks and fails for trees that 
 counted as ``late`` of their spout.
 
 Nothing is done per tree in Python but for trees that fail. What message a tree stands for, and how far the sources
-have come, is known to ``messages``; ``stories`` keeps what is told of the ways of trees; ``tally`` counts.
+have come, is known to ``messages``; ``story_store`` keeps what is told of the ways of trees; ``counts`` counts.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
-Read before: ``acker``, ``rotating_map``, ``messages``, ``settled``, ``stories``, ``promotion``, ``ledger_log``.
+Read before: ``acker``, ``open_trees``, ``messages``, ``outbox_acks``, ``story_store``, ``promotion``, ``log``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,23 @@ from dataclasses import replace
 import numpy as np
 
 from sparkbolt.core.base.ids import I32, MAX_SEQUENCE, U64, empty_u64, split_key, tree_key
-from sparkbolt.core.driver.ledger import ledger_log
-from sparkbolt.core.driver.ledger.fates import SpoutInfo
+from sparkbolt.core.driver.ledger import log as ledger_log
+from sparkbolt.core.driver.ledger.counts import Tally
 from sparkbolt.core.driver.ledger.messages import Messages
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.driver.ledger.outbox_acks import Settled
+from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.partition_manager import Retry
-from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
-from sparkbolt.core.driver.ledger.settled import Settled
-from sparkbolt.core.driver.ledger.stories import STORIES_MAX, Ranges, Stories, hold_words, holder_of, holds_of, story_of
-from sparkbolt.core.driver.ledger.tally import Tally
+from sparkbolt.core.driver.ledger.story_store import (
+    STORIES_MAX,
+    Ranges,
+    Stories,
+    hold_words,
+    holder_of,
+    holds_of,
+    story_of,
+)
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
 from sparkbolt.core.model.story import NOTHING_TOLD, Story, Told

@@ -8,7 +8,7 @@ Rule 2: nothing is kept per tree. A plan's entry stands for all its trees and is
 unfinished; which of them are open is asked of the map of open trees.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
 
-Read before: ``plan``, ``acker``, ``rotating_map``, ``partition_manager``, ``fates``, ``histories``.
+Read before: ``plan``, ``acker``, ``open_trees``, ``partition_manager``, ``outcomes``, ``attempt_store``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
-from sparkbolt.core.driver.ledger.fates import GIVEN_UP, SpoutInfo, Terms, Whose, decide
-from sparkbolt.core.driver.ledger.histories import Histories, Place
+from sparkbolt.core.driver.ledger.attempt_store import Histories, Place
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.driver.ledger.outcomes import GIVEN_UP, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
-from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
 from sparkbolt.core.model.dead_letters import GivenUp
 from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
 from sparkbolt.core.model.story import NOTHING_TOLD, Told

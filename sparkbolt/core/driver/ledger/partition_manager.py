@@ -28,7 +28,7 @@ Rule 5: a source that is away is asked for what waits of it, and for nothing new
 which a range was too large to be read at once, until the rest of it is read.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
-Read before: ``plan``, ``rotating_map``.
+Read before: ``plan``, ``open_trees``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import numpy as np
 
 from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, split_key
 from sparkbolt.core.base.intervals import Interval
-from sparkbolt.core.driver.ledger.rotating_map import RotatingMap
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import InvariantError, check

@@ -1,0 +1,61 @@
+"""What is said of messages that were set aside: how many, where they are, and how they come back.
+
+Which question it answers: a run has ended, and some messages were given up; what does somebody type next?
+Rule: a command that is shown can be copied as it is.
+
+Read before: ``core.model.dead_letter_targets``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from sparkbolt.bolts.dead_letter_files import FileDeadLetters
+from sparkbolt.core.model.dead_letters import CHECKPOINT, stream_of
+from sparkbolt.core.model.topology import Topology
+
+
+def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
+    """A sentence for each spout of which a run has given messages up.
+
+    Args:
+        set_aside: how many of each spout.
+        topology: None where it was never there.
+        letters_directory: where the dead letters of the checkpoint are.
+    """
+    if topology is None:
+        return
+    for spout, count in sorted(set_aside.items()):
+        how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"
+        yield f"{how_many} set aside: {_what_to_do(_place(topology, spout, letters_directory), spout)}"
+
+
+def _place(topology: Topology, spout: str, letters_directory: str) -> str:
+    spec = topology.components[spout]
+    way = spec.dead_letters
+    if way == CHECKPOINT:
+        return letters_directory
+    if isinstance(way, FileDeadLetters):
+        return way.path
+    name = stream_of(way)
+    if name is not None:
+        return f"!their dead letters went to stream {name!r}"
+    if way is not None:
+        topic, brokers = getattr(way, "topic", None), getattr(getattr(way, "settings", None), "brokers", None)
+        if topic is not None and brokers is not None:
+            return f"kafka:{brokers}/{topic}"
+        return f"!their dead letters went to {type(way).__name__}"
+    whose = "them" if spec.is_spout else "what a bolt starts"
+    return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps {whose}"
+
+
+def _what_to_do(place: str, spout: str) -> str:
+    if place.startswith("!"):
+        return place[1:]
+    where = shlex.quote(place)
+    into = "" if place.startswith("kafka:") else " --into FILE"
+    return (
+        f"look at them with `sparkbolt dlq list {where}`, give them to the topology again with `sparkbolt dlq replay "
+        f"{where} --spout {shlex.quote(spout)}{into}`"
+    )

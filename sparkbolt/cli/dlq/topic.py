@@ -1,0 +1,120 @@
+"""``sparkbolt dlq`` for a Kafka topic: ``kafka:HOST:PORT/TOPIC``.
+
+Which question it answers: which letters are in the topic, and how does a message get back to where it came from?
+Rule: a message is written again as it came, key, headers and all, to its own kafka_partition, or to the topic that
+``--into`` names. What was replayed is noted in the topic of the letters. Properties of the client, such as those of
+SASL and TLS, come from a file and are never printed.
+
+Read before: ``commands``, ``spouts.kafka.dead_letters``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, Found, Replay
+from sparkbolt.cli.locate import WrongUseError
+from sparkbolt.core.model.dead_letters import DeadLetter
+
+
+def client_properties(path: str) -> dict[str, str]:
+    """The properties in a file: a line ``key=value`` each, as Kafka's own tools take them; ``#`` begins a remark.
+
+    Raises:
+        WrongUseError: it cannot be read, or a line is none. The line is not shown, since it may hold a secret.
+    """
+    found: dict[str, str] = {}
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise WrongUseError(f"--client-config {path} cannot be read: {why}") from None
+    for number, line in enumerate(lines, 1):
+        key, equals, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not equals or not key.strip():
+                raise WrongUseError(f"--client-config {path}: line {number} is no property, expected key=value")
+            found[key.strip()] = value.strip()
+    return found
+
+
+KAFKA = "kafka:"
+"""How a place begins that is a topic."""
+
+
+class LetterTopic:
+    """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
+
+    def __init__(self, where: str, client: Mapping[str, str] | None = None) -> None:
+        """Take the brokers and the topic apart; ``client`` has further properties of the client.
+
+        Raises:
+            WrongUseError: there are not both.
+            ConfigError: a property cannot be given.
+        """
+        from sparkbolt.spouts.kafka.settings import ClientSettings
+
+        brokers, _, topic = where.rpartition("/")
+        if not brokers or not topic:
+            raise WrongUseError(f"kafka:{where} names no topic of dead letters: expected kafka:HOST:PORT/TOPIC")
+        self._settings = ClientSettings(brokers, client or {})
+        self._topic = topic
+
+    def letters(self) -> Found:
+        """All letters of the topic."""
+        from sparkbolt.spouts.kafka.dead_letters import read_topic
+
+        found = read_topic(self._settings, self._topic)
+        self._replayed = found.replayed
+        letters = sorted(found.letters, key=lambda letter: letter.last.ended_ms)
+        return Found(letters, found.repeated, found.damaged, "message")
+
+    def replayed(self) -> set[str]:
+        """The ids that are noted as replayed."""
+        if not hasattr(self, "_replayed"):
+            self.letters()
+        return self._replayed
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Write the messages again to their topic, or to ``into``, which is a topic too.
+
+        Raises:
+            WrongUseError: ``into`` is the topic of the letters.
+        """
+        from sparkbolt.spouts.kafka.dead_letters import replay
+
+        if into == self._topic:
+            raise WrongUseError(
+                f"--into {into} is the topic that the dead letters are read from, and messages as they came are none: "
+                "name the topic that the topology reads, or leave --into out for the topic that each came from"
+            )
+        good, done = _as_they_came(letters)
+        replay(self._settings, self._topic, good, into)
+        return done
+
+
+def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, str]) -> Replay:
+    """Write the messages of letters that are elsewhere to Kafka again: ``where`` is HOST:PORT, or HOST:PORT/TOPIC."""
+    from sparkbolt.spouts.kafka import dead_letters
+    from sparkbolt.spouts.kafka.settings import ClientSettings
+
+    brokers, _, topic = where.partition("/")
+    good, done = _as_they_came(letters)
+    dead_letters.give_again(ClientSettings(brokers, client), good, topic or None)
+    return done
+
+
+def _as_they_came(letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], Replay]:
+    """The letters that have their messages as they came, and what is told of replaying these."""
+    good = [letter for letter in letters if letter.raw is not None and letter.end is None]
+    elsewhere = "it came from no Kafka topic"
+    done = Replay(ids=[letter.id for letter in good])
+    done.left_out = [
+        f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note or elsewhere})"
+        for letter in letters
+        if letter not in good
+    ]
+    done.tuples = sum(max(1, len(letter.tuples)) for letter in good)
+    return good, done

@@ -1,0 +1,541 @@
+"""The host: what the driver knows of its spouts, and the next plan.
+
+Which question it answers: what does micro-batch n + 1 read, and who is told what became of micro-batch n?
+Rule 1: a plan is made from promoted facts alone, so a plan that was made and dropped loses nothing; asked again
+before it was confirmed, the host gives the same plan again.
+Rule 2: spouts hear of a verdict after its promotion, once.
+Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
+Rule 4: code of spouts is called while nothing is half done, before a plan takes anything and after a promotion is
+complete, since the engine lets go of its lock for it.
+
+Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
+Read before: ``plan``, ``ledger``, ``outages``, ``rate``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.exceptions import user_code
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
+from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.core.driver.ledger.settings import ROTATIONS
+from sparkbolt.core.driver.offers import checked
+from sparkbolt.core.driver.rate import Pacer
+from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
+from sparkbolt.core.driver.spout_buffer import DESK_RECORDS_MAX, Desk
+from sparkbolt.core.driver.timers import Wakes
+from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
+from sparkbolt.core.model.dead_letters import CHECKPOINT
+from sparkbolt.core.model.lane import Lane, policy_of
+from sparkbolt.core.protocol.acker import Feedback
+from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
+from sparkbolt.core.protocol.records import Record
+from sparkbolt.errors import EngineError, check
+
+RETRIES_PER_PLAN_MAX = 5000
+FIRST_RECORDS = 10
+"""How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
+GROWTH_AT_FIRST = 8.0
+"""How many times as much the next one may read, as long as none has taken as long as it may."""
+EXPIRED_PER_PLAN_MAX = 20_000
+"""The rest fails with the next plans."""
+SETTLED_PER_PLAN_MAX = 5000
+"""Spans of what tasks need not keep any more; the rest goes with the next plans."""
+SETTLED_WAIT_SECS = 1.0
+"""How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
+CATCH_UP_SPEED = 0.9
+"""How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
+LATENCY_SHARE = 0.2
+"""How much the last micro-batch counts in the mean latency of trees."""
+STOPPING = frozenset({"exception", "killed", "read"})
+"""The causes of failure that stop the topology where ``on_error`` is ``stop``."""
+
+
+class Host:
+    """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
+
+    def __init__(
+        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+    ) -> None:
+        """Begin a life.
+
+        Args:
+            lane: the topology, laid out.
+            ledger: replayed to the last commit, its life begun.
+            spouts: the ``PartitionedSpout`` of each component that is one, opened.
+            now_ms: wall clock.
+            mono_s: monotonic clock.
+        """
+        self.lane = lane
+        self.topology = lane.topology
+        self.config = lane.topology.config
+        self.ledger = ledger
+        self.life = ledger.life
+        self.active = True
+        self.spouts = spouts
+        self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
+        self.pacers = {spec.id: self._pacer_of(spec) for spec in self.topology.spouts}
+        self._pace_desks()
+        self.in_force: MicroBatchPlan | None = None
+        """The plan that was made or confirmed last and is not promoted."""
+        self._planned_at = mono_s
+        self.nothing_new_s: float | None = None
+        """As of when, on the monotonic clock, spouts were asked last, if nothing new came of it."""
+        self._probing: frozenset[str] = frozenset()
+        """The spouts of which that plan has a probe only."""
+        self._promoted_at = mono_s
+        self._timed_at = mono_s
+        """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
+        self._emitted: dict[str, int] = {}
+        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._reads: list[tuple[str, Range, int]] = []
+        """What executors have read in the staged micro-batch, as of ``Feedback``."""
+        self._fresh = empty_u64()
+        """Trees that come open, or get a new timeout, with the promotion of what is staged."""
+        self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
+        self._next_rotation = mono_s + self._rotate_every
+        self._next_tick = {
+            spec.id: now_ms + int(spec.config.tick_tuple_freq_secs * 1000)
+            for spec in self.topology.bolts
+            if spec.config.tick_tuple_freq_secs
+        }
+        for component in spouts:
+            self._tell_spout(component, changed=False)
+
+    def _desks_of(self, spec: Any) -> dict[int, Desk]:
+        if not isinstance(spec.component, Spout):
+            return {}
+        limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
+        keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
+        fails = spec.dead_letters == CHECKPOINT
+        return {number: Desk(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
+
+    def _pacer_of(self, spec: Any) -> Pacer:
+        target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
+        if spout is not None:
+            return Pacer(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        limit = (spec.config.max_spout_pending or DESK_RECORDS_MAX) * len(self.topology.tasks(spec.id))
+        return Pacer(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
+
+    def take_over(self, old: Host) -> None:
+        """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
+        self.active = old.active
+        for number, desk in self.desks.items():
+            desk.take_over(old.desks[number])
+
+    # Plans.
+
+    def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+        """The plan of the next micro-batch, or None if there is nothing to do."""
+        if self.in_force is not None:
+            return self.in_force
+        check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
+        self._rotate(mono_s)
+        now_ms = self._time_ms(now_ms, mono_s)
+        rooms = self._rooms(now_ms)
+        held_back = self._held_back()
+        offered = {} if held_back else self._offered(rooms)
+        bases: dict[int, int] = {}
+        retries = self._retries(bases, now_ms, rooms)
+        entries = [entry for entry in retries if self._is_read(entry)]
+        again = tuple(entry for entry in retries if not self._is_read(entry))
+        if not held_back:
+            entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
+        self.nothing_new_s = None if entries or again else mono_s
+        ticks = self._due_ticks(now_ms)
+        expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
+        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
+        clocks = self._wakes.due(now_ms)
+        news = settled and mono_s >= self._settled_due(settled)
+        if not (entries or again or ticks or expired or clocks or news):
+            return None
+        number = self.ledger.last_promoted + 1
+        plan = MicroBatchPlan(
+            micro_batch_id=number,
+            life=self.life,
+            now_ms=now_ms,
+            entries=tuple(entries),
+            ticks=ticks,
+            expired=expired,
+            void=self.ledger.void,
+            asked=self._holders(expired[:ASKED_FOR_MAX]),
+            again=again,
+            settled=settled,
+            clocks=clocks,
+        )
+        self.in_force = plan
+        self._planned_at = mono_s
+        self._probing = frozenset(rooms)
+        return self.in_force
+
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """A plan that reads nothing and tells nobody anything, for a micro-batch that runs where none is due."""
+        check(self.in_force is None, f"a plan is in force: {self.in_force}")
+        self.in_force = MicroBatchPlan(
+            micro_batch_id=self.ledger.last_promoted + 1,
+            life=self.life,
+            now_ms=self._time_ms(now_ms, mono_s),
+            void=self.ledger.void,
+        )
+        self._planned_at = mono_s
+        return self.in_force
+
+    def _rooms(self, now_ms: int) -> dict[str, int]:
+        """Of those that feed a bolt that is out (``outages``) how many messages may be given now; of others any."""
+        allowances = self.ledger.outages.allowances(now_ms)
+        return {component: allowance.tuples for component, allowance in allowances.items()}
+
+    def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """The tasks that hold some of these trees and can be asked what it is that they hold."""
+        clocked = set(self.lane.clocked()) if keys else ()
+        holders = self.ledger.holders_of(keys) if keys else ()
+        return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
+
+    def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
+        """The engine runs this plan, be it ours or that of an earlier life."""
+        check(
+            plan.micro_batch_id == self.ledger.last_promoted + 1,
+            f"micro-batch {plan.micro_batch_id} is about to run, the ledger has promoted {self.ledger.last_promoted}",
+        )
+        if plan != self.in_force:
+            self.in_force = plan
+            self._planned_at = mono_s
+
+    def records_of(self, entry: Entry) -> list[Record]:
+        """The records of a ``Spout``'s entry of this life's plan in force."""
+        planned = self.desks[entry.task].planned_of(entry)
+        check(len(planned) == entry.end, f"no records for {entry}")
+        return [record for record, _ in planned]
+
+    def _rotate(self, mono_s: float) -> None:
+        if not self.config.enable_message_timeouts:
+            return
+        while mono_s >= self._next_rotation:
+            self.ledger.expire()
+            self._next_rotation += self._rotate_every
+
+    def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
+        base = bases.get(task, self.ledger.next_sequence(task))
+        component, index = self.topology.task_owner(task)
+        if base + reserve > (AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE):
+            raise EngineError(
+                f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
+                f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
+                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+            )
+        bases[task] = base + reserve
+        return base
+
+    def _time_ms(self, now_ms: int, mono_s: float) -> int:
+        """The time of a plan that is made now: the wall clock, unless that was set back.
+
+        Then the time of the last plan goes on by the monotonic clock, so that ticks, windows and retries do; a little
+        slower, until the wall clock has come up with it.
+        """
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
+
+    def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
+        """What is given again; half of a probe is left for what is new."""
+        half = {component: (room + 1) // 2 for component, room in rooms.items()}
+        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
+        next_letter = self.ledger.messages.next_letter
+        entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
+        entries += letter_entries(retries, next_letter)
+        for number, desk in self.desks.items():
+            entries += desk.plan_letters(next_letter(number), ready_ms)
+        return entries
+
+    def _reads_once(self, task: int) -> bool:
+        spout = self.spouts.get(self.topology.task_owner(task)[0])
+        return spout is not None and spout.once
+
+    def _is_read(self, entry: Entry) -> bool:
+        """Whether a spout reads the entry, rather than a bolt's task give it of what it keeps."""
+        return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
+
+    def _held_back(self) -> bool:
+        """Whether a bolt that starts trees has as many unfinished as it may: nothing is read until it has fewer."""
+        for component in self.lane.starters:
+            limit = self.topology.components[component].config.max_spout_pending
+            if limit is None:
+                continue
+            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
+            if unfinished >= limit * len(self.topology.tasks(component)):
+                return True
+        return False
+
+    def _settled_due(self, settled: Sequence[tuple[int, int, int]]) -> float:
+        """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
+        return self._promoted_at + (SETTLED_WAIT_SECS if len(settled) < SETTLED_PER_PLAN_MAX else 0.0)
+
+    def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
+        """The ranges that active spouts would have read next; nothing is taken of them yet."""
+        progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
+        budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+        for component, spout in self.spouts.items() if self.active else ():
+            if budgets[component] >= 1:
+                done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
+                with user_code(f"next_ranges of {component!r}"):
+                    offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
+        return offered if self.active else {}  # it may have been deactivated meanwhile
+
+    def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
+        entries = []
+        takes_more = self.ledger.messages.takes_more
+        for component, ranges in offered.items():
+            spout, numbers = self.spouts[component], self.topology.tasks(component)
+            for range_ in ranges:
+                if takes_more(component, range_.source, spout.max_uncommitted):
+                    task = numbers[range_.task]
+                    base = self._base(bases, task, range_.end - range_.start)
+                    entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=spout.once))
+        return entries
+
+    def _budget(self, component: str, probe: int | None) -> int:
+        """How many positions of a spout may be read; with ``probe`` about so many messages."""
+        pacer = self.pacers[component]
+        limit = self.topology.components[component].config.max_spout_pending
+        rooms = [] if probe is None else [probe - probe // 2]
+        if limit is not None and self.lane.tracked:
+            rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
+        return min([pacer.budget, *(pacer.positions_for(max(0, room)) for room in rooms)])
+
+    def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
+        entries: list[Entry] = []
+        share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
+        shares = self._shares(ready_ms)
+        for number, desk in self.desks.items():
+            check(not desk.planned, f"records of task {number} are still planned")
+            probe = rooms.get(self.topology.task_owner(number)[0])
+            room = shares[number] if probe is None else min(shares[number], probe)
+            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, room)
+        return entries
+
+    def _shares(self, ready_ms: int) -> dict[int, int]:
+        """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
+        shares: dict[int, int] = {}
+        for component, numbers in self._tasks_with_desks():
+            left = self.pacers[component].budget
+            by_need = sorted((self.desks[number].ready(ready_ms), number) for number in numbers)
+            for place, (ready, number) in enumerate(by_need):
+                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
+                left -= shares[number]
+        return shares
+
+    def _tasks_with_desks(self) -> Iterator[tuple[str, Sequence[int]]]:
+        for spec in self.topology.spouts:
+            if spec.id not in self.spouts:
+                yield spec.id, self.topology.tasks(spec.id)
+
+    def _pace_desks(self) -> None:
+        """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
+        for component, numbers in self._tasks_with_desks():
+            pacer = self.pacers[component]
+            waiting_max = math.ceil((pacer.budget + pacer.outlook) / len(numbers))
+            for number in numbers:
+                self.desks[number].waiting_max = min(DESK_RECORDS_MAX, waiting_max)
+
+    def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
+        return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
+
+    def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
+        """When, on the wall clock, something is due; None if nothing will be.
+
+        That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
+        """
+        time_ms = self._time_ms(now_ms, mono_s)
+        allowances = self.ledger.outages.allowances(time_ms)
+        probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
+        retries = [self.ledger.messages.next_retry_ms(probes)]
+        for number, desk in self.desks.items() if not self._held_back() else ():
+            retries.append(desk.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries += [when for when in probes.values() if when > time_ms]
+        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
+        speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
+        due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
+        if self.config.enable_message_timeouts and self.ledger.open_trees:
+            due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
+        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
+        if settled:
+            due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
+        return math.ceil(min(due)) if due else None
+
+    # Verdicts.
+
+    def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
+        """Note what came of the micro-batch; the bytes are the ledger's log entry, to be made durable now."""
+        plan = self.in_force
+        check(
+            plan is not None and plan.micro_batch_id == micro_batch_id,
+            f"micro-batch {micro_batch_id} comes back, but the plan in force is {plan and plan.micro_batch_id}",
+        )
+        assert plan is not None
+        verdicts = feedback.verdicts
+        self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
+        feedback.message_ids = self._message_ids(plan, feedback)
+        self._wakes.heard, self._reads = feedback.wakes, feedback.reads
+        return self.ledger.stage(plan, feedback)
+
+    def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
+        """How the ids print that a ``Spout`` gave to the trees of which there is something to tell."""
+        if not self.desks:
+            return {}
+        named = chain((fail.key for fail in feedback.verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
+        found: dict[int, str] = {}
+        for key in named:
+            task, sequence = split_key(key)
+            desk = self.desks.get(task)
+            told = desk.text_of(sequence) if desk is not None and len(found) < self.config.stories_max else None
+            if told is not None:
+                found[key] = told
+        return dict(sorted(found.items()))
+
+    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+        """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
+        plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
+        promotion = self.ledger.promote(micro_batch_id)
+        assert plan is not None
+        self.in_force = None
+        self._rotate(mono_s)
+        self.ledger.touch(self._fresh)  # what came open with this promotion has its full time before it
+        elapsed_ms = (mono_s - self._planned_at) * 1000
+        self._time(promotion, elapsed_ms)
+        self._pace(plan, elapsed_ms)
+        self._schedule_ticks(plan)
+        self._wakes.count(plan.clocks)
+        self._settle_records(plan)
+        self._tell_desks(promotion)
+        self._tell_sizes()
+        for component, moved in promotion.progress_moved.items():
+            if component in self.spouts:
+                with user_code(f"committed of {component!r}"):
+                    self.spouts[component].committed(moved)
+        for component in self.ledger.messages.changed:
+            self._tell_spout(component, changed=True)
+        self.ledger.metrics.see_sources(self.spouts)
+        return promotion
+
+    def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
+        metrics = self.ledger.metrics
+        metrics.micro_batch_ms = elapsed_ms
+        if len(promotion.acked_counts):
+            before = metrics.complete_latency_ms
+            share = LATENCY_SHARE if before is not None else 1.0
+            metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
+
+    def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
+        for component, pacer in self.pacers.items():
+            numbers = self.topology.tasks(component)
+            if component in self._probing:  # how long a probe takes says nothing of what may be read
+                self._emitted_since(component)
+                continue
+            read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
+            read = [entry for entry in read if entry.positions is None]
+            measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
+            positions = measured or sum(entry.reserved for entry in read)
+            pacer.observe(elapsed_ms, positions, self._emitted_since(component))
+        self._pace_desks()
+
+    def _emitted_since(self, component: str) -> int:
+        emitted = self.ledger.metrics.of(component).emitted
+        before = self._emitted.get(component, 0)
+        self._emitted[component] = emitted
+        return emitted - before
+
+    def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
+        for component in plan.ticks:
+            rate = self.topology.components[component].config.tick_tuple_freq_secs
+            if rate is None:  # it had one in the life that made the plan
+                continue
+            period = int(rate * 1000)
+            due = self._next_tick[component] + period
+            self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period
+
+    def _settle_records(self, plan: MicroBatchPlan) -> None:
+        for desk in self.desks.values():
+            if plan.life == self.life and any(entry.task == desk.number for entry in plan.entries):
+                if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
+                    desk.acks.extend(message_id for record, message_id in desk.planned if message_id is not None)
+                desk.planned = []
+
+    def _tell_sizes(self) -> None:
+        for component, items in groupby(self._reads, key=itemgetter(0)):
+            with user_code(f"measured of {component!r}"):
+                self.spouts[component].measured([(range_, size) for _, range_, size in items])
+
+    def _tell_spout(self, component: str, *, changed: bool) -> None:
+        spout = self.spouts.get(component)
+        if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
+            with user_code(f"told of {component!r}"):
+                spout.told(self.ledger.views(component, changed=changed))
+
+    def _tell_desks(self, promotion: Promotion) -> None:
+        if not self.desks:
+            return
+        for complete, hear in ((promotion.acked, Desk.ack), (promotion.letters, Desk.written)):
+            for first, last, _ in complete:
+                task, sequence = split_key(first)
+                desk = self.desks.get(task)
+                if desk is not None:
+                    for finished in range(sequence, split_key(last)[1] + 1):
+                        hear(desk, finished)
+        for tree in (*promotion.failed, *promotion.letters_failed):
+            desk = self.desks.get(split_key(tree.key)[0])
+            if desk is not None:
+                desk.fail(tree)
+        for number, desk in self.desks.items():
+            metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
+            metrics.waiting += desk.retries  # the ledger, which has none of them, has just written 0
+
+    def reason_to_stop(self, promotion: Promotion) -> str | None:
+        """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
+        for tree in promotion.failed:
+            spec = self.topology.components.get(tree.fail.component)
+            if spec is not None and spec.config.on_error == "stop" and tree.fail.cause in STOPPING:
+                return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}"
+        return None
+
+    # The end.
+
+    @staticmethod
+    def reads(plan: MicroBatchPlan | None) -> bool:
+        """Whether a plan brings new tuples, read or given again."""
+        return plan is not None and bool(plan.reserving)
+
+    @property
+    def drained(self) -> bool:
+        """Whether every tree is finished and every verdict told; retries may wait, and are left for replay.
+
+        A plan that only lets time pass does not count: with ticks that come faster than micro-batches end there is
+        always one in force.
+        """
+        return (
+            not self.reads(self.in_force)
+            and self.ledger.staged is None
+            and self.ledger.open_trees == 0
+            and all(desk.idle for desk in self.desks.values())
+        )
+
+    @property
+    def retries(self) -> int:
+        """How many messages wait to be given again."""
+        return self.ledger.retries + sum(desk.retries for desk in self.desks.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do, now and ever: no window waits for its time either."""
+        if not self.drained or self.retries or self._wakes.waits:
+            return False
+        return all(map(self._is_read_out, self.spouts)) and all(desk.exhausted for desk in self.desks.values())
+
+    def _is_read_out(self, component: str) -> bool:
+        with user_code(f"finished of {component!r}"):
+            return self.spouts[component].finished(self.ledger.progress.get(component, {}))

@@ -1,0 +1,333 @@
+"""The ledger's files: which of them count, and which may go.
+
+Which question it answers: given the files beside a checkpoint and the last commit, what is the ledger?
+
+    ledger/n.entry      what micro-batch n staged; replaced when it is staged again
+    ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
+    lives/n             who has begun life n; made before anything else of that life happens, by one driver only
+    life                the number of the last life, for drivers of earlier versions, which look at nothing else
+    dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
+
+Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
+Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
+The snapshot before it stays, and the entries since that one: a log of commits that has lost its end, which may not have
+been on the disk when the power went, still finds the ledger that belongs to what is left of it.
+Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
+one number, also where no lock keeps two drivers apart.
+Rule 4: a life whose number is not the newest any more writes nothing that counts.
+Rule 5: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
+life begins: it runs again, and writes those of its letters that are still to be written.
+
+Where the files are is an argument. Read before: ``log``, ``ledger``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.driver.ledger.log import load_entry
+from sparkbolt.errors import CheckpointError, FencedError
+
+LIVES_KEPT = 16
+"""So many of the last lives keep their files."""
+_NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
+
+
+def last_life(files: Files) -> int:
+    """The number of the last life that has begun, as ``lives/`` and ``life`` tell; -1 if they tell of none.
+
+    Raises:
+        CheckpointError: what ``life`` holds is no number.
+    """
+    before = files.read("life") or b"-1"
+    try:
+        known = int(before)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the file 'life' of the checkpoint holds {before[:40]!r}, expected the number of the last life: restore "
+            "the file, or remove it if lives/ is there"
+        ) from error
+    return max([known, *(int(name) for name in files.names("lives") if name.isdigit())])
+
+
+def lives_missing(known: int, last: int) -> str:
+    """That files of lives are gone, in a sentence: the ledger or a plan tells of a later life than they do.
+
+    >>> lives_missing(3, -1)
+    "the ledger knows life 3, but lives/ and the file 'life' tell of none: files were removed"
+    """
+    told = f"of none later than {last}" if last >= 0 else "of none"
+    return f"the ledger knows life {known}, but lives/ and the file 'life' tell {told}: files were removed"
+
+
+def check_number(life: int, known: int, *, where: str = "the checkpoint") -> None:
+    """Before a life goes on from a ledger: its number is later than any that the ledger knows.
+
+    Raises:
+        CheckpointError: it is not; the files that tell of the lives before are gone.
+    """
+    if life <= known:
+        raise CheckpointError(
+            f"{where}: {lives_missing(known, life - 1)}; restore them, or have them made again with `sparkbolt "
+            "checkpoint repair`"
+        )
+
+
+def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
+    """Take the number of the life that begins now, one more than ever before.
+
+    Args:
+        files: the checkpoint's.
+        owner: names this life among all that ever begin, here or elsewhere.
+        after: a life that has begun, whether there is a file of it or not.
+    """
+    taken = [int(name) for name in files.names("lives") if name.isdigit()]
+    life = max(last_life(files), after) + 1
+    while not files.create(f"lives/{life}", owner.encode()):
+        life += 1
+    files.write("life", str(life).encode())
+    for old in taken:
+        if old <= life - LIVES_KEPT:
+            files.remove(f"lives/{old}")
+    return life
+
+
+def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
+    """Before a life writes anything that counts: nobody has begun another one meanwhile.
+
+    A lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was thought
+    dead.
+
+    Raises:
+        FencedError: another driver has taken the checkpoint over.
+    """
+    mine = files.read(f"lives/{life}")
+    if files.read(f"lives/{life + 1}") is not None:
+        began = f"life {life + 1} began"
+    elif mine != owner.encode():
+        began = "a later life began" if mine is None else f"another driver has begun life {life}, too"
+    else:
+        return
+    raise FencedError(
+        f"{where} was taken over by another driver ({began}, this one is {life}): this one ends without counting what "
+        "it does"
+    )
+
+
+class Tenure:
+    """The lives that one driver has begun on a checkpoint, one after the other."""
+
+    def __init__(self, files: Files, *, where: str = "the checkpoint") -> None:
+        """None has begun yet."""
+        self._files, self._where = files, where
+        self.life: int | None = None
+        """The number of the one that began last."""
+        self._owner = ""
+
+    def begin(self, owner: str) -> int:
+        """Take a number, as of ``begin_life``."""
+        self._owner = owner
+        self.life = begin_life(self._files, owner)
+        return self.life
+
+    def check(self, life: int | None = None) -> None:
+        """Nobody else has begun a life since this driver began its last, which may never have got as far as to read.
+
+        Args:
+            life: one of this driver's, where a later one of its own counts as another's, too.
+
+        Raises:
+            FencedError: another driver has taken the checkpoint over.
+        """
+        life = self.life if life is None else life
+        assert life is not None, "a life begins before it is checked"
+        check_life(self._files, life, self._owner, where=self._where)
+
+
+def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
+    """Make an entry durable, replacing an earlier one of the same micro-batch."""
+    files.write(f"ledger/{micro_batch_id}.entry", entry)
+
+
+LETTERS_FOLDER = "dead-letters"
+
+
+def write_letters(files: Files, micro_batch_id: int, letters: Sequence[bytes]) -> None:
+    """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+    if letters:
+        files.write(f"{LETTERS_FOLDER}/{micro_batch_id:09d}.jsonl", b"".join(letters))
+
+
+def drop_uncommitted_letters(files: Files, last_commit: int) -> None:
+    """A life begins: what no committed micro-batch has written is no letter."""
+    for name in files.names(LETTERS_FOLDER):
+        number = name.removesuffix(".jsonl")
+        if name != number and number.isdigit() and int(number) > last_commit:
+            files.remove(f"{LETTERS_FOLDER}/{name}")
+
+
+def load_ledger(
+    files: Files,
+    last_commit: int,
+    make: Callable[[], Ledger],
+    restore: Callable[[bytes, str], Ledger],
+    *,
+    where: str = "the checkpoint",
+) -> Ledger:
+    """The ledger as of the last commit.
+
+    Args:
+        files: the checkpoint's.
+        last_commit: the last micro-batch that is committed; -1 if none is.
+        make: an empty ledger.
+        restore: the ledger of a snapshot's bytes and its name.
+        where: names the checkpoint in errors.
+
+    Raises:
+        CheckpointError: an entry that counts is missing or damaged.
+    """
+    snapshots, _ = _sorted_out(files, last_commit, where)
+
+    def must_read(name: str) -> bytes:
+        data = files.read(name)
+        if data is None:
+            raise CheckpointError(
+                f"{where}: {name} is missing, though Spark has committed its micro-batch: files were removed by "
+                "hand, or only a part was copied; restore them, or start with a new checkpoint"
+            )
+        return data
+
+    ledger = make()
+    if snapshots:
+        name = f"ledger/{snapshots[-1]}.snapshot"
+        ledger = restore(must_read(name), name)
+    for number in range(ledger.last_promoted + 1, last_commit + 1):
+        name = f"ledger/{number}.entry"
+        ledger.replay(must_read(name), name)
+    return ledger
+
+
+def _snapshots(files: Files) -> list[int]:
+    """The micro-batches of all snapshots, rising."""
+    matches = (_NUMBERED.match(name) for name in files.names("ledger"))
+    return sorted(int(match[1]) for match in matches if match and match[2] == ".snapshot")
+
+
+def _sorted_out(files: Files, last_commit: int, where: str) -> tuple[list[int], list[int]]:
+    """The micro-batches of the snapshots that count, and of those that do not, since theirs is not committed any more.
+
+    Raises:
+        CheckpointError: none counts, and the entries from the beginning are not there any more.
+    """
+    snapshots = _snapshots(files)
+    counting = [number for number in snapshots if number <= last_commit]
+    if snapshots and not counting and files.read("ledger/0.entry") is None:
+        raise CheckpointError(
+            f"{where}: the last commit of Spark's is that of micro-batch {last_commit}, and the oldest thing that the "
+            f"ledger knows is what was after micro-batch {snapshots[0]}: the files are not of one time; restore those "
+            "that are missing, or start with a new checkpoint"
+        )
+    return counting, snapshots[len(counting) :]
+
+
+def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -> list[int]:
+    """Before a life begins: remove snapshots of micro-batches that are not committed any more.
+
+    Their numbers are given out again, and what comes of them then is something else. Entries are replaced as they come.
+
+    Returns:
+        The micro-batches whose snapshots were removed; none unless the log of commits has lost its end.
+
+    Raises:
+        CheckpointError: it has lost more than the ledger can follow; nothing was removed.
+    """
+    _, gone = _sorted_out(files, last_commit, where)
+    for number in gone:
+        files.remove(f"ledger/{number}.snapshot")
+    return gone
+
+
+@dataclass(frozen=True)
+class Undone:
+    """Micro-batches that were promoted and are not committed any more: they run again."""
+
+    first: int
+    last: int
+    acked: int
+    """How many trees were acked in the micro-batch that began them, as far as entries tell."""
+    failed: int
+    forgotten: int
+    """How many records they held that are not given again: of a ``Spout``, or read at most once."""
+
+    def __str__(self) -> str:
+        """What it is, in a sentence."""
+        count = self.last - self.first + 1
+        which = f"micro-batch {self.first}" if count == 1 else f"{count} micro-batches, {self.first} to {self.last},"
+        have, run = ("has", "it runs") if count == 1 else ("have", "they run")
+        text = (
+            f"{which} {have} been counted, with at least {self.acked} acked and {self.failed} failed tree(s), and "
+            f"{have} no commit any more: {run} again, and what was told of them comes again"
+        )
+        return text + (
+            f"; {self.forgotten} record(s) of a Spout, or read at most once, are not given again, and what bolts had "
+            "made of them is lost"
+            if self.forgotten
+            else ""
+        )
+
+
+def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
+    """What was promoted behind the last commit that is left, before ``cut_back``; None if nothing was.
+
+    A micro-batch is promoted before the next is planned. Entries behind it are of the same time only if their lives do
+    not go back: others wait there to be replaced.
+
+    Args:
+        files: the checkpoint's.
+        last_commit: the last micro-batch whose commit is left.
+        last_offset: the last one that Spark has planned.
+    """
+    entries = []
+    life = -1
+    for number in range(last_commit, last_commit + 1 + len(files.names("ledger"))):
+        name = f"ledger/{number}.entry"
+        try:
+            own_life, plan, feedback, _ = load_entry(files.read(name) or b"", name)
+        except CheckpointError:
+            if number == last_commit:  # a snapshot has replaced it
+                continue
+            break
+        if own_life < life:
+            break
+        life = own_life
+        if number > last_commit:
+            entries.append((plan, feedback.verdicts))
+    promoted = max([last_commit + len(entries) - 1, last_offset - 1, *_snapshots(files)])
+    if promoted <= last_commit:
+        return None
+    del entries[promoted - last_commit :]
+    read = [entry for plan, _ in entries for entry in plan.entries]
+    return Undone(
+        last_commit + 1,
+        promoted,
+        acked=sum(int(verdicts.done_counts.sum()) for _, verdicts in entries),
+        failed=sum(len(verdicts.failed) for _, verdicts in entries),
+        forgotten=sum(entry.reserved for entry in read if not entry.lasting),
+    )
+
+
+def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
+    """Write a snapshot of the ledger as of a promoted micro-batch, and remove what the snapshot before it replaces."""
+    files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
+    before = max((number for number in _snapshots(files) if number < micro_batch_id), default=-1)
+    for name in files.names("ledger"):
+        match = _NUMBERED.match(name)
+        if match and int(match[1]) < before + (match[2] == ".entry"):
+            files.remove(f"ledger/{name}")
+    for name in files.names("plans"):
+        if name.split("-")[0].isdigit() and int(name.split("-")[0]) < before:
+            files.remove(f"plans/{name}")

@@ -1,0 +1,235 @@
+"""The ledger on paper: log entries and snapshots as bytes.
+
+Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage noticed?
+
+Rule 1: the format is ours: a head (kind, version, checksum), then sections behind their lengths; JSON for
+what is small, packed columns for trees. Never a pickle.
+Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
+
+Read before: ``plan``, ``acker``, ``messages``, ``story_store``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.ids import I32, U64, empty_u64
+from sparkbolt.core.base.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
+from sparkbolt.core.driver.ledger.messages import MessagesState
+from sparkbolt.core.driver.ledger.outages import outages_from_json
+from sparkbolt.core.driver.ledger.outcomes import Terms
+from sparkbolt.core.driver.ledger.partition_manager import Live, Retry, SourceState
+from sparkbolt.core.driver.ledger.story_store import StoriesState
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.model.outage import Health, Outage
+from sparkbolt.core.model.reports import Fail, FailedTree
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.story import Hop, Story, Told
+from sparkbolt.core.protocol.acker import Feedback
+from sparkbolt.core.protocol.attempts import History
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.verdict_codec import decode_verdicts, encode_verdicts
+from sparkbolt.errors import CheckpointError, InvariantError
+
+LOG_FORMAT = 3
+_HEAD = struct.Struct("<4sII")
+_ENTRY = b"SBLE"
+_SNAPSHOT = b"SBLS"
+
+
+@dataclass
+class State:
+    """All of a ledger that outlives its process; the fields are as in ``Ledger``."""
+
+    life: int = -1
+    last_promoted: int = -1
+    last_now_ms: int = 0
+    metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
+    void: tuple[tuple[int, int], ...] = ()
+    messages: MessagesState = field(default_factory=MessagesState)
+    stories: StoriesState = field(default_factory=StoriesState)
+    trees: tuple[U64, U64, I32] = field(default_factory=lambda: (empty_u64(), empty_u64(), np.empty(0, np.int32)))
+    """(keys, xors, holders) of the open trees."""
+    settled: tuple[tuple[int, int, int], ...] = ()
+    outages: dict[str, Outage] = field(default_factory=dict)
+
+
+def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
+    """The log entry of one micro-batch, with the life and the terms of its staging; reports are left out."""
+    body = {
+        "life": life,
+        "plan": plan.to_json(),
+        "metrics": _metrics_to_json(feedback.metrics),
+        "partials": feedback.partials,
+        "policies": {name: policy.to_json() for name, policy in terms.policies.items() if policy is not None},
+        "lettered": sorted(terms.lettered),
+        "patience": terms.patience_ms,
+        "healths": {name: list(health) for name, health in feedback.healths.items()},
+    }
+    if feedback.hops or feedback.message_ids:
+        body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
+    return _seal(_ENTRY, [_to_bytes(body), encode_verdicts(feedback.verdicts)])
+
+
+def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, Terms]:
+    """(life, plan, feedback, terms) of ``dump_entry``.
+
+    Raises:
+        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+    """
+    head, verdicts = _unseal(_ENTRY, data, name, 2)
+    body = json.loads(head)
+    metrics = _metrics_from_json(body["metrics"])
+    feedback = Feedback(decode_verdicts(verdicts), metrics, partials=body["partials"])
+    hops, message_ids = body.get("told", ([], []))
+    feedback.hops = [Hop.from_json(hop) for hop in hops]
+    feedback.message_ids = dict(message_ids)
+    policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
+    feedback.healths = {name: Health(*health) for name, health in body.get("healths", {}).items()}
+    terms = Terms(policies, frozenset(body["lettered"]), body.get("patience"))
+    return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, terms
+
+
+def dump_snapshot(state: State) -> bytes:
+    """A ledger's state as bytes; XOR values raw, since they do not shrink."""
+    messages = state.messages
+    keys, xors, holders = state.trees
+    body = {
+        "life": state.life,
+        "last_promoted": state.last_promoted,
+        "last_now_ms": state.last_now_ms,
+        "metrics": {**vars(state.metrics), "components": _metrics_to_json(state.metrics.components)},
+        "void": state.void,
+        "next_sequence": list(messages.next_sequence.items()),
+        "next_letter": list(messages.next_letter.items()),
+        "histories": [[*place, history.to_json()] for place, history in messages.histories],
+        "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
+        "sources": [_source_to_json(of) for of in messages.sources],
+        "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
+        "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
+        "failed": [_failed_to_json(tree) for tree in state.stories.failed],
+        "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
+        "settled": state.settled,
+        "outages": {name: known.to_json() for name, known in state.outages.items()},
+    }
+    columns = [
+        pack_keys(keys),
+        xors.astype("<u8", copy=False).tobytes(),
+        compress(holders.astype("<i4", copy=False).tobytes()),
+    ]
+    return _seal(_SNAPSHOT, [compress(_to_bytes(body)), *columns])
+
+
+def load_snapshot(data: bytes, name: str) -> State:
+    """The inverse of ``dump_snapshot``.
+
+    Raises:
+        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+    """
+    head, keys, xors, holders = _unseal(_SNAPSHOT, data, name, 4)
+    body = json.loads(zlib.decompress(head))
+    metrics = TopologyMetrics(**{**body["metrics"], "components": _metrics_from_json(body["metrics"]["components"])})
+    return State(
+        life=body["life"],
+        last_promoted=body["last_promoted"],
+        last_now_ms=body["last_now_ms"],
+        metrics=metrics,
+        void=tuple((task, sequence) for task, sequence in body["void"]),
+        messages=MessagesState(
+            sources=[_source_from_json(of) for of in body["sources"]],
+            next_sequence=dict(body["next_sequence"]),
+            next_letter=dict(body["next_letter"]),
+            histories=[((*place,), History.from_json(history)) for *place, history in body["histories"]],
+            live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
+            set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
+        ),
+        stories=StoriesState(
+            told={key: Told(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
+            failed=[_failed_from_json(tree) for tree in body["failed"]],
+            acked=[Story(**{**story, "hops": _hops_from_json(story["hops"])}) for story in body["acked"]],
+        ),
+        trees=(
+            unpack_keys(keys),
+            np.frombuffer(xors, dtype="<u8").astype(np.uint64),
+            np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
+        ),
+        settled=tuple((task, first, last) for task, first, last in body["settled"]),
+        outages=outages_from_json(body.get("outages", {})),
+    )
+
+
+def _source_to_json(of: SourceState) -> list[Any]:
+    retries = [
+        [retry.task, retry.position, retry.attempt, retry.end, retry.due_ms, retry.letter] for retry in of.retries
+    ]
+    return [of.component, of.source, of.planned, of.finished, of.away, retries]
+
+
+def _source_from_json(body: list[Any]) -> SourceState:
+    component, source, planned, finished, away, retries = body
+    waiting = [Retry(task, source, *rest) for task, *rest in retries]
+    return SourceState(component, source, planned, finished, away, waiting)
+
+
+def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
+    return {**vars(tree), "fail": asdict(tree.fail), "hops": _hops_to_json(tree.hops)}
+
+
+def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
+    return FailedTree(**{**body, "fail": Fail(**body["fail"]), "hops": _hops_from_json(body["hops"])})
+
+
+def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:
+    return [hop.to_json() for hop in hops]
+
+
+def _hops_from_json(body: Iterable[list[Any]]) -> tuple[Hop, ...]:
+    return tuple(map(Hop.from_json, body))
+
+
+def _seal(kind: bytes, sections: list[bytes]) -> bytes:
+    payload = join_sections(sections)
+    return _HEAD.pack(kind, LOG_FORMAT, zlib.crc32(payload)) + payload
+
+
+def _unseal(kind: bytes, data: bytes, name: str, count: int) -> list[bytes]:
+    if len(data) < _HEAD.size or data[:4] != kind:
+        raise CheckpointError(f"{name} is damaged: it does not begin as one of the ledger ({len(data)} bytes)")
+    _, version, checksum = _HEAD.unpack_from(data)
+    if version != LOG_FORMAT:
+        raise CheckpointError(
+            f"{name} has format {version}, expected {LOG_FORMAT}: another version of sparkbolt wrote it"
+        )
+    payload = memoryview(data)[_HEAD.size :]
+    if zlib.crc32(payload) != checksum:
+        raise CheckpointError(f"{name} is damaged: its checksum is {zlib.crc32(payload):08x}, expected {checksum:08x}")
+    try:
+        sections = split_sections(payload)
+    except InvariantError as error:
+        raise CheckpointError(f"{name} is damaged: {error}") from error
+    if len(sections) != count:
+        raise CheckpointError(f"{name} is damaged: it has {len(sections)} sections, expected {count}")
+    return sections
+
+
+def _to_bytes(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
+    """Counters without those that are zero, which is what one that is missing has; in the order of components."""
+    return {
+        component: {name: count for name, count in vars(counts).items() if count}
+        for component, counts in sorted(metrics.items())
+    }
+
+
+def _metrics_from_json(body: Mapping[str, Mapping[str, Any]]) -> dict[str, ComponentMetrics]:
+    return {component: ComponentMetrics(**counts) for component, counts in body.items()}

@@ -1,0 +1,143 @@
+"""Ways of dead letters: what ``dead_letters=`` means for one spout.
+
+Which question it answers: do a spout's dead letters go to a sink or to a stream, to which, and can that be?
+
+Rule 1: the keyword of ``set_spout`` wins over the spout's own attribute, and that over the topology's setting. Where
+none of them says anything they go to the checkpoint: nothing is lost unless somebody says ``log:``.
+Rule 2: what is given is made a sink where the topology is built, so that mistakes are found there, and a relative
+path is relative to where its user is.
+Rule 3: a stream of dead letters that the spout does not declare has the fields of its ``default`` and ``story``; one
+that it declares may have its own choice of both.
+
+Read before: ``components``, ``dead_letters``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+from sparkbolt.core.base.engine_door import outside
+from sparkbolt.core.model.components import Spout
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.dead_letters import (
+    CHECKPOINT,
+    FILE,
+    LAST_NAMES,
+    LETTER_NAMES,
+    LOG,
+    STORY_FIELD,
+    STREAM,
+    DeadLetterSink,
+    FunctionSink,
+    is_sink,
+    stream_of,
+)
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.errors import ConfigError
+
+Way = str | DeadLetterSink
+"""``stream:NAME``, ``checkpoint:``, or the sink."""
+
+
+def given_for(spout: Any, keyword: Any, setting: Any) -> Any:
+    """What was given for a spout: by ``set_spout``, by itself, or for the whole topology; None if nothing was."""
+    own = inspect.getattr_static(spout, "dead_letters", None)
+    if isinstance(own, staticmethod):
+        own = own.__func__
+    elif not isinstance(own, FunctionType):  # a function of the class is meant as it is, not as a method
+        own = getattr(spout, "dead_letters", None)
+    return next((given for given in (keyword, own, setting) if given is not None), None)
+
+
+def where_nothing_is_said(spout: Any, retry: object) -> str:
+    """Where the dead letters of a spout go of which nobody has said it, nor for the whole topology.
+
+    Args:
+        spout: the component.
+        retry: its policy. A ``Spout`` without one decides itself what becomes of a message: it gives nothing up.
+    """
+    return LOG if isinstance(spout, Spout) and retry is None else CHECKPOINT
+
+
+def way_of(given: Any, spout: Any) -> Way | None:
+    """What that means; None if there are no dead letters.
+
+    Raises:
+        ConfigError: it means nothing to this spout.
+
+    >>> way_of("stream:dead", None), way_of("log:", None)
+    ('stream:dead', None)
+    """
+    if given is None or given == LOG:
+        return None
+    if given == CHECKPOINT:
+        return CHECKPOINT
+    if not isinstance(given, str):
+        if is_sink(given):
+            sink: DeadLetterSink = given
+            return sink
+        if callable(given) and not isinstance(given, type):
+            return FunctionSink(given)
+    elif given.startswith(STREAM) and given != STREAM:
+        return given
+    elif given.startswith(FILE) and given != FILE:
+        made: DeadLetterSink = outside().file_sink(given[len(FILE) :])
+        return made
+    elif given:
+        named: DeadLetterSink | None = spout.dead_letter_sink(given)
+        if named is not None:
+            return named
+    raise ConfigError(
+        f"dead_letters is {given!r:.100}, which means nothing to a {type(spout).__name__}: expected 'checkpoint:', "
+        "'file:PATH', 'stream:NAME', a function of the letter, an object with open, write and close, or 'log:' for none"
+    )
+
+
+def stream_for(given: Any, streams: tuple[StreamDef, ...]) -> tuple[StreamDef, ...]:
+    """The stream of dead letters, if they go to one that the spout has not declared: one or none.
+
+    >>> stream_for("stream:dead", (StreamDef("default", ("line",)),))
+    (StreamDef(name='dead', fields=('line', 'story'), direct=False),)
+    """
+    name = stream_of(given)
+    if not name or any(stream.name == name for stream in streams):
+        return ()
+    fields = next((stream.fields for stream in streams if stream.name == DEFAULT_STREAM), ())
+    return (StreamDef(name, (*(field for field in fields if field != STORY_FIELD), STORY_FIELD)),)
+
+
+def stream_mistakes(given: Any, streams: Mapping[str, StreamDef], heard: bool) -> list[str]:
+    """What is wrong with the stream that dead letters go to, one sentence each.
+
+    Args:
+        given: what ``dead_letters`` is.
+        streams: the spout's, by name, that of its dead letters among them.
+        heard: whether a bolt subscribes to it.
+    """
+    name = stream_of(given)
+    if name is None:
+        return []
+    if name == DEFAULT_STREAM:
+        return ["its dead letters go to stream 'default', where they came from: name another one"]
+    stream, mistakes = streams[name], []
+    own = streams[DEFAULT_STREAM].fields if DEFAULT_STREAM in streams else ()
+    if stream.direct:
+        mistakes.append(f"its dead letters go to stream {name!r}, which is direct: nobody names their tasks")
+    known = (*own, STORY_FIELD, *LETTER_NAMES, *LAST_NAMES)
+    for field in stream.fields:
+        if field not in known:
+            hint = did_you_mean(field, known) or f": expected one of {', '.join(known)}"
+            mistakes.append(f"its dead letters go to stream {name!r}, whose field {field!r} is nothing they have{hint}")
+    if STORY_FIELD in own and STORY_FIELD in stream.fields:
+        mistakes.append(
+            f"its dead letters go to stream {name!r}, where 'story' is their story, and it has a field of that name: "
+            "declare the stream's fields without it"
+        )
+    if not heard:
+        mistakes.append(
+            f"its dead letters go to stream {name!r}, to which no bolt subscribes: they would be lost at once"
+        )
+    return mistakes

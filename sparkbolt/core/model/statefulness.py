@@ -1,0 +1,150 @@
+"""Keeping: does a bolt have anything to keep from one micro-batch to the next?
+
+Which question it answers: which bolts need state, and which may run anywhere?
+Rule: a bolt is taken to keep nothing only where it cannot: what its code might store is not run but read. Code that
+cannot be read (a decorator's wrapper, which hides what it wraps), and code that hands ``self`` to somebody who may
+store something on it, might.
+
+Read before: ``components``, ``snapshots``.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import types
+from abc import ABC
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Generic
+
+from sparkbolt.core.model.components import BoltBase, Component
+from sparkbolt.core.model.function_bolts import FunctionBolt
+from sparkbolt.core.model.pickling import attributes_of
+from sparkbolt.core.model.runtime_bolts import HostedBolt
+
+_STORES = {"STORE_ATTR", "DELETE_ATTR"}
+_READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
+"""What may follow where ``self`` is loaded, without letting it go."""
+_ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
+_BASES = ("sparkbolt.core.", "sparkbolt.windows.")
+"""Where Sparkbolt's own base classes of bolts are."""
+_DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
+"""Members of a class that are no code that is given an instance."""
+
+
+def keeps_state(component: Component) -> bool:
+    """Whether a bolt has anything to keep from one micro-batch to the next.
+
+    A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without
+    attributes whose class never stores one: there is nothing that could be kept. What starts trees keeps what it emits.
+    """
+    if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
+        return False
+    if component.starts_trees or isinstance(component, HostedBolt):
+        return True
+    if component.stateless:
+        return False
+    if attributes_of(component) or hasattr(component, "init_state"):
+        return True
+    return _may_keep(type(component))
+
+
+@lru_cache(maxsize=1024)  # it is asked in every micro-batch, and reading byte code takes a millisecond
+def _may_keep(cls: type) -> bool:
+    return any(_may_store(member) for _, member in _members(cls))
+
+
+def lasting_attributes(bolt: BoltBase) -> dict[str, Any]:
+    """The durable attributes that ``__init__`` has set and that are the same when the first tuple comes.
+
+    What ``prepare`` or ``init_state`` might set anew is not among them.
+    """
+    before = [inspect.getattr_static(bolt, name, None) for name in ("prepare", "init_state")]
+    transient = frozenset(bolt.transient)
+    return {
+        name: value
+        for name, value in attributes_of(bolt).items()
+        if name not in transient and not any(_may_set(type(bolt), member, name) for member in before)
+    }
+
+
+def _may_set(cls: type, member: Any, attribute: str) -> bool:
+    """Whether a method of a class may set or delete an attribute, as far as its code tells; None does not."""
+    if member is None:
+        return False
+    if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
+        return True
+    code = member.__code__
+    if not code.co_argcount or (_ATTRIBUTE_WRITERS | {"super"}).intersection(code.co_names):
+        return True
+    own = code.co_varnames[0]
+    if own in code.co_cellvars:
+        return True
+    for step, following in pairwise(dis.get_instructions(code)):
+        if not _loads(step, own):
+            continue
+        if isinstance(step.argval, tuple) and (step.argval[-1] != own or step.argval.count(own) > 1):
+            return True
+        name = following.argval
+        stores, reads = following.opname in _STORES, following.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        # What is asked of the class may be a method, which has self.
+        harmless = name != attribute if stores else not hasattr(cls, name) if reads else following.opname == "POP_TOP"
+        if not harmless:
+            return True
+    return False
+
+
+def storing_methods(cls: type) -> list[str]:
+    """The methods of a bolt's class that may store an attribute, without ``__init__``."""
+    found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
+    return list(dict.fromkeys(found))
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """(name, member) of all that a class has from below Sparkbolt's own base classes and is no data."""
+    for base in cls.__mro__:
+        if base.__module__.startswith(_BASES) or base in (object, ABC, Generic):
+            continue
+        for name, member in vars(base).items():
+            slot = isinstance(member, types.GetSetDescriptorType | types.MemberDescriptorType)
+            if not slot and not isinstance(member, _DATA) and name != "_abc_impl":
+                yield name, member
+
+
+def _may_store(member: Any) -> bool:
+    """Whether a member of a class may store an attribute of an instance, as far as its code tells."""
+    if isinstance(member, property):
+        return any(_may_store(part) for part in (member.fget, member.fset, member.fdel) if part is not None)
+    static = isinstance(member, staticmethod)
+    if isinstance(member, staticmethod | classmethod):
+        member = member.__func__
+    if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
+        return True
+    code = member.__code__
+    if not static and code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
+        return True  # self is among what it passes on
+    own = code.co_varnames[0] if code.co_argcount and not static else None
+    return _stores(code, own)
+
+
+def _stores(code: types.CodeType, own: str | None) -> bool:
+    """Whether code stores an attribute of anything, or lets go of ``self``, which is called ``own``."""
+    if _ATTRIBUTE_WRITERS.intersection(code.co_names):
+        return True
+    steps = list(dis.get_instructions(code))
+    if any(step.opname in _STORES for step in steps):
+        return True
+    for step, following in pairwise(steps):
+        if _loads(step, own) and following.opname not in _READS:
+            return True
+    nested = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return any(_stores(inner, own if own in inner.co_freevars else None) for inner in nested)
+
+
+def _loads(step: dis.Instruction, own: str | None) -> bool:
+    """Whether ``self`` is on top of the stack behind a step, or among what it has put there."""
+    if own is None or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
+        return False
+    return own in step.argval if isinstance(step.argval, tuple) else step.argval == own

@@ -1,0 +1,455 @@
+"""What can be wrong with a topology, all of it at once.
+
+Which question it answers: given what was declared, which sentences tell the user everything that is to mend?
+
+Rule 1: each mistake is one sentence that names the component; nothing is raised before all were looked for.
+Rule 2: a grouping field must be declared in the stream that is subscribed to. Storm looks in the union of all
+streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here it fails now.
+Rule 3: a second subscription to the same stream is refused. Storm lets it replace the first in silence.
+
+Read before: ``components``, ``groupings``, ``statefulness``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import cloudpickle
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.ids import MAX_TASK_NUMBER
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
+from sparkbolt.core.model.config import Config, did_you_mean
+from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes, way_of
+from sparkbolt.core.model.dead_letters import CHECKPOINT
+from sparkbolt.core.model.groupings import DirectGrouping, Grouping
+from sparkbolt.core.model.method_validation import is_ours, method_mistakes
+from sparkbolt.core.model.pickling import CannotKeepError, Pickling
+from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.statefulness import keeps_state, lasting_attributes
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
+from sparkbolt.errors import ConfigError
+
+_FORBIDDEN = "/.:\\"
+NAME_BYTES_MAX = 200
+"""Of a name in UTF-8: files are named after it, and 255 bytes is what their names may have."""
+_EMITTING = frozenset({"emit", "emit_direct"})
+_DECLARING = (list, tuple, dict, str)
+_MEANT_AS_OUTPUTS = frozenset(
+    {
+        "output",
+        "output_fields",
+        "output_stream",
+        "output_streams",
+        "fields",
+        "streams",
+        "declare_output_fields",
+        "declareoutputfields",
+    }
+)
+"""What ``outputs`` is called by those who do not remember it, and elsewhere; in small letters."""
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A bolt gets the tuples of one stream of one component, spread over its tasks by a grouping."""
+
+    source: str
+    stream: str
+    grouping: Grouping
+
+
+@dataclass
+class Declaration:
+    """What ``set_spout`` or ``set_bolt`` was given, not yet checked."""
+
+    kind: str
+    """``spout`` or ``bolt``."""
+    id: Any
+    component: Any
+    parallelism: Any
+    settings: Mapping[str, Any]
+    subscriptions: list[Subscription] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    """What its declarer has refused already."""
+    dead_letters: Any = None
+    """Of a spout: what was given for it, by whomever."""
+
+    def __str__(self) -> str:
+        """``bolt 'split'``: how sentences begin."""
+        return f"{self.kind} {self.id!r}"
+
+    def own_settings(self) -> Mapping[str, Any]:
+        """The component's own settings: those that it was declared with, and the policy that it brings along."""
+        brought = self.component.retry if isinstance(self.component, Spout | PartitionedSpout) else None
+        return self.settings if brought is None else {"retry": brought, **self.settings}
+
+    def streams(self) -> tuple[StreamDef, ...]:
+        """The streams of the component, that of its dead letters too; none if it declares them in a wrong way."""
+        try:
+            streams = parse_outputs(getattr(self.component, "outputs", None))
+        except ValueError:
+            return ()
+        return (*streams, *stream_for(self.dead_letters, streams))
+
+
+def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
+    """Every mistake of a topology, one sentence each, in the order of declaration; empty if it can run."""
+    mistakes = [f"the topology's name: {why}" for why in _name_mistakes(name)]
+    known: dict[Any, Declaration] = {}
+    for declaration in declarations:
+        if isinstance(declaration.id, str):
+            if declaration.id in known:
+                mistakes.append(f"{declaration}: the id is already that of a {known[declaration.id].kind}")
+            known.setdefault(declaration.id, declaration)
+    for declaration in declarations:
+        mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
+        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
+        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
+        mistakes += [f"{declaration}: {why}" for why in _hosted_mistakes(declaration, known, config)]
+        mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
+    if not any(declaration.kind == "spout" for declaration in declarations):
+        mistakes.append("there is no spout: a topology needs at least one")
+    total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
+    if total > MAX_TASK_NUMBER:
+        mistakes.append(f"all components together have {total} tasks, expected at most {MAX_TASK_NUMBER}")
+    mistakes += [
+        f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
+        for cycle in cycles(known)
+    ]
+    return mistakes
+
+
+def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
+    """What is wrong with a component whatever the others are."""
+    mistakes = [f"its id: {why}" for why in _name_mistakes(declaration.id)]
+    mistakes += _parallelism_mistakes(declaration.parallelism)
+    try:
+        config.with_component(declaration.own_settings())
+    except ConfigError as error:
+        mistakes.append(str(error))
+    wrong = _component_mistake(declaration)
+    if wrong:
+        return [*mistakes, wrong]
+    component = declaration.component
+    odd = _attribute_mistakes(component)
+    if odd:
+        return [*mistakes, *odd]
+    unsent = _pickle_mistakes(declaration)
+    unkept = list(_keeping_mistakes(component)) if isinstance(component, BoltBase) and not unsent else []
+    return mistakes + method_mistakes(component) + _output_mistakes(declaration) + unsent + unkept
+
+
+def _attribute_mistakes(component: Component) -> list[str]:
+    """What is wrong with the values by which a class says what it is."""
+    mistakes = []
+    for name in ("stateless", "flush_anywhere", "starts_trees", "tracked", "once"):
+        value = getattr(component, name, False)
+        if not isinstance(value, bool):
+            mistakes.append(f"its {name} is {printed(value)}, expected True or False")
+    limits = {"concurrency": "a whole number above 0"} if isinstance(component, AsyncBolt) else {}
+    if isinstance(component, PartitionedSpout):
+        limits["max_uncommitted"] = "a whole number above 0, or None"
+    for name, expected in limits.items():
+        value = getattr(component, name, None)
+        if not (arguments.is_int(value, 1) or (value is None and name == "max_uncommitted")):
+            mistakes.append(f"its {name} is {printed(value)}, expected {expected}")
+    transient: object = getattr(component, "transient", ())
+    if isinstance(transient, str) or not isinstance(transient, Sequence | Set):
+        hint = f": did you mean [{transient!r}]?" if isinstance(transient, str) else ""
+        mistakes.append(f"its transient is {printed(transient)}, expected a list of names of attributes{hint}")
+    return mistakes
+
+
+def _name_mistakes(name: object) -> list[str]:
+    if not isinstance(name, str) or not name:
+        return [f"expected a non-empty str, got {name!r}"]
+    mistakes = []
+    if name.startswith("__"):
+        mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
+    if any(character in name for character in _FORBIDDEN):
+        mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
+    if not name.isprintable() and arguments.is_writable(name):
+        mistakes.append(f"{name!r} has a character in it that cannot be printed, such as a newline")
+    if not arguments.is_writable(name):
+        mistakes.append(f"{name!r} has half of a pair of characters in it (a lone surrogate), which no file can hold")
+    elif len(name.encode()) > NAME_BYTES_MAX:
+        mistakes.append(f"{name[:40]!r}... is {len(name.encode())} bytes long, and {NAME_BYTES_MAX} is the most")
+    return mistakes
+
+
+def _parallelism_mistakes(parallelism: object) -> list[str]:
+    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
+        return []
+    return [f"its parallelism: expected an int of at least 1, got {parallelism!r}"]
+
+
+def _component_mistake(declaration: Declaration) -> str | None:
+    """Why the component is none that can be declared this way; None if it is one."""
+    component, kind = declaration.component, declaration.kind
+    expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == "spout" else (BoltBase,)
+    if isinstance(component, expected):
+        if isinstance(component, BoltBase) and component.starts_trees and component.stateless:
+            return "it starts trees and is stateless, expected one of the two: what it emits is kept in its state"
+        return None
+    if inspect.isclass(component):
+        name = component.__name__
+        return f"got the class {name}, expected an instance: did you mean {name}()?"
+    if isinstance(component, BoltBase):
+        return f"got a bolt ({type(component).__name__}), expected a spout: did you mean set_bolt?"
+    if isinstance(component, Spout | PartitionedSpout):
+        return f"got a spout ({type(component).__name__}), expected a bolt: did you mean set_spout?"
+    if inspect.isroutine(component):
+        hint = ": did you forget @bolt(outputs=[...]) above it?" if kind == "bolt" else ""
+        return f"got the function {component.__name__}, expected a {kind}{hint}"
+    return f"got {type(component).__name__}, expected an instance of a {kind} class"
+
+
+def _output_mistakes(declaration: Declaration) -> list[str]:
+    try:
+        streams = parse_outputs(declaration.component.outputs)
+    except ValueError as error:
+        return [f"its outputs: {error}"]
+    misnamed = _misnamed_outputs(declaration.component) if declaration.component.outputs is None else None
+    if misnamed is not None:
+        return [misnamed]
+    return [f"its stream {stream.name!r}: {why}" for stream in streams for why in _name_mistakes(stream.name)]
+
+
+def _misnamed_outputs(component: Component) -> str | None:
+    """Where a class that emits has its outputs under another name; None if it has none, or emits nothing."""
+    own: dict[str, object] = {}
+    for cls in reversed(type(component).__mro__):
+        if not is_ours(cls):
+            own.update(vars(cls))
+    emits = not isinstance(component, BoltBase) or any(
+        inspect.isfunction(value)
+        and (inspect.isgeneratorfunction(value) or _EMITTING.intersection(value.__code__.co_names))
+        for value in own.values()
+    )
+    for name, value in own.items() if emits else ():
+        if name.lower() in _MEANT_AS_OUTPUTS:
+            what = f"{name} = {printed(value):.60}" if isinstance(value, _DECLARING) else name
+            mend = f"outputs = {printed(value):.60}" if isinstance(value, _DECLARING) else 'outputs = ["field", ...]'
+            return f"it emits, and its class has {what}, which nothing reads, and no outputs: did you mean {mend}?"
+    return None
+
+
+def _pickle_mistakes(declaration: Declaration) -> list[str]:
+    """Whether the component and its groupings can be sent to where tasks run."""
+    mistakes = []
+    error = pickle_error(declaration.component)
+    if error is not None:
+        attributes = getattr(declaration.component, "__dict__", {})
+        guilty = [name for name, value in attributes.items() if pickle_error(value) is not None]
+        what = f"its attribute {guilty[0]!r}" if guilty else type(declaration.component).__name__
+        mistakes.append(f"{what} cannot be pickled ({error}): make it in prepare, or open of a spout, not in __init__")
+    for subscription in declaration.subscriptions:
+        error = pickle_error(subscription.grouping)
+        if error is not None:
+            mistakes.append(f"its grouping {subscription.grouping.describe()} cannot be pickled ({error})")
+    return mistakes
+
+
+def _keeping_mistakes(bolt: BoltBase) -> Iterator[str]:
+    """Which attributes that ``__init__`` has set can be sent to where tasks run, and could not be kept there.
+
+    Refused is only what must fail there: what ``prepare`` leaves alone, what is so in a copy that was sent, and what
+    pickle itself cannot do.
+    """
+    if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
+        return
+    try:
+        sent = cloudpickle.loads(cloudpickle.dumps(bolt))
+        attributes = lasting_attributes(sent)
+    except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, and may not do so where tasks run
+        return
+    for name, value in attributes.items():
+        error = _unkept(sent, value)
+        if error is not None:
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            left_out = f"write transient = [{name!r}] in its class, which leaves it out"
+            mend = (
+                f"give it a function that a module defines by name, or {left_out}"
+                if isinstance(value, FunctionType)
+                else f"{left_out}, and make it in prepare if it is a connection or the like"
+            )
+            yield (
+                f"it keeps state, and its attribute {name!r} of type {kind} cannot be kept with it ({error}): {mend}; "
+                "or stateless = True, if it keeps nothing"
+            )
+
+
+def _unkept(bolt: BoltBase, value: object) -> str | None:
+    """Why pickle cannot keep the value of an attribute; None if it can, or if that is not known for sure."""
+    namespace = vars(sys.modules["__main__"]) if "__main__" in sys.modules else {}
+    try:
+        Pickling(namespace, {"self": bolt}).dumps(value)
+    except CannotKeepError as error:
+        return str(error) if isinstance(error.__cause__, pickle.PicklingError | TypeError | AttributeError) else None
+    return None
+
+
+def pickle_error(value: object) -> str | None:
+    """Why a value cannot be pickled, in a few words; None if it can."""
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # noqa: BLE001  a user's __reduce__ may raise anything
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
+    mistakes = list(declaration.mistakes)
+    if declaration.kind == "bolt" and not declaration.subscriptions and not mistakes:
+        mistakes.append("it subscribes to nothing: call a grouping method on what set_bolt returns")
+    seen: set[tuple[str, str]] = set()
+    for subscription in declaration.subscriptions:
+        key = (subscription.source, subscription.stream)
+        if key in seen:
+            mistakes.append(
+                f"it subscribes twice to stream {subscription.stream!r} of {subscription.source!r}, "
+                "expected one grouping: Storm would forget the first of the two in silence"
+            )
+        seen.add(key)
+        why = _source_mistake(subscription, known)
+        if why:
+            mistakes.append(why)
+    return mistakes
+
+
+def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]) -> str | None:
+    """What is wrong between a subscription and its source; None if nothing is."""
+    source = known.get(subscription.source)
+    if source is None:
+        ids = [str(id_) for id_ in known]
+        hint = did_you_mean(subscription.source, ids) or f": the components are {ids}"
+        return f"it subscribes to {subscription.source!r}, which does not exist{hint}"
+    if _component_mistake(source) or _output_mistakes(source):
+        return None
+    streams = {stream.name: stream for stream in source.streams()}
+    stream = streams.get(subscription.stream)
+    where = f"stream {subscription.stream!r} of {subscription.source!r}"
+    if stream is None:
+        hint = did_you_mean(subscription.stream, streams) or f": it declares {list(streams)}"
+        if not streams:
+            fields = '["field", ...]'
+            wanted = fields if subscription.stream == DEFAULT_STREAM else f'{{"{subscription.stream}": {fields}}}'
+            hint = f": it declares none: give it outputs = {wanted}"
+        return f"it subscribes to {where}, which {subscription.source!r} does not declare{hint}"
+    direct = isinstance(subscription.grouping, DirectGrouping)
+    if direct and not stream.direct:
+        return f"it subscribes to {where} with direct_grouping, but the stream is not declared as Direct([...])"
+    if stream.direct and not direct:
+        described = subscription.grouping.describe()
+        return f"it subscribes to {where} with {described}, but the stream is direct, expected direct_grouping"
+    for name in subscription.grouping.fields:
+        if name not in stream.fields:
+            hint = did_you_mean(name, stream.fields) or f": its fields are {list(stream.fields)}"
+            return f"it groups {where} by {name!r}, which that stream does not declare{hint}"
+    return None
+
+
+def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
+    """What is wrong with the fields that a column bolt wants as dictionaries."""
+    bolt = declaration.component
+    if not isinstance(bolt, ColumnBolt):
+        return []
+    if isinstance(bolt.dictionaries, str):
+        name = bolt.dictionaries
+        return [f"its dictionaries: expected a list of names of fields, got {name!r}: did you mean [{name!r}]?"]
+    fields = [field_ for names in _inputs(declaration, known).values() for field_ in names]
+    return [
+        f"its dictionaries name {name!r}, which no stream that it subscribes to declares"
+        + (did_you_mean(name, fields) or f": their fields are {sorted(set(fields))}")
+        for name in bolt.dictionaries
+        if name not in fields
+    ]
+
+
+def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The fields of each stream that a bolt subscribes to, as far as they are known, by (component, stream)."""
+    inputs = {}
+    for subscription in declaration.subscriptions:
+        source = known.get(subscription.source)
+        for stream in source.streams() if source is not None else ():
+            if stream.name == subscription.stream:
+                inputs[subscription.source, subscription.stream] = stream.fields
+    return inputs
+
+
+def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
+    """What a hosted bolt finds wrong with itself."""
+    bolt = declaration.component
+    if not isinstance(bolt, HostedBolt) or _output_mistakes(declaration):
+        return []
+    try:
+        config = config.with_component(declaration.own_settings())
+    except ConfigError:
+        pass
+    outputs = {stream.name: stream.fields for stream in declaration.streams()}
+    return bolt.mistakes(config, outputs, _inputs(declaration, known))
+
+
+def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Declaration]) -> list[str]:
+    """Whether dead letters can go where they are sent."""
+    if declaration.kind == "bolt":
+        return ["its dead_letters: only spouts have them"] if "dead_letters" in declaration.settings else []
+    if declaration.dead_letters is None or _component_mistake(declaration) or _output_mistakes(declaration):
+        return []
+    try:
+        way = way_of(declaration.dead_letters, declaration.component)
+    except ConfigError as error:
+        return [str(error)]
+    if way == CHECKPOINT:
+        return []
+    if isinstance(way, str):
+        name = way.partition(":")[2]
+        heard = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)
+        streams = {stream.name: stream for stream in declaration.streams()}
+        return [*_name_mistakes(name), *stream_mistakes(way, streams, heard)]
+    error_ = pickle_error(way)
+    return [f"its dead_letters {way!r:.80} cannot be pickled ({error_})"] if error_ else []
+
+
+def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
+    """Shortest ways along subscriptions from a bolt back to it, as [a, b, a]; no bolt is in two of them."""
+    consumers: dict[str, list[str]] = {id_: [] for id_ in known}
+    for id_, declaration in known.items():
+        for subscription in declaration.subscriptions:
+            if subscription.source in consumers:
+                consumers[subscription.source].append(id_)
+    found: list[list[str]] = []
+    reported: set[str] = set()
+    for id_ in known:
+        cycle = _way_back(id_, consumers.__getitem__) if id_ not in reported else None
+        if cycle and not reported.intersection(cycle):
+            found.append(cycle)
+            reported.update(cycle)
+    return found
+
+
+def _way_back(start: str, consumers: Callable[[str], Sequence[str]]) -> list[str] | None:
+    """A shortest way from ``start`` to itself, breadth first."""
+    before: dict[str, str] = {}
+    queue = deque([start])
+    while queue:
+        at = queue.popleft()
+        for to in consumers(at):
+            if to == start:
+                way = [start, at]
+                while way[-1] != start:
+                    way.append(before[way[-1]])
+                return way[::-1] if at != start else [start, start]
+            if to not in before:
+                before[to] = at
+                queue.append(to)
+    return None

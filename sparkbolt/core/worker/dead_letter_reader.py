@@ -1,0 +1,259 @@
+"""Reading for dead letters: messages that are given up are read once more and written down.
+
+Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what if their sink
+fails?
+
+Rule 1: a dead letter is a tree of its own, of the sequence that the plan has reserved for it. It is complete when the
+sink has the letter, or when all bolts have acked it that get it as a tuple; nothing else finishes the message.
+Rule 2: a sink that raises fails the trees of all letters that it was given, with cause ``dead letter``: they come again
+with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other. A
+sink that has raised ``REFUSALS_MAX`` times in a row is not asked again in a micro-batch: if it is away, each try takes
+its time, and everything waits.
+Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON, for whoever writes the ledger's entry: they
+are durable before it is. So an entry gives a limited number of bytes of them; the others wait for a later plan. A
+letter that is longer than that goes without its values, and says so.
+Rule 4: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
+note that says what is missing. A source that raises is asked a few times first.
+
+Read before: ``source_reader``, ``dead_letters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.exceptions import pass_on
+from sparkbolt.core.base.ids import tree_key
+from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.dead_letters import (
+    CHECKPOINT,
+    DeadLetter,
+    GivenUp,
+    Printed,
+    RawMessage,
+    row_of_letter,
+    stream_of,
+)
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.retry import refused
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
+from sparkbolt.core.protocol.causes import LETTER
+from sparkbolt.core.protocol.frames import LETTERS, python_values, wrap
+from sparkbolt.core.protocol.records import Record, Refused
+from sparkbolt.core.worker.failures import Failure, failure_of
+from sparkbolt.core.worker.source_reader import EntryReader
+from sparkbolt.errors import EmitError, SourceUnavailable
+
+READS_MAX = 3
+"""How often a record whose reading raises is asked for before its letter is written without it."""
+HANDED_OVER_BYTES_MAX = 4 << 20
+"""How many bytes of letters for the checkpoint an entry gives; one letter is always among them."""
+REFUSALS_MAX = 3
+"""After so many tries that failed, one behind the other, the rest of a task's letters waits for a later plan."""
+
+
+@dataclass
+class _Found:
+    """What could be read of a message."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    raw: RawMessage | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class LetterReader(EntryReader):
+    """Reads the messages of an entry that are given up, and writes their dead letters."""
+
+    def read(self, records: Sequence[Record] = ()) -> None:
+        """Make the letters and bring them where the spout says."""
+        entry = self._entry
+        letters: list[tuple[int, DeadLetter]] = []
+        for place, text in enumerate(entry.letters or ()):
+            given_up, sequence = GivenUp.loads(text), entry.base + place
+            if entry.source is None:
+                record = records[place]
+                fields = self._stream(record.stream).fields
+                again = self._emitted_again(record)
+                letters.append((sequence, self._letter(given_up, None, record.stream, fields, again.rows, again)))
+                continue
+            position = entry.position_of(sequence)
+            found = self._found(given_up, Range(self._index, entry.source, position, position + 1), sequence)
+            if found is not None:
+                fields = self._stream(DEFAULT_STREAM).fields
+                letter = self._letter(given_up, position, DEFAULT_STREAM, fields, found.rows, found)
+                letters.append((sequence, letter))
+        spec = self._stage.lane.topology.components[self._component]
+        stream = stream_of(spec.dead_letters)
+        if not letters:
+            return
+        if spec.dead_letters == CHECKPOINT or (stream is not None and refused(policy_of(spec), entry.attempt)):
+            self._hand_over(letters)
+        elif stream is not None:
+            self._emit_letters(stream, letters)
+        else:
+            self._write(letters)
+
+    @staticmethod
+    def _emitted_again(record: Record) -> _Found:
+        """What a ``Spout`` has emitted, or how it printed."""
+        try:
+            return _Found([tuple(record.read())])
+        except EmitError as error:
+            shown = record.values.shown if isinstance(record.values, Refused) else ()
+            return _Found([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
+
+    def _letter(
+        self,
+        given_up: GivenUp,
+        position: int | None,
+        stream: str,
+        fields: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+        found: _Found | None = None,
+    ) -> DeadLetter:
+        topology = self._stage.lane.topology
+        return DeadLetter(
+            id=given_up.id_in(topology.name, self._component),
+            topology=topology.name,
+            version=topology.version,
+            component=self._component,
+            task=self._index,
+            attempts=given_up.attempts,
+            attempts_left_out=given_up.attempts_left_out,
+            source=self._entry.source,
+            position=position,
+            end=given_up.end,
+            message_id=given_up.message_id,
+            stream=stream,
+            fields=fields,
+            tuples=tuple(rows),
+            raw=found.raw if found is not None else None,
+            note="; ".join(found.notes) if found is not None else "",
+        )
+
+    def _found(self, given_up: GivenUp, range_: Range, sequence: int) -> _Found | None:
+        """What the spout still has of a message; None if it is to be asked again later."""
+        found = _Found()
+        if given_up.end is not None and given_up.end > range_.end:
+            found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {given_up.end}")
+        else:
+            self._notes = found.notes
+            for _, columns in self._chunks(range_, sequence - range_.start):
+                found.rows += zip(*map(python_values, columns), strict=True)
+            if self._broken is not None:
+                text = f"{range_.source}@{range_.start} could not be read again: {failure_of(self._broken).reason}"
+                away = isinstance(self._broken, SourceUnavailable)
+                if away or (self._entry.attempt < READS_MAX and given_up.attempts[-1].cause != "read"):
+                    self._fail_letters([sequence], text, failure_of(self._broken))
+                    return None
+                found.notes.append(text)
+            elif not found.rows and not self._bad:
+                found.notes.append(f"the record at {range_.source}@{range_.start} is gone, or became no tuple")
+        found.raw = self._raw(range_, found)
+        return found
+
+    def _bad_record(self, record: BadRecord, shift: int) -> None:
+        self._notes.append(record.reason)
+
+    def _raw(self, range_: Range, found: _Found) -> RawMessage | None:
+        worker = self._stage.worker
+        spout: PartitionedSpout = worker.spout(self._entry.task)
+        self._reads += 1
+        try:
+            with worker.doing(Deed.READ, self._entry.task, self._reads):
+                return spout.raw(range_)
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
+            found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")
+            return None
+
+    # Where letters go.
+
+    def _write(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        worker, number = self._stage.worker, self._entry.task
+        sequences = [sequence for sequence, _ in letters]
+        when, refusals = worker.refusals.get(number, (-1, 0))
+        if when != self._stage.moment.micro_batch_id:
+            refusals = 0
+        if refusals >= REFUSALS_MAX:
+            text = f"not tried: {refusals} tries to write dead letters had failed before it in the same micro-batch"
+            self._fail_letters(sequences, text, Failure(LETTER, text))
+            return
+        self._reads += 1
+        try:
+            with worker.doing(Deed.WRITE, number, self._reads):
+                worker.letter_sink(number).write([letter for _, letter in letters])
+        except BaseException as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
+            pass_on(error)
+            worker.drop_letter_sink(number)
+            worker.refusals[number] = self._stage.moment.micro_batch_id, refusals + 1
+            failure = failure_of(error)
+            whose = letters[0][1].where + (f" and {len(letters) - 1} more" if len(letters) > 1 else "")
+            text = f"dead letters could not be written ({whose}): {failure.reason}; they are tried again"
+            self._fail_letters(sequences, text, failure)
+            return
+        worker.refusals.pop(number, None)
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+
+    def _hand_over(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        """Letters for the checkpoint go with the feedback."""
+        done, lines, waiting, size = [], [], [], 0
+        for sequence, letter in letters:
+            line = _line_of(letter)
+            if size and size + len(line) > HANDED_OVER_BYTES_MAX:
+                waiting.append(sequence)
+                continue
+            size += len(line)
+            done.append(sequence)
+            lines.append(line)
+        if lines:
+            self._stage.rows.append(
+                (self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment))
+            )
+            self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
+        if waiting:
+            text = f"not written: the letters before it have {size} bytes already"
+            self._fail_letters(waiting, text, Failure(LETTER, text))
+
+    def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
+        """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
+        stream = self._stream(name)
+        rows: list[list[Any]] = []
+        sequences: list[int] = []
+        ordinals: list[int] = []
+        for sequence, letter in letters:
+            for ordinal, values in enumerate(letter.values() or [{}]):
+                rows.append(row_of_letter(letter, values, stream.fields))
+                sequences.append(sequence)
+                ordinals.append(ordinal)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        self._start(stream, columns, np.array(sequences, dtype=np.int64), np.array(ordinals, dtype=np.uint64))
+
+    def _keys(self, sequences: Sequence[int]) -> Any:
+        return np.array([tree_key(self._entry.task, sequence) for sequence in sequences], dtype=np.uint64)
+
+    def _fail_letters(self, sequences: Sequence[int], text: str, failure: Failure) -> None:
+        """The letters' trees begin and fail: their messages wait for another try."""
+        if failure.cause != LETTER:  # what was not tried is no error of its own
+            self._stage.counts(self._component).errors += 1
+            self._stage.report(Report(self._component, self._index, text, failure.traceback))
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        number = self._stage.moment.micro_batch_id
+        for key in self._keys(sequences).tolist():
+            self._stage.fail(Fail(key, self._component, self._index, LETTER, text, number, failure.traceback))
+
+
+def _line_of(letter: DeadLetter) -> bytes:
+    """A letter as a line; without its values where they are too long."""
+    line = f"{letter.to_line()}\n".encode()
+    if len(line) <= HANDED_OVER_BYTES_MAX:
+        return line
+    cut = f"its values are left out: the letter would have {len(line)} bytes, at most {HANDED_OVER_BYTES_MAX} are kept"
+    note = "; ".join(filter(None, (letter.note, cut)))
+    return f"{replace(letter, tuples=(), raw=None, note=note).to_line()}\n".encode()

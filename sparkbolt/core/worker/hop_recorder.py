@@ -1,0 +1,273 @@
+"""Tracing: which hops a stage writes down, and how that costs nothing to trees that succeed.
+
+Which question it answers: what does a stage know of the way of a tree, and when does it tell?
+
+Rule 1: a tuple pays nothing for the stories of others. Two things are known for free. A frame carries the path of its
+tuples, from the spout to here, once for all of them, since what a task emits while it works on one frame travels in
+frames of its own; so whoever fails a tuple knows the line of its ancestors. And a tree that is worth following, a
+message that is given again or one that ``trace`` chose, is marked in the column of attempts, which is missing where
+every row is an unmarked first attempt: a stage looks at rows only where there is such a column, or where rows failed.
+Rule 2: of failed trees a stage tells the hops of the first ``FAILED_MAX``, of marked ones those of ``TRACED_MAX``:
+the ones with the smallest roots, so that all stages of a micro-batch choose the same trees.
+Rule 3: the same micro-batch run again tells the same.
+
+Rejected: a bit set of tasks for each root beside its XOR (a cost for every tree), and asking workers afterwards what
+they remember (the next micro-batch often runs in another process).
+Read before: ``story``, ``tuple_batch``, ``routing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.base.exceptions import pass_on
+from sparkbolt.core.base.ids import U64, run_starts, unmix64
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.story import Hop, short_values
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED, Origin, Tuple
+from sparkbolt.core.protocol.frames import Column, Moment, Path, python_values
+from sparkbolt.core.worker.routing import Block
+from sparkbolt.core.worker.tuple_batch import Rows
+
+FAILED_MAX = 100
+"""Of how many failed trees one stage tells the hops, in one micro-batch."""
+TRACED_MAX = 500
+"""Of how many marked trees."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class _Deed:
+    """What one task did with the tuples of one tree."""
+
+    tuples: int = 0
+    acked: int = 0
+    failed: int = 0
+    held: int = 0
+    source: str = ""
+    values: str = ""
+    emitted: dict[str, int] = field(default_factory=dict)
+
+
+class Tracer:
+    """Gathers the hops that one stage knows in one micro-batch."""
+
+    def __init__(self, lane: Lane, moment: Moment) -> None:
+        """Nothing is known yet."""
+        self._lane = lane
+        self._moment = moment
+        self._deeds: dict[tuple[int, int], _Deed] = {}
+        """By (root, task number)."""
+        self._failed: set[int] = set()
+        self._ceiling = 1 << 64
+        """Marked roots from here on are not among the smallest."""
+
+    # What a stage sees.
+
+    def worked(self, context: TopologyContext, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
+        """A task has worked on rows: some are marked, or some failed."""
+        if rows.anchoring is None:
+            return
+        failed = np.zeros(rows.count, dtype=bool)
+        failed[list(failures)] = True
+        marked = rows.attempts > 1 if rows.attempts is not None else np.zeros(rows.count, dtype=bool)
+        source = f"{rows.origin.component}[{rows.origin.task}]"
+        told: set[int] = set()
+        for root, of_root in _rows_by_root(rows.anchoring.roots, rows.anchoring.offsets, marked):
+            if not self._wants(root):
+                continue
+            told.add(root)
+            deed = self._deed(root, context.task)
+            lost, kept = failed[of_root], held[of_root] if held is not None else np.zeros(len(of_root), dtype=bool)
+            deed.tuples += len(of_root)
+            deed.failed += int(lost.sum())
+            deed.held += int((kept & ~lost).sum())
+            deed.acked += int((~kept & ~lost).sum())
+            self._show(deed, rows, int(of_root[lost][0] if lost.any() else of_root[0]), source, anew=bool(lost.any()))
+        for row in np.flatnonzero(failed)[:FAILED_MAX].tolist():
+            for root, _ in rows.anchors_of(row):
+                if self._may_fail(root) and root not in told:
+                    deed = self._deed(root, context.task)
+                    deed.failed += 1
+                    self._show(deed, rows, row, source)
+                    self._pass(root, rows.path)
+
+    def refused(self, roots: Sequence[int], path: Path) -> None:
+        """What was emitted at the end of ``path`` cannot travel, so trees fail."""
+        for root in roots:
+            if self._may_fail(root):
+                self._pass(root, path)
+
+    def emitted(self, block: Block, sender: int) -> None:
+        """A task has emitted rows, some of which are marked."""
+        parents, stream = block.parents, block.stream
+        if parents is None or block.attempts is None:
+            return
+        label = _label(stream.name, stream.fields)
+        is_spout = self._lane.topology.components[stream.component].is_spout
+        for root, of_root in _rows_by_root(parents.roots, parents.offsets, block.attempts > 1):
+            if not self._wants(root):
+                continue
+            deed = self._deed(root, sender)
+            deed.emitted[label] = deed.emitted.get(label, 0) + len(of_root)
+            if is_spout and not deed.values:
+                deed.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
+
+    def settled(self, context: TopologyContext, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
+        """A task has acked or failed tuples that it had kept."""
+        for tup in acked:
+            if tup.mark > 1:
+                for root in filter(self._wants, (root for root, _ in tup.anchors)):
+                    self._deed(root, context.task).acked += 1
+        for tup in failed:
+            for root, _ in tup.anchors:
+                if self._may_fail(root) or tup.mark > 1:
+                    deed = self._deed(root, context.task)
+                    deed.failed += 1
+                    deed.source = f"{tup.source_component}[{tup.source_task}]"
+                    deed.values = short_values(tup._origin.fields, tup.values)
+
+    def holds(self, context: TopologyContext, tuples: Iterable[Tuple], wanted: Iterable[int]) -> None:
+        """A task was asked about trees that time out, and still has these tuples of theirs."""
+        asked = set(wanted)
+        for tup in tuples:
+            for root, _ in tup.anchors:
+                if root in asked and self._may_fail(root):
+                    deed = self._deed(root, context.task)
+                    deed.held += 1
+                    if not deed.values:
+                        deed.source = f"{tup.source_component}[{tup.source_task}]"
+                        deed.values = short_values(tup._origin.fields, tup.values)
+
+    # What is told.
+
+    def hops(self) -> list[Hop]:
+        """The hops, in an order that depends on nothing but what was seen."""
+        self._forget_some(TRACED_MAX)
+        told = []
+        for (root, number), deed in sorted(self._deeds.items()):
+            component, index = self._lane.topology.task_owner(number)
+            hop = Hop(
+                unmix64(root),
+                self._moment.micro_batch_id,
+                self._moment.now_ms,
+                self._lane.depths[component],
+                component,
+                index,
+                deed.tuples,
+                deed.acked,
+                deed.failed,
+                deed.held,
+                deed.source,
+                deed.values,
+                tuple(sorted(deed.emitted.items())),
+            )
+            told.append(hop)
+        return told
+
+    def _deed(self, root: int, task: int) -> _Deed:
+        deed = self._deeds.get((root, task))
+        if deed is None:
+            if len(self._deeds) > 4 * TRACED_MAX:
+                self._forget_some(TRACED_MAX)
+            deed = self._deeds[root, task] = _Deed()
+        return deed
+
+    def _wants(self, root: int) -> bool:
+        return root < self._ceiling or root in self._failed
+
+    def _may_fail(self, root: int) -> bool:
+        if len(self._failed) < FAILED_MAX:
+            self._failed.add(root)
+        return root in self._failed
+
+    def _forget_some(self, limit: int) -> None:
+        """Keep the failed trees, and of the others those with the smallest roots."""
+        marked = sorted({root for root, _ in self._deeds} - self._failed)
+        if len(marked) > limit:
+            self._ceiling = marked[limit]
+            self._deeds = {place: deed for place, deed in self._deeds.items() if self._wants(place[0])}
+
+    def _pass(self, root: int, path: Path) -> None:
+        """Somebody on the path sent a tuple of the tree on, or an ancestor of it."""
+        names = self._lane.topology.streams()
+        for number, stream in path:
+            _, definition = names[stream]
+            self._deed(root, number).emitted.setdefault(_label(definition.name, definition.fields), 0)
+
+    @staticmethod
+    def _show(deed: _Deed, rows: Rows, row: int, source: str, anew: bool = False) -> None:
+        if anew or not deed.values:
+            deed.source, deed.values = source, short_values(rows.origin.fields, _row(rows.columns, row))
+
+
+class Chooser:
+    """Says which of a spout's tuples are traced, by the setting ``trace``: a share of all trees, or a predicate."""
+
+    def __init__(self, trace: float | Callable[[Tuple], Any], origin: Origin) -> None:
+        """Choose by ``trace`` among tuples of ``origin``."""
+        self._share = trace if isinstance(trace, int | float) else 0.0
+        self._predicate = None if isinstance(trace, int | float) else trace
+        self._origin = origin
+        self.error: BaseException | None = None
+        """The first exception of the predicate; a tuple for which it raises is not traced."""
+
+    def marks(self, columns: Sequence[Column], roots: U64) -> npt.NDArray[np.uint8] | None:
+        """``TRACED`` for each row that is chosen, 0 for the others; None if none is.
+
+        A share needs no random number: roots spread like random ones, so a tree is chosen if its root is small. Of a
+        message with several tuples all are chosen if one is.
+        """
+        if self._predicate is not None:
+            lists = [python_values(column) for column in columns]
+            rows = zip(*lists, strict=True) if lists else ([] for _ in range(len(roots)))
+            asked = np.fromiter((self._asks(self._predicate, values) for values in rows), dtype=bool, count=len(roots))
+            starts = run_starts(roots)
+            whole = np.logical_or.reduceat(asked, starts) if len(starts) else asked
+            chosen = np.repeat(whole, np.diff(np.append(starts, len(roots))))
+        elif self._share >= 1:
+            chosen = np.ones(len(roots), dtype=bool)
+        else:
+            chosen = roots < np.uint64(int(self._share * 2**64))
+        return np.where(chosen, np.uint8(TRACED), np.uint8(0)) if chosen.any() else None
+
+    def _asks(self, predicate: Callable[[Tuple], Any], values: Sequence[Any]) -> bool:
+        try:
+            return bool(predicate(Tuple.of(self._origin, values)))
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
+            self.error = self.error or error
+            return False
+
+
+def _rows_by_root(
+    roots: U64, offsets: npt.NDArray[np.int64] | None, chosen: Mask
+) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Each root that chosen rows belong to, with those rows; of too many roots the smallest."""
+    rows = np.arange(len(chosen))
+    if offsets is not None:
+        rows = np.repeat(rows, np.diff(offsets))
+    pairs = np.flatnonzero(chosen[rows])
+    if len(pairs) == 0:
+        return
+    pairs = pairs[np.argsort(roots[pairs], kind="stable")]
+    starts = run_starts(roots[pairs])
+    for start, stop in list(zip(starts, np.append(starts[1:], len(pairs)), strict=True))[:TRACED_MAX]:
+        yield int(roots[pairs[start]]), rows[pairs[start:stop]]
+
+
+def _label(stream: str, fields: Sequence[str]) -> str:
+    """What was emitted, in words: the fields of the default stream, of others the name too."""
+    listed = ", ".join(fields)
+    return listed if stream == DEFAULT_STREAM else f"{stream}: {listed}"
+
+
+def _row(columns: Sequence[Column], row: int) -> list[Any]:
+    return [value.as_py() if hasattr(value := column[row], "as_py") else value for column in columns]

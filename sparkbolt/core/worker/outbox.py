@@ -1,0 +1,270 @@
+"""Own trees: what a bolt's task has emitted as a spout does, kept until the fate of its trees is known.
+
+Which question it answers: which tuples does the task owe to whoever is behind it, and what has it to give again?
+Rule 1: what is emitted and belongs to no tree starts one. The first sequence that was never used is in the task's
+durable state, with the values; both are committed with the micro-batch that emitted, or neither is.
+Rule 2: a value is named by its position, the sequence of its first attempt. Its further attempts have sequences that
+plans give out (``ids.AGAIN``), so that nothing is numbered twice.
+Rule 3: a value goes when the ledger says that its position is settled: acked, or set aside. What the ledger says may
+be said twice.
+
+Values are kept in pages, one a micro-batch. A page is pickled once, and read only when something of it is to be given
+again; which of its positions are open stands in a table.
+
+Read before: ``ids``, ``plan``, ``outbox_acks``, ``routing``, ``state``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.base.ids import AGAIN, U64, empty_u64, mix64_array, tree_key
+from sparkbolt.core.base.intervals import Span, folded, less
+from sparkbolt.core.model import durable
+from sparkbolt.core.model.pickling import CannotKeepError, Pickling
+from sparkbolt.core.model.tuples import ATTEMPT_MAX
+from sparkbolt.core.protocol.frames import Clock, Column, take
+from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.routing import Block, Parents, StreamRoutes, without
+from sparkbolt.errors import StateError, check
+
+_TABLE = "__trees"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What is kept: the next sequence, and by the first position of each page the positions that are open."""
+
+    next_sequence: int = 0
+    open: Mapping[int, Sequence[Span]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Consecutive positions of a page that were emitted on one stream."""
+
+    first: int
+    count: int
+    stream: str
+    direct_to: npt.NDArray[np.int64] | None
+    columns: bytes
+    """The pickled columns."""
+
+
+@dataclass
+class Started:
+    """A block of which some rows have started trees."""
+
+    block: Block
+    keys: U64 = field(default_factory=empty_u64)
+    """The trees that were started."""
+    refused: list[str] = field(default_factory=list)
+    """Why rows that were to start a tree are not in the block: a value of theirs cannot be kept."""
+
+
+class OwnTrees:
+    """The trees of one task in one micro-batch.
+
+    In each micro-batch: ``hear`` what the clock says, then ``start`` for what the task emits, then
+    ``save``, before the task's state is committed.
+    """
+
+    def __init__(self, state: TaskState, number: int, pickling: Pickling) -> None:
+        """Look up what is kept.
+
+        Args:
+            state: the task's, begun.
+            number: the number of the task.
+            pickling: how values become bytes.
+        """
+        self._state = state
+        self._number = number
+        self._pickling = pickling
+        table = state.load(_TABLE, _decode_table) or _Table()
+        self._table = table
+        self._first = self._next = table.next_sequence
+        self._open = dict(table.open)
+        self._pieces: list[_Piece] = []
+
+    @property
+    def kept(self) -> int:
+        """How many values are kept."""
+        before = sum(last - first + 1 for spans in self._open.values() for first, last in spans)
+        return before + self._next - self._first
+
+    def hear(self, clock: Clock, output: Output) -> list[Started]:
+        """Forget what the clock says is settled; what it says is to be given again, as the next rows of ``output``."""
+        self.settle(clock.settled)
+        streams = {name: out.routes for name, out in output.streams.items()}
+        found = [started for entry in clock.again for started in self.again(entry, streams)]
+        for started in found:
+            out = output.streams[started.block.stream.name]
+            started.block.first = out.first
+            out.first += started.block.count
+        return found
+
+    def settle(self, spans: Sequence[Span]) -> None:
+        """Forget the values at these positions; what is not kept is passed over.
+
+        Args:
+            spans: (first, last) positions, in any order.
+        """
+        columns = np.array(spans, dtype=np.uint64).reshape(-1, 2)
+        gone = folded(columns[:, 0], columns[:, 1])
+        lasts = [last for _, last in gone]
+        for page, open_ in list(self._open.items()):
+            near = slice(bisect_left(lasts, open_[0][0]), bisect_right(gone, (open_[-1][1] + 1,)))
+            if near.start >= near.stop:
+                continue
+            left = less(open_, gone[near])
+            if left:
+                self._open[page] = left
+            else:
+                del self._open[page]
+                self._state.drop(_page_name(page))
+
+    def again(self, entry: Entry, streams: Mapping[str, StreamRoutes]) -> Iterator[Started]:
+        """The values that an entry names, under the sequences that it reserves.
+
+        A position at which nothing is kept is among the ``refused`` of a block without rows.
+        """
+        positions = np.array(entry.positions or (), dtype=np.int64)
+        pages = sorted(self._open)
+        of = [bisect_right(pages, position) - 1 for position in positions.tolist()]
+        missing = positions.tolist()
+        for page in sorted(set(of) - {-1}):
+            data = self._state.read(_page_name(pages[page]))
+            check(data is not None, f"task {self._number} has lost the page of values from {pages[page]} on")
+            for piece in durable.loads(data or b""):
+                rows = np.flatnonzero((positions >= piece.first) & (positions < piece.first + piece.count))
+                if len(rows):
+                    missing = [
+                        position for position in missing if not piece.first <= position < piece.first + piece.count
+                    ]
+                    yield self._block(piece, positions[rows] - piece.first, entry, rows, streams[piece.stream])
+        if missing:
+            nothing = Block(next(iter(streams.values())), [], 0, 0, None)
+            why = f"what was emitted at positions {missing[:5]} is not kept any more: it could not be given again"
+            yield Started(nothing, refused=[why])
+
+    def start(self, block: Block) -> Started:
+        """Start a tree for each row that belongs to none, and keep its values."""
+        starting = _without_tree(block)
+        if len(starting) == 0 or not block.stream.routes:
+            return Started(block)
+        own = len(starting) == block.count
+        columns = list(block.columns) if own else [take(column, starting) for column in block.columns]
+        try:
+            data = self._pickling.proved(columns)
+        except CannotKeepError:
+            return self._start_what_can_be_kept(block, starting)
+        keys = np.arange(self._next, self._next + len(starting), dtype=np.uint64)
+        check(self._next + len(starting) <= AGAIN, f"task {self._number} has used up its sequences")
+        direct_to = block.direct_to[starting] if block.direct_to is not None else None
+        self._pieces.append(_Piece(self._next, len(starting), block.stream.name, direct_to, data))
+        self._next += len(starting)
+        keys += np.uint64(tree_key(self._number, 0))
+        parents = _with_roots(block.parents if not own else None, starting, mix64_array(keys))
+        path = block.path[-1:] if own else block.path
+        return Started(replace(block, parents=parents, path=path), keys)
+
+    def save(self) -> None:
+        """Stage what changed; ``TaskState.commit`` makes it durable."""
+        if self._pieces:
+            self._open[self._first] = [(self._first, self._next - 1)]
+            self._state.write_own(_page_name(self._first), pickle.dumps(self._pieces, 5))
+        if self._open != self._table.open:
+            table = _Table(self._next, self._open)
+            self._state.write_own(_TABLE, pickle.dumps((_FORMAT, table.next_sequence, self._open), 5), table)
+
+    def _block(
+        self,
+        piece: _Piece,
+        within: npt.NDArray[np.int64],
+        entry: Entry,
+        rows: npt.NDArray[np.intp],
+        stream: StreamRoutes,
+    ) -> Started:
+        columns: list[Column] = [take(column, within) for column in self._pickling.loads(piece.columns)]
+        keys = (rows + entry.base).astype(np.uint64) + np.uint64(tree_key(self._number, 0))
+        roots = mix64_array(keys)
+        parents = Parents(roots, roots, 0)
+        attempts = np.full(len(rows), min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
+        direct_to = piece.direct_to[within] if piece.direct_to is not None else None
+        return Started(
+            Block(stream, columns, len(rows), 0, parents, attempts, direct_to, ((self._number, stream.index),)), keys
+        )
+
+    def _start_what_can_be_kept(self, block: Block, starting: npt.NDArray[np.intp]) -> Started:
+        refused = []
+        for row in reversed(starting.tolist()):
+            for name, column in zip(block.stream.fields, block.columns, strict=True):
+                why = self._unpicklable(column, row)
+                if why is not None:
+                    refused.append(
+                        f"field {name!r} holds a value that cannot be kept until its tree is finished ({why})"
+                    )
+                    block = without(block, row)
+                    break
+        check(bool(refused), f"task {self._number} emitted values that cannot be pickled together, but one by one")
+        started = self.start(block)
+        return Started(started.block, started.keys, refused[::-1] + started.refused)
+
+    def _unpicklable(self, column: Column, row: int) -> str | None:
+        try:
+            self._pickling.proved(column[row])
+        except CannotKeepError as error:
+            return f"{type(column[row]).__name__}: {error}"
+        return None
+
+
+def _decode_table(data: bytes) -> _Table:
+    version, next_sequence, open_ = durable.loads(data)
+    if version != _FORMAT:
+        raise StateError(
+            f"the table of a task's own trees has format {version!r}, expected {_FORMAT}: it was written by another "
+            "version of sparkbolt"
+        )
+    return _Table(next_sequence, open_)
+
+
+def _page_name(first: int) -> str:
+    return f"{_TABLE}/{first:x}"
+
+
+def _without_tree(block: Block) -> npt.NDArray[np.intp]:
+    """The rows that belong to no tree."""
+    if block.parents is None:
+        return np.arange(block.count)
+    if block.parents.offsets is None:
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero(np.diff(block.parents.offsets) == 0)
+
+
+def _with_roots(parents: Parents | None, starting: npt.NDArray[np.intp], roots: U64) -> Parents:
+    """The parents of a block whose rows ``starting`` had none and now have these roots."""
+    if parents is None or parents.offsets is None:
+        return Parents(roots, roots, 0)
+    counts = np.diff(parents.offsets)
+    counts[starting] = 1
+    offsets = np.zeros(len(parents.offsets), dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    new = np.zeros(offsets[-1], dtype=bool)
+    new[offsets[starting]] = True
+
+    def mixed(before: U64, of_new: U64) -> U64:
+        column = np.empty(len(new), dtype=np.uint64)
+        column[new], column[~new] = of_new, before
+        return column
+
+    ordinals = mixed(parents.row_ordinals, np.zeros(len(roots), dtype=np.uint64))
+    return Parents(mixed(parents.roots, roots), mixed(parents.edges, roots), ordinals, offsets)

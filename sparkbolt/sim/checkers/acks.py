@@ -1,0 +1,503 @@
+"""Checkers: each watches one promise.
+
+Which question it answers: has anything happened that must never happen?
+Rule: each promise is one object, so that a failure says which one was broken.
+
+Read before: ``base``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.outages import Outages
+from sparkbolt.core.driver.ledger.settings import feeders_of
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.dead_letters import CHECKPOINT
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.topology import ComponentSpec
+from sparkbolt.core.protocol.acker import one_fail_each
+from sparkbolt.core.protocol.causes import AWAY, FINAL, NOT_READ
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
+from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
+from sparkbolt.sim.checkers.outbox import NothingStartedIsLost
+from sparkbolt.sim.checkers.repeats import TheSameAgain
+from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
+from sparkbolt.sim.checkers.states import StateIsWhatWasCommitted
+from sparkbolt.sim.checkers.trees import Verdict, expand
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+
+
+class NoFalseAck(Checker):
+    """A tree is acked if, and only if, each of its deliveries was; it fails if, and only if, somebody failed it."""
+
+    promise = "no false ack"
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """Compare verdicts, tree by tree."""
+        others = [*self.facts.trees.open, *verdict.failed]
+        known = verdict.acked
+        if others:
+            known = np.sort(np.concatenate((known, np.array(others, dtype=np.uint64))))
+        told, wrong = expand([*promotion.acked, *promotion.letters], known)
+        number = promotion.micro_batch_id
+        for first, last, count in wrong[:1]:
+            self.broken(
+                f"micro-batch {number} acked {count} tree(s) from {self.facts.where(first)} to {last:x}, "
+                "but another number of trees began there",
+                first,
+            )
+        failed = {tree.key for tree in (*promotion.failed, *promotion.letters_failed)}
+        right = np.array_equal(told, verdict.acked)
+        false = () if right else np.setdiff1d(told, verdict.acked).tolist()
+        for key in false[:1]:
+            left = sum(self.facts.trees.open.get(key, {}).values())
+            how = "but somebody failed it" if key in verdict.failed else f"but {left} of its deliveries are not acked"
+            self.broken(f"{self.facts.where(key)} was acked by the promotion of micro-batch {number}, {how}", key)
+        forgotten = () if right else np.setdiff1d(verdict.acked, told).tolist()
+        for key in forgotten[:1]:
+            fate = "failed" if key in failed else "left open"
+            self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {fate}", key)
+        for key in sorted(failed - verdict.failed)[:1]:
+            self.broken(
+                f"{self.facts.where(key)} was failed by the promotion of micro-batch {number}; nobody failed it", key
+            )
+        for key in sorted(verdict.failed - failed)[:1]:
+            self.broken(
+                f"{self.facts.where(key)} was failed in micro-batch {number}, but the ledger did not fail it", key
+            )
+        self._compare_open(driver)
+
+    def life_began(self, driver: Driver) -> None:
+        """A ledger that was loaded knows the same open trees."""
+        self._compare_open(driver)
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Deliveries belong to trees that began."""
+        for root in self.facts.trees.strangers[:1]:
+            self.broken(f"micro-batch {plan.micro_batch_id} has deliveries of root {root:016x}, which nobody began")
+
+    def _compare_open(self, driver: Driver) -> None:
+        theirs = set(driver.ledger.open_keys(driver.ledger.open_trees))
+        ours = set(self.facts.trees.open)
+        if driver.ledger.last_promoted != self.facts.committed or self.violations:
+            return
+        for key in sorted(theirs - ours)[:1]:
+            self.broken(f"{self.facts.where(key)} is open in the ledger, though it is finished", key)
+        for key in sorted(ours - theirs)[:1]:
+            self.broken(f"{self.facts.where(key)} is open, and the ledger does not know it", key)
+
+
+class AcksAreDurable(Checker):
+    """A spout hears of a verdict once, and of an ack only when the work it stands for is committed."""
+
+    promise = "no ack before the commit"
+
+    def __init__(self, facts: Facts) -> None:
+        """No message is known yet."""
+        super().__init__(facts)
+        self._keys: dict[tuple[int, Any], int] = {}
+        self._former: set[tuple[int, Any]] = set()
+        """Messages of lives that ended while the driver went on: those that are not given again, it fails."""
+        self._acked: set[int] = set()
+        self._failed: set[int] = set()
+        self._told: set[int] = set()
+        self._letters: set[int] = set()
+        """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
+
+    def life_began(self, driver: Driver) -> None:
+        """Message ids are known to one driver only."""
+        self._former = {*self._former, *self._keys} if driver.took_over else set()
+        self._keys.clear()
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Learn which tree stands for which message id."""
+        for entry, pairs in records.items():
+            for place, (record, message_id) in enumerate(pairs):
+                if record.tracked:
+                    self._keys[entry.task, hashable(message_id)] = key = entry.first_key + place
+                    component, _ = self.facts.subject.topology.task_owner(entry.task)
+                    way = self.facts.subject.topology.components[component].dead_letters
+                    if entry.letters is not None and way == CHECKPOINT:
+                        self._letters.add(key)
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn what may be told."""
+        if self.facts.queues or self._keys:
+            acked = set(verdict.acked.tolist())
+            self._acked |= acked - self._letters
+            self._failed |= set(verdict.failed) | (acked & self._letters)
+
+    def told(self, driver: Driver) -> None:
+        """Look at what spouts are about to hear."""
+        if not driver.host.lane.tracked:
+            return
+        for number, desk in driver.host.desks.items():
+            for message_ids, allowed, word in ((desk.acks, self._acked, "acked"), (desk.fails, self._failed, "failed")):
+                for message_id in message_ids:
+                    self._hear(number, message_id, allowed, word)
+
+    def _hear(self, number: int, message_id: Any, allowed: set[int], word: str) -> None:
+        key = self._keys.get((number, hashable(message_id)))
+        if word == "failed" and (number, hashable(message_id)) in self._former:
+            return
+        if key is None:
+            self.broken(f"task {number} hears that message {message_id!r} was {word}, which is not one of this life")
+        elif key not in allowed:
+            self.broken(f"{self.facts.where(key)}: its spout hears that it was {word}, which no commit says", key)
+        elif key in self._told:
+            self.broken(f"{self.facts.where(key)}: its spout hears of it twice", key)
+        else:
+            self._told.add(key)
+
+
+class NothingIsLost(Checker):
+    """Every message is acked or put aside in the end, each once; progress never passes one that is neither."""
+
+    promise = "no tree lost"
+
+    def __init__(self, facts: Facts) -> None:
+        """No message is done."""
+        super().__init__(facts)
+        self._done: dict[tuple[str, str], set[int]] = {}
+        self._ranged = {
+            number: spec
+            for spec in facts.subject.topology.spouts
+            if isinstance(spec.component, PartitionedSpout) and spec.component.tracked and not spec.component.once
+            for number in facts.subject.topology.tasks(spec.id)
+        }
+        self._promised = {spec.id for spec in self._ranged.values()}
+        """The spouts that promise it."""
+        self._entries: list[Entry] = []
+        self._reached: dict[tuple[str, str], int] = {}
+        self._lettered: dict[tuple[str, str, int], range] = {}
+        """What waits for its dead letter, by its first position."""
+        self._perhaps: set[tuple[str, str, int]] = set()
+        """What was given up or not: its tree timed out while a bolt was out."""
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn which messages are done."""
+        self._entries += [entry for entry in plan.entries if entry.source is not None and entry.task in self._ranged]
+        if not self.facts.subject.lane.tracked:
+            return
+        kept = []
+        causes = {key: fail.cause for key, fail in self.facts.fails.items()}
+        open_keys = np.array(list(self.facts.trees.open), dtype=np.uint64)
+        for entry in self._entries:
+            assert entry.source is not None
+            spec = self._ranged[entry.task]
+            done = self._done.setdefault((spec.id, entry.source), set())
+            first, last = np.uint64(entry.first_key), np.uint64(entry.first_key + entry.reserved)
+            low, high = np.searchsorted(verdict.acked, (first, last))
+            for key in verdict.acked[low:high].tolist():
+                position = entry.position_of(split_key(key)[1])
+                if position in done:
+                    self.broken(f"{self.facts.where(key)} is acked, though its message was finished before", key)
+                done.add(position)
+                if entry.letters is not None:
+                    done.update(self._lettered.pop((spec.id, entry.source, position), ()))
+            for key in verdict.failed:
+                if first <= key < last:
+                    done.update(self._put_aside(spec, entry, key, causes.get(key, "timeout")))
+            if bool(((open_keys >= first) & (open_keys < last)).any()):
+                kept.append(entry)
+        self._entries = kept
+
+    def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+        """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
+        if entry.letters is not None:
+            return range(0)  # it comes again, until somebody takes it
+        forgiven = self.facts.forgiven(key)
+        positions = _given_up(spec, entry, key, cause) if not forgiven or cause in FINAL else range(0)
+        if forgiven is None and positions:
+            self._perhaps.update((spec.id, str(entry.source), position) for position in positions)
+            return range(0)
+        if positions and spec.dead_letters is not None:
+            self._lettered[spec.id, str(entry.source), positions.start] = positions
+            return range(0)
+        return positions
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """Progress has reached only what is done."""
+        if not self.facts.subject.lane.tracked:
+            return
+        for component, moved in promotion.progress_moved.items():
+            if component not in self._promised:
+                continue
+            for source, position in moved.items():
+                _, _, positions = self.facts.subject.surveys[component].get(source, (0, 0, ()))
+                done = self._done.get((component, source), set())
+                before = self._reached.get((component, source), 0)
+                for passed in positions:
+                    perhaps = (component, source, passed) in self._perhaps
+                    if before <= passed < position and passed not in done and not perhaps:
+                        self.broken(f"progress of {component!r} passed {source}@{passed}, which is not finished")
+                        return
+                self._reached[component, source] = position
+
+    def ended(self, driver: Driver) -> None:
+        """All messages are done."""
+        if not self.facts.subject.lane.tracked:
+            return
+        for component, found in self.facts.subject.surveys.items():
+            if component not in self._promised:
+                continue
+            for source, (_, _, positions) in found.items():
+                missing = sorted(
+                    position
+                    for position in set(positions) - self._done.get((component, source), set()) - self._open(source)
+                    if (component, source, position) not in self._perhaps
+                )
+                if missing:
+                    self.broken(
+                        f"all is finished, but {len(missing)} message(s) of {component!r} were neither acked nor put "
+                        f"aside, the first of them {source}@{missing[0]}"
+                    )
+        waiting = Counter(split_key(key)[0] for key in self.facts.trees.open)
+        for number, queue in self.facts.queues.items():
+            left = len(queue.messages) - len(queue.done) - waiting[number]
+            if left > 0:
+                self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
+
+    def _open(self, source: str) -> set[int]:
+        """Positions whose trees are open in the end: without message timeouts nothing ends what nobody acks."""
+        return {
+            entry.position_of(sequence)
+            for task, sequence in map(split_key, self.facts.trees.open)
+            for entry in self._entries
+            if entry.source == source and entry.task == task and 0 <= sequence - entry.base < entry.reserved
+        }
+
+
+def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+    """The positions that are put aside when a tree of the entry fails."""
+    position = entry.position_of(split_key(key)[1])
+    unread = entry.positions is None and cause in NOT_READ
+    new = entry.positions is None and (not unread or position != entry.start)
+    policy = policy_of(spec)
+    assert policy is not None
+    if cause in AWAY or (cause not in FINAL and policy.allows(1 if new else entry.attempt)):
+        return range(0)
+    return range(position, entry.end if unread else position + 1)
+
+
+class SequencesAreNew(Checker):
+    """No sequence is used for two messages."""
+
+    promise = "no sequence used twice"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing is reserved."""
+        super().__init__(facts)
+        self._used: dict[int, list[tuple[int, int, Any]]] = {}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Compare with all that ran before."""
+        for entry in plan.reserving:
+            if not entry.lasting and entry not in records:
+                continue
+            identity = (plan.micro_batch_id, plan.life if entry.source is None else -1, entry)
+            used = self._used.setdefault(entry.task, [])
+            for base, end, before in used:
+                if before != identity and entry.base < end and base < entry.base + entry.reserved:
+                    self.broken(
+                        f"micro-batch {plan.micro_batch_id} reads {entry}, whose sequences micro-batch {before[0]} has "
+                        f"used for {before[2]}",
+                        entry.first_key,
+                    )
+                    return
+            if not any(before == identity for _, _, before in used):
+                used.append((entry.base, entry.base + entry.reserved, identity))
+
+
+class ProgressRises(Checker):
+    """Time, micro-batches, counts and positions never go back."""
+
+    promise = "progress never moves back"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has moved."""
+        super().__init__(facts)
+        self._now_ms = 0
+        self._life = -1
+        self._finished: dict[tuple[str, str], int] = {}
+        self._acked: dict[str, int] = {}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """The plan's time and number."""
+        if plan.now_ms < self._now_ms:
+            self.broken(
+                f"micro-batch {plan.micro_batch_id} is at {plan.now_ms} ms, one before was at {self._now_ms} ms"
+            )
+        self._now_ms = plan.now_ms
+
+    def life_began(self, driver: Driver) -> None:
+        """The life's number, and what was promoted before."""
+        if driver.host.life <= self._life:
+            self.broken(f"life {driver.host.life} begins after life {self._life}")
+        self._life = driver.host.life
+        self._look(driver)
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """What has moved."""
+        self._look(driver)
+
+    def _look(self, driver: Driver) -> None:
+        if driver.ledger.last_promoted != self.facts.committed:
+            self.broken(
+                f"the ledger has promoted micro-batch {driver.ledger.last_promoted}, "
+                f"but {self.facts.committed} is committed"
+            )
+        for component, ends in driver.ledger.finished.items():
+            for source, position in ends.items():
+                before = self._finished.get((component, source), 0)
+                if position < before:
+                    self.broken(f"progress of {component!r} in {source!r} went from {before} back to {position}")
+                self._finished[component, source] = position
+        for component, counts in driver.ledger.metrics.components.items():
+            if counts.acked < self._acked.get(component, 0):
+                self.broken(f"the acks of {component!r} went from {self._acked[component]} back to {counts.acked}")
+            self._acked[component] = counts.acked
+
+
+class MemoryIsBounded(Checker):
+    """What is kept follows from what is open, not from what was ever read."""
+
+    promise = "memory is bounded"
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """The ledger, its log, desks and state."""
+        topology = self.facts.subject.topology
+        open_trees = len(self.facts.trees.open)
+        entries = driver.ledger.messages.entries
+        if entries > open_trees:
+            self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
+        kept, waiting = len(driver.ledger.messages.histories), driver.ledger.retries
+        if kept > open_trees + waiting:
+            self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
+        files = len(driver.files.names("ledger"))
+        # A driver that dies when a compaction is due leaves it to the next time that one is.
+        if files > topology.config.compact_every * (2 + driver.host.life) + 2:
+            self.broken(
+                f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
+            )
+        for number, desk in driver.host.desks.items():
+            known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
+            if driver.host.lane.tracked and len(desk.message_ids) > known + len(desk.planned):
+                self.broken(
+                    f"the desk of task {number} keeps {len(desk.message_ids)} message ids, {known} trees are open"
+                )
+
+
+PROMISES = (
+    NoFalseAck,
+    AcksAreDurable,
+    NothingIsLost,
+    NothingIsGivenUpInSilence,
+    NothingStartedIsLost,
+    RetriesAreInTime,
+    ReadOnce,
+    SequencesAreNew,
+    TheSameAgain,
+    ProgressRises,
+    MemoryIsBounded,
+)
+
+
+class Checkers:
+    """All checkers of one world, told of everything once."""
+
+    def __init__(self, facts: Facts, *, state: bool = True) -> None:
+        """One of each; ``state`` says whether state is compared, too, which costs as much as the run."""
+        self.facts = facts
+        facts.outages = Outages(feeders_of(facts.subject.lane))
+        promises = (*PROMISES, StateIsWhatWasCommitted) if state else PROMISES
+        self.each: list[Checker] = [promise(facts) for promise in promises]
+        topology = facts.subject.topology
+        self._queued = [
+            number
+            for spec in topology.spouts
+            if not isinstance(spec.component, PartitionedSpout)
+            for number in topology.tasks(spec.id)
+        ]
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found, in the order of the promises."""
+        return [violation for checker in self.each for violation in checker.violations]
+
+    def life_began(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        self.facts.trees.forget(self._queued)
+        self.facts.verdicts.clear()
+        for checker in self.each:
+            checker.life_began(driver)
+
+    def told(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.told(driver)
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """As of ``Checker``."""
+        self.facts.running = records
+        self.facts.records += sum(map(len, records.values()))
+        for checker in self.each:
+            checker.begun(plan, records)
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.ran(plan, outcome)
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """As of ``Checker``."""
+        facts = self.facts
+        facts.committed = plan.micro_batch_id
+        facts.plans[plan.micro_batch_id] = plan
+        facts.alive[plan.micro_batch_id] = facts.running
+        self._look_for_outages(plan, outcome)
+        verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
+        for checker in self.each:
+            checker.committed(plan, outcome, verdict)
+
+    def _look_for_outages(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """What the ledger has to know of bolts with this commit, from what was seen of them."""
+        facts, topology = self.facts, self.facts.subject.topology
+        fails = [fail for seen in outcome.sightings for fail in seen.fails]
+        facts.fails = {fail.key: fail for fail in one_fail_each(fails)}
+        given = {topology.task_owner(entry.task)[0] for entry in plan.reserving if entry.letters is None}
+        facts.outages.observe(
+            outcome.healths,
+            (),
+            now_ms=plan.now_ms,
+            patience_ms=int(topology.config.outage_patience_secs * 1000),
+            given=given,
+        )
+        for bolt, health in outcome.healths.items():
+            if health.got:
+                facts.in_vain[bolt] = facts.in_vain.get(bolt, 0) + 1 if health.unavailable == health.got else 0
+
+    def promoted(self, driver: Driver, promotion: Promotion) -> None:
+        """As of ``Checker``."""
+        verdict = self.facts.verdicts.pop(promotion.micro_batch_id)
+        self.facts.stopped = self.facts.stopped or driver.host.reason_to_stop(promotion)
+        for checker in self.each:
+            checker.promoted(driver, promotion, verdict)
+
+    def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.idle(driver, now_ms, due_ms)
+
+    def ended(self, driver: Driver) -> None:
+        """As of ``Checker``."""
+        for checker in self.each:
+            checker.ended(driver)

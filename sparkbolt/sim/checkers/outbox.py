@@ -1,0 +1,110 @@
+"""What bolts start, watched: each value that belongs to no tree is acked or set aside in the end, and let go.
+
+Which question it answers: has a task lost something of what it owed to whoever is behind it, or kept it for ever?
+Rule: what a task owes is what it was seen to start; which attempt a tree is stands in the committed plans.
+
+Read before: ``base``, ``core.worker.outbox``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.model.retry import at_once
+from sparkbolt.core.protocol.causes import FINAL
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.core.worker.outbox import OwnTrees
+from sparkbolt.sim.checkers.base import Checker, Facts
+from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+
+
+class NothingStartedIsLost(Checker):
+    """What a bolt's task starts is acked or put aside in the end, each value once, and is not kept longer."""
+
+    promise = "no tree of a bolt lost"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nobody owes anything."""
+        super().__init__(facts)
+        topology = facts.subject.topology
+        self._policies = {
+            number: policy_of(topology.components[name]) or at_once(1)
+            for name in facts.subject.lane.starters
+            for number in topology.tasks(name)
+        }
+        self._begun: set[int] = set()
+        self._owed: set[int] = set()
+        """The keys of first attempts at values that are neither acked nor put aside."""
+        self._perhaps: set[int] = set()
+        """Those of which nobody here knows: they timed out while a bolt was out."""
+        self._again: dict[int, tuple[int, int]] = {}
+        """Key of a further attempt -> (key of the first one, attempt)."""
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """Learn what was started, and what of it is done."""
+        if not self._policies:
+            return
+        for entry in plan.again:
+            for place, position in enumerate(entry.positions or ()):
+                self._again[entry.first_key + place] = (tree_key(entry.task, position), entry.attempt)
+        for key in self._mine(
+            np.concatenate([np.empty(0, np.uint64), *(k for s in outcome.sightings for k in s.started)])
+        ):
+            self._start(key)
+        for key in self._mine(verdict.acked):
+            first, _ = self._again.get(key, (key, 1))
+            if first not in self._owed and first not in self._perhaps:
+                self.broken(f"{self.facts.where(key)} is acked, though its value was finished before", key)
+            self._owed.discard(first)
+        for key in verdict.failed:
+            first, attempt = self._again.get(key, (key, 1))
+            number, _ = split_key(key)
+            if number not in self._policies:
+                continue
+            fail, forgiven = self.facts.fails.get(key), self.facts.forgiven(key)
+            final = fail is not None and fail.cause in FINAL
+            if final or not (forgiven or self._policies[number].allows(attempt)):
+                self._owed.discard(first)
+                if forgiven is None:
+                    self._perhaps.add(first)
+
+    def _mine(self, keys: np.ndarray) -> list[int]:
+        mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._policies), dtype=np.uint64))
+        found: list[int] = keys[mine].tolist()
+        return found
+
+    def _start(self, key: int) -> None:
+        if key in self._begun:
+            self.broken(f"{self.facts.where(key)} was started twice", key)
+        self._begun.add(key)
+        if split_key(key)[1] < AGAIN:
+            self._owed.add(key)
+        elif key not in self._again:
+            self.broken(f"{self.facts.where(key)} was given again, which no plan asked for", key)
+        elif self._again[key][0] not in self._owed and self._again[key][0] not in self._perhaps:
+            self.broken(f"{self.facts.where(key)} was given again, though its value was finished before", key)
+
+    def ended(self, driver: Driver) -> None:
+        """All values are done, and kept only where the task has not yet heard of it."""
+        for key in sorted(self._owed)[:1]:
+            self.broken(
+                f"all is finished, but {len(self._owed)} value(s) were neither acked nor put aside, the first of them "
+                f"that of {self.facts.where(key)}",
+                key,
+            )
+        for number in self._policies:
+            state = TaskState()
+            state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
+            kept = OwnTrees(state, number, Pickling({})).kept
+            untold = sum(last - first + 1 for task, first, last in driver.ledger.settled.first() if task == number)
+            if kept != untold:
+                component, index = self.facts.subject.topology.task_owner(number)
+                self.broken(
+                    f"all is finished, but {component}[{index}] keeps {kept} value(s), and is to hear of {untold}"
+                )

@@ -1,0 +1,242 @@
+"""Retries, watched: each in its time, under its number, and somebody wakes for it; or none, where none may be.
+
+Which question it answers: is a message that failed given again when its policy says so, neither earlier nor forgotten?
+Rule: what is due is reckoned here, from the failures that were committed and from the policy; the engine is not asked.
+
+Read before: ``base``, ``core.model.retry``, ``core.driver.ledger.outcomes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from sparkbolt.core.base.ids import AGAIN, split_key
+from sparkbolt.core.driver.coordinator import CATCH_UP_SPEED
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.outcomes import LETTER_WAITS
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.lane import policy_of
+from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.sim.checkers.base import Checker, Facts, Records, hashable
+from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Outcome
+
+ROUNDED_MS = 3
+"""By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
+Place = tuple[Hashable, ...]
+"""A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``LETTER`` at its end it
+is the message's dead letter."""
+
+
+class RetriesAreInTime(Checker):
+    """What failed is given again after its wait, as the attempt that it is; an idle engine wakes for it."""
+
+    promise = "retries are in time"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing has failed."""
+        super().__init__(facts)
+        topology = facts.subject.topology
+        names = [*(spec.id for spec in topology.spouts), *facts.subject.lane.starters]
+        self._policies = {name: policy_of(topology.components[name]) for name in names}
+        ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
+        self._once = {name for name, spout in ranged.items() if spout.once}
+        self._lettered = {spec.id for spec in topology.spouts if spec.dead_letters is not None}
+        self._due: dict[Place, tuple[int, int]] = {}
+        """What waits: (when it is due, the attempt to come)."""
+        self._records: dict[int, tuple[Place, int]] = {}
+        """Key of a tree of a ``Spout`` -> (message, attempt)."""
+        self._failures: dict[int, tuple[str, bool | None]] = {}
+        """Of the trees that failed last: (cause, whether that costs no attempt)."""
+        self._forgiven_ms: dict[int, int] = {}
+        self._base = (0, 0.0)
+        """(time of the newest promoted plan, monotonic clock when it was run, or at the beginning of the life)."""
+        self._ran_s = 0.0
+
+    def life_began(self, driver: Driver) -> None:
+        """Records of a ``Spout`` are gone, and with them what waited of them."""
+        self._base = (self._base[0], self.facts.mono_s)
+        self._records.clear()
+        self._due = {place: due for place, due in self._due.items() if isinstance(place[0], str)}
+
+    def begun(self, plan: MicroBatchPlan, records: Records) -> None:
+        """Nothing is given before its time, nor under another number."""
+        self._ran_s = self.facts.mono_s
+        ready_ms = self._ready_ms(plan.now_ms)
+        self._check_probe(plan, ready_ms)
+        for entry, pairs in records.items():
+            for number, (record, message_id) in enumerate(pairs):
+                if record.tracked:
+                    self._records[entry.first_key + number] = _of_spout(entry, message_id), entry.attempt
+        for place, attempt in self._given(plan, records):
+            if place not in self._due:
+                continue
+            due_ms, expected = self._due[place]
+            if ready_ms < due_ms:
+                self.broken(f"{place} is given again {due_ms - ready_ms} ms before it is due")
+            if attempt != expected:
+                self.broken(f"{place} is given again as attempt {attempt}, expected {expected}")
+
+    def _check_probe(self, plan: MicroBatchPlan, ready_ms: int) -> None:
+        """Nothing is given to a bolt that is out before its next probe."""
+        allowances = self.facts.outages.allowances(ready_ms)
+        for entry in plan.reserving:
+            component, _ = self.facts.subject.topology.task_owner(entry.task)
+            allowance = allowances.get(component)
+            if entry.letters is None and allowance is not None and allowance.tuples == 0:
+                self.broken(
+                    f"{component!r} gives {entry}, though a bolt that it feeds is out until a probe "
+                    f"{allowance.next_probe_ms - ready_ms} ms later"
+                )
+
+    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+        """What was given does not wait any more."""
+        for place, _ in self._given(plan, self.facts.running):
+            self._due.pop(place, None)
+        fails = self.facts.fails
+        self._failures = {
+            key: (fails[key].cause if key in fails else "timeout", self.facts.forgiven(key)) for key in verdict.failed
+        }
+        self._forgiven_ms = {key: self.facts.outages.wait_ms(fail) for key, fail in fails.items()}
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+        """What has failed waits, unless it is given up."""
+        now_ms = self.facts.plans[promotion.micro_batch_id].now_ms
+        self._base = (max(self._base[0], now_ms), self._ran_s)
+        for key in verdict.failed:
+            component, _ = self.facts.subject.topology.task_owner(split_key(key)[0])
+            policy = self._policies.get(component)
+            found = self._message(key)
+            if policy is not None and found is not None:
+                wait = self._wait_for_letter if LETTER in found[0] else self._wait
+                wait(key, component, policy, *found, now_ms)
+
+    def _wait(self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int) -> None:
+        cause, forgiven = self._failures.get(key, ("timeout", False))
+        if cause in AWAY or (forgiven is None and cause == "timeout"):
+            return  # how long depends on how often its source was away in a row, or on who had the tree
+        if component not in self._once and cause not in FINAL and forgiven:
+            self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
+        elif component not in self._once and cause not in FINAL and policy.allows(attempt):
+            self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
+        elif component in self._lettered:
+            self._due[(*place, LETTER)] = now_ms, 1
+
+    def _wait_for_letter(
+        self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int
+    ) -> None:
+        cause, forgiven = self._failures.get(key, ("timeout", False))
+        waits = LETTER_WAITS if cause == LETTER else policy
+        if forgiven is None:
+            return
+        wait_ms = max(self._forgiven_ms.get(key, 0) if forgiven else 0, waits.delay_ms(attempt, key))
+        self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
+
+    def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
+        """Somebody wakes when something is due, and nobody wakes for what cannot be done."""
+        if due_ms is not None and due_ms <= now_ms:
+            self.broken(f"there was nothing to do, but something is said to be due {now_ms - due_ms} ms ago")
+        if not self._due:
+            return
+        place, (first_ms, _) = min(self._due.items(), key=lambda item: self._due_ms(*item))
+        first_ms = self._due_ms(place, (first_ms, 0))
+        ready_ms = self._ready_ms(now_ms)
+        left = max(0, first_ms - ready_ms) / (CATCH_UP_SPEED if ready_ms > now_ms else 1.0)
+        if due_ms is None or due_ms - now_ms > left + ROUNDED_MS:
+            self.broken(f"{place} is due in {left:.0f} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
+
+    def _due_ms(self, place: Place, due: tuple[int, int]) -> int:
+        """When something is given again that is due: not before a probe may have it."""
+        if LETTER in place:
+            return due[0]
+        owner = self.facts.subject.topology.task_owner
+        component = place[0] if isinstance(place[0], str) else owner(int(str(place[0])))[0]
+        allowance = self.facts.outages.allowances(1 << 62).get(str(component))
+        return max(due[0], allowance.next_probe_ms if allowance is not None else 0)
+
+    def ended(self, driver: Driver) -> None:
+        """Everything was given again."""
+        for place, (_, attempt) in list(self._due.items())[:1]:
+            self.broken(f"all is finished, but attempt {attempt} at {place} was never made")
+
+    def _ready_ms(self, now_ms: int) -> int:
+        """Up to when retries are due."""
+        newest_ms, mono_s = self._base
+        return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 * CATCH_UP_SPEED + 0.5))
+
+    def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[Place, int]]:
+        """The messages that a plan gives, with the attempts; of a range its beginning."""
+        owner = self.facts.subject.topology.task_owner
+        for entry in plan.reserving:
+            if entry.source is not None:
+                for position in entry.positions or (entry.start,):
+                    yield _of_source(entry, owner(entry.task)[0], position), entry.attempt
+        for entry, pairs in records.items():
+            for _, message_id in pairs:
+                yield _of_spout(entry, message_id), entry.attempt
+
+    def _message(self, key: int) -> tuple[Any, int] | None:
+        """The message that a tree stands for, and which attempt it was."""
+        if key in self._records:
+            return self._records[key]
+        task, sequence = split_key(key)
+        component, index = self.facts.subject.topology.task_owner(task)
+        if component in self.facts.subject.lane.starters and sequence < AGAIN:
+            return (component, own_source(index), sequence), 1
+        for plan in reversed(list(self.facts.plans.values())):
+            for entry in plan.reserving:
+                if entry.task == task and entry.source and entry.base <= sequence < entry.base + entry.reserved:
+                    position = entry.position_of(sequence)
+                    new = entry.positions is None and position != entry.start
+                    return _of_source(entry, component, position), 1 if new else entry.attempt
+        return None
+
+
+def _of_source(entry: Entry, component: str, position: int) -> Place:
+    place = component, entry.source, position
+    return place if entry.letters is None else (*place, LETTER)
+
+
+def _of_spout(entry: Entry, message_id: Any) -> Place:
+    place = entry.task, hashable(message_id)
+    return place if entry.letters is None else (*place, LETTER)
+
+
+class ReadOnce(Checker):
+    """What a spout gives at most once is begun in one life only, and in one micro-batch."""
+
+    promise = "read at most once"
+
+    def __init__(self, facts: Facts) -> None:
+        """Nothing is read."""
+        super().__init__(facts)
+        topology = facts.subject.topology
+        ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
+        self._tasks = {task for name, spout in ranged.items() if spout.once for task in topology.tasks(name)}
+        self._begun: dict[Place, tuple[int, int]] = {}
+        """A message to (life, micro-batch)."""
+        self._life = -1
+
+    def life_began(self, driver: Driver) -> None:
+        """The life's number."""
+        self._life = driver.host.life
+
+    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+        """Look at what began, be it committed or not."""
+        if not self._tasks:
+            return
+        entries = [entry for entry in plan.entries if entry.task in self._tasks and entry.letters is None]
+        failed = {fail.key for seen in outcome.sightings for fail in seen.fails}
+        owner = self.facts.subject.topology.task_owner
+        for key in (key for seen in outcome.sightings for keys in seen.started for key in keys.tolist()):
+            task, sequence = split_key(key)
+            for entry in entries:
+                if entry.task == task and entry.base <= sequence < entry.base + entry.reserved and key not in failed:
+                    place = owner(task)[0], entry.source, entry.position_of(sequence)
+                    before = self._begun.setdefault(place, (self._life, plan.micro_batch_id))
+                    if before != (self._life, plan.micro_batch_id):
+                        self.broken(f"{self.facts.where(key)} is read again, after {before} (life, micro-batch)", key)

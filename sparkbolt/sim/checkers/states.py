@@ -1,0 +1,93 @@
+"""State compared with that of a run in which nothing went wrong.
+
+Which question it answers: is every task's state what the committed micro-batches make of it, each run once?
+Rule: the plans are those that were committed, with the records that rode along; so nothing depends on which messages
+were read again, and everything else must be equal, value by value.
+
+It costs about as much as the run itself. Read before: ``base``, ``executors``.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.sim.canonical import same
+from sparkbolt.sim.checkers.base import Checker
+from sparkbolt.sim.checkers.dead_letters import SimulatedSink
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import Executors
+from sparkbolt.sim.faults import Pending
+from sparkbolt.sim.observer import Eyes
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one task keeps."""
+
+    attributes: Any
+    key_values: dict[Any, Any]
+    segments: dict[str, bytes | None]
+
+
+def content_of(store: DictStore, namespace: Any) -> Content:
+    """The content of a task's segments."""
+    state = TaskState(namespace)
+    state.begin(store)
+    data = state.snapshot()
+    pickling = Pickling(namespace, {"self": "self", "key_value_state": "key_value_state"})
+    key_value = state.key_value()
+    return Content(
+        attributes=pickling.loads(data) if data is not None else None,
+        key_values={key: key_value.get(key) for key in key_value},
+        segments={name: state.read(name) for name in state.names()},
+    )
+
+
+class StateIsWhatWasCommitted(Checker):
+    """The state in the end is that of the committed plans, run once and without faults."""
+
+    promise = "state is what a run without faults gives"
+
+    def ended(self, driver: Driver) -> None:
+        """Run all committed plans again, and compare."""
+        facts = self.facts
+        lane = facts.subject.lane
+        stamps = random.Random(0)
+        stores: dict[int, DictStore] = {}
+        eyes = Eyes(lane)
+        sink = SimulatedSink({}, eyes)  # it fails as the one did that the plans were run with
+        materials = facts.subject.materials_with(lambda: stamps.getrandbits(63) + 1, None, sink)
+        executors = Executors(lane, materials, eyes, stores)
+        for number in sorted(facts.plans):
+            records = {entry: [record for record, _ in pairs] for entry, pairs in facts.alive[number].items()}
+            outcome = executors.run(facts.plans[number], records, Pending(()), random.Random(number))
+            stores.update(outcome.stores)
+        executors.die()
+        namespace = facts.subject.materials.namespace
+        for task, dest in lane.dests.items():
+            one, other = facts.stores.get(dest), stores.get(dest)
+            if not one and not other:
+                continue
+            ours = content_of(one if one is not None else DictStore(), namespace)
+            theirs = content_of(other if other is not None else DictStore(), namespace)
+            if not same(ours, theirs):
+                component, index = facts.subject.topology.task_owner(task)
+                self.broken(f"{component}[{index}] holds {_first_difference(ours, theirs)}")
+                return
+
+
+def _first_difference(ours: Content, theirs: Content) -> str:
+    for name in ("attributes", "key_values", "segments"):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        if same(one, other):
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            for key in [*one, *other]:
+                if not (key in one and key in other and same(one[key], other[key])):
+                    return f"{key!r} = {one.get(key)!r:.120}, without faults it is {other.get(key)!r:.120}"
+        return f"{one!r:.120}, without faults it is {other!r:.120}"
+    return "something else"

@@ -1,0 +1,202 @@
+"""Processes that simulate: one with another hash seed, or several that share the work.
+
+Which question it answers: does a topology do the same in another process?
+Rule 1: a process is asked one thing at a time and answers it; what the topology prints there is thrown away.
+Rule 2: a process that cannot load the topology says so, and nobody waits for it any longer.
+Rule 3: what the topology writes there goes into a directory of that process, which is removed with it.
+
+``python -m sparkbolt.sim.subprocess_runner`` is the other process's side; it is started by this module only.
+Read before: ``report``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+import cloudpickle
+
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.sim.rehearsal import Rehearsal
+from sparkbolt.sim.report import Report, report_of, trail_of
+from sparkbolt.sim.simulate import run_seed
+from sparkbolt.sim.subject import Feed, Subject, subject_of
+
+COLLECT_EVERY = 50
+PLAIN_COMMAND = "simulate(topology, seed={seed}, history={history!r})"
+
+
+class SimulatingProcess:
+    """Another Python process that simulates the same topology."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        feed: Feed | None,
+        messages_max: int,
+        *,
+        hash_seed: int,
+        command: str = PLAIN_COMMAND,
+    ) -> None:
+        """Start it; it loads the topology while nobody waits.
+
+        Args:
+            topology: what is simulated.
+            feed: as of ``simulate``.
+            messages_max: as of ``simulate``.
+            hash_seed: of its ``PYTHONHASHSEED``.
+            command: how to see a failure again, as of ``report_of``.
+        """
+        self._rehearsal = Rehearsal()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sparkbolt.sim.subprocess_runner"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self.failure: str | None = None
+        """Why it cannot answer."""
+        self._send((sys.path, os.getcwd(), self._rehearsal.directory))
+        self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
+
+    @property
+    def answers(self) -> IO[bytes]:
+        """Where its answers come from."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def _send(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            _write(self._process.stdin, value)
+        except (BrokenPipeError, ValueError):
+            self.failure = self.failure or "the process has ended"
+
+    def ask(self, verb: str, *arguments: Any) -> None:
+        """Ask something; read the answer before the next question."""
+        self._send((verb, *arguments))
+
+    def answer(self) -> Any:
+        """The answer; None if there is none, and ``failure`` says why."""
+        if self.failure is not None:
+            return None
+        try:
+            word, value = _read(self.answers)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            word, value = "error", "the process has ended"
+        if word == "error":
+            self.failure = str(value)
+            return None
+        return value
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+        self._rehearsal.close()
+
+
+_twins: dict[bytes, SimulatingProcess] = {}
+
+
+def twin_of(topology: Topology, feed: Feed | None, messages_max: int) -> SimulatingProcess | None:
+    """A process with another hash seed for this topology, kept for the next call; None if there can be none."""
+    try:
+        key = cloudpickle.dumps((topology, feed, messages_max))
+    except Exception:  # noqa: BLE001  pickling calls code of the user's; the second run is then made here
+        return None
+    if key not in _twins:
+        close_twins()
+        other = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
+        _twins[key] = SimulatingProcess(topology, feed, messages_max, hash_seed=other)
+    return _twins[key] if _twins[key].failure is None else None
+
+
+@atexit.register
+def close_twins() -> None:
+    """End the processes that are kept."""
+    while _twins:
+        _twins.popitem()[1].close()
+
+
+def _write(pipe: IO[bytes], value: Any) -> None:
+    data = pickle.dumps(value, 5)
+    pipe.write(len(data).to_bytes(8, "little") + data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> Any:
+    head = pipe.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(pipe.read(int.from_bytes(head, "little")))
+
+
+# The other side.
+
+
+def run_seeds(subject: Subject, seeds: Sequence[int], command: str) -> tuple[int, int, Report | None]:
+    """Run seeds one after the other, up to the first that fails: (seeds, micro-batches, its report)."""
+    micro_batches = 0
+    for place, seed in enumerate(seeds):
+        run = run_seed(subject, seed)
+        micro_batches += run.micro_batches
+        if run.violations:
+            return place + 1, micro_batches, report_of(subject, run, command=command)
+        if place % COLLECT_EVERY == COLLECT_EVERY - 1:
+            gc.collect()
+    gc.collect()
+    return len(seeds), micro_batches, None
+
+
+def serve() -> None:
+    """Load a topology and answer until nobody asks any more."""
+    questions = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    path, directory, rehearsal_directory = _read(questions)
+    sys.path[:] = path
+    os.chdir(directory)
+    try:
+        topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
+        subject = subject_of(topology, feed, messages_max, rehearsal_directory)
+    except Exception as error:  # noqa: BLE001  whatever a user's module raises is told
+        _write(answers, ("error", f"{type(error).__name__}: {error}"))
+        return
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    while True:
+        try:
+            verb, *arguments = _read(questions)
+        except EOFError:
+            return
+        try:
+            _write(answers, ("ok", _answer(subject, command, verb, *arguments)))
+        except Exception as error:  # noqa: BLE001  the asker is told
+            _write(answers, ("error", f"{type(error).__name__}: {error}"))
+
+
+def _answer(subject: Subject, command: str, verb: str, *arguments: Any) -> Any:
+    if verb == "trail":
+        seed, faults, told = arguments
+        return trail_of(subject, seed, faults, told=told)
+    if verb == "seeds":
+        return run_seeds(subject, range(*arguments), command)
+    raise ValueError(f"unknown verb {verb!r}")
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,164 @@
+"""The announcer: which errors of user code reach the log, and how often.
+
+Which question it answers: what does somebody read who looks at the log alone?
+Rule: nothing is given up, no source is away and no bolt is out in silence; what comes by the thousands is told a few
+times an interval, and then with how many more there were.
+
+Read before: ``core.base.throttle``, ``core.driver.ledger.outages``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
+from sparkbolt.core.model.reports import FailedTree, Promotion, Report
+from sparkbolt.core.protocol.causes import POSTPONED
+from sparkbolt.spark.user_calls import name_of
+
+REPORTS_OF_A_PROBE_MAX = 2
+"""How many errors of a bolt that is out are told of each micro-batch: the rest say the same."""
+log = logging.getLogger("sparkbolt")
+
+
+class Announcer:
+    """Logs what a topology has to tell; may be called from any thread."""
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
+        """As often as the topology's configuration allows, by a monotonic clock."""
+        self._patience_secs = config.outage_patience_secs
+        self._interval_secs = config.error_throttle_interval_secs
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reports = Throttle(config.max_error_report_per_interval, self._interval_secs)
+        self._absences = Throttle(1, self._interval_secs)
+        self._last: dict[str, tuple[int, str]] = {}
+        """By whom: the level and the text of the report that was withheld last."""
+
+    def report(self, report: Report) -> None:
+        """Somebody reported an error."""
+        self._log_some(logging.WARNING, report.component, _report_text(report))
+
+    def error(self, who: str, text: str) -> None:
+        """Something went wrong that may go wrong again soon."""
+        self._log_some(logging.ERROR, who, text)
+
+    def promotion(self, promotion: Promotion, out: Collection[str] = ()) -> None:
+        """What has become known with a promotion; ``out``: the bolts that are out after it."""
+        for change in promotion.outages:
+            log.log(*_change_line(change, self._patience_secs))
+        told: Counter[str] = Counter()
+        for report in promotion.reports:
+            told[report.component] += 1
+            if report.component in out and told[report.component] > REPORTS_OF_A_PROBE_MAX:
+                self._withhold(logging.WARNING, report.component, _report_text(report))
+            else:
+                self.report(report)
+        for tree in promotion.failed:
+            if tree.fate == "set_aside":
+                text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
+                self._log_some(logging.ERROR, f"set aside of {tree.component}", text)
+            if tree.fate == "dead_letter":
+                text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
+                self._log_some(logging.WARNING, f"given up by {tree.component}", text)
+            if tree.fail.cause == "away":
+                self._away(tree)
+            if tree.fail.cause == POSTPONED:
+                text = (
+                    f"{tree.component}: {tree.fail.reason}; that is with the next micro-batch, and nothing new before"
+                )
+                self._log_some(logging.WARNING, f"postponed by {tree.component}", text)
+        for tree in promotion.letters_failed:
+            text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
+            self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)
+        self.tell_withheld()
+
+    def listener_raised(self, listener: object, error: BaseException) -> None:
+        """A listener of ``on_micro_batch`` raised."""
+        name = name_of(listener)
+        text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
+        self._log_some(logging.ERROR, f"listener {name}", text)
+
+    def _away(self, tree: FailedTree) -> None:
+        with self._lock:
+            passes = self._absences.passes(f"{tree.component}/{tree.source}", self._clock()) is not None
+        if passes:
+            log.error(
+                "%s: %s; it is asked again %.1f s later, for nothing new, until it is there",
+                tree.component,
+                tree.fail.reason,
+                _wait_secs(tree),
+            )
+
+    def _log_some(self, level: int, who: str, text: str) -> None:
+        with self._lock:
+            withheld = self._reports.passes(who, self._clock())
+            if withheld is None:
+                self._last[who] = level, text
+        if withheld is not None:
+            log.log(level, "%s%s", text, self._more(withheld))
+
+    def _withhold(self, level: int, who: str, text: str) -> None:
+        with self._lock:
+            self._reports.withhold(who, self._clock())
+            self._last[who] = level, text
+
+    def tell_withheld(self, *, at_once: bool = False) -> None:
+        """Where an interval is over, say what it had more of; at the end of all, ``at_once``."""
+        with self._lock:
+            ended = self._reports.ended(float("inf") if at_once else self._clock())
+        for who, withheld in ended:
+            level, text = self._last.pop(who)
+            log.log(level, "%s%s", text, self._more(withheld - 1))
+
+    def _more(self, withheld: int) -> str:
+        return f" (and {withheld:,} more like it in the last {self._interval_secs:g} s)" if withheld > 0 else ""
+
+
+def _report_text(report: Report) -> str:
+    return f"{report.component}[{report.task}] reported: {report.text}"
+
+
+def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
+    """The level and the text of the line that says that a bolt is out, or well again."""
+    outage, bolt = change.outage, change.component
+    most = (
+        f", most often because of {change.reason!r} ({change.reasons:,} of {change.failures:,})"
+        if change.reason
+        else ""
+    )
+    longest = PROBE_WAITS.max_backoff.total_seconds()
+    slowly = (
+        f"its spouts give it about {outage.probe_tuples} messages at a time now, after waits of up to {longest:g} s, "
+        "its failures cost no attempt, and everything goes on at full speed as soon as it takes some of them"
+    )
+    if change.after is Phase.OUT and change.away:
+        return logging.ERROR, f"bolt {bolt!r} says that it is unavailable{most}: {slowly}"
+    if change.after is Phase.OUT:
+        return logging.ERROR, (
+            f"bolt {bolt!r} fails nearly everything it gets, {outage.raised:,} tuples in {outage.micro_batches} "
+            f"micro-batches{most}, which is taken for an outage, or for a mistake in it: {slowly}; after "
+            f"{patience_secs:g} s (outage_patience_secs) the retry policy takes its course"
+        )
+    if change.after is Phase.SPENT:
+        return logging.ERROR, (
+            f"bolt {bolt!r} still fails nearly everything it gets{most}, and patience (outage_patience_secs, "
+            f"{patience_secs:g} s) is used up: its spouts go on at full speed, its failures count as attempts again, "
+            "and what has used its attempts is given up"
+        )
+    lasted = (change.now_ms - outage.since_ms) / 1000
+    return logging.WARNING, (
+        f"bolt {bolt!r} takes tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts go on at "
+        "full speed"
+    )
+
+
+def _wait_secs(tree: FailedTree) -> float:
+    return ((tree.due_ms or 0) - (tree.ended_ms or 0)) / 1000

@@ -1,0 +1,175 @@
+"""Workers: what a Python process on an executor keeps from one micro-batch to the next.
+
+Which question it answers: where do task instances live?
+Rule 1: one ``Worker`` a process and run; another run's is cleaned up.
+Rule 2: cyclic garbage is collected between stages, never while one runs: with the collector on, a bolt that
+splits lines costs five times as much.
+
+Read before: ``core.worker.worker``, ``job_bundle``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.worker.activity import Activity
+from sparkbolt.core.worker.environment import main_definitions, materials_of, pickled_components, pickled_definitions
+from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.worker import Materials, Worker
+from sparkbolt.errors import EngineError
+from sparkbolt.spark.activity_pages import LookOut
+from sparkbolt.spark.failure_text import errors_carried
+from sparkbolt.spark.job_bundle import Shipment
+from sparkbolt.spark.task_stdout import print_to_driver
+
+ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
+BATCH_BYTES_MAX = 64 << 20
+"""From how many bytes of frames on another Arrow batch begins."""
+FULL_COLLECTION_EVERY = 64
+_workers: dict[str, Worker] = {}
+_look_outs: dict[str, LookOut] = {}
+_stages_run = 0
+log = logging.getLogger("sparkbolt")
+
+
+def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
+    """A lane as executors get it; see ``Shipment``."""
+    return Shipment(
+        run=run,
+        lane=cloudpickle.dumps(lane),
+        components=pickled_components(lane),
+        namespace=pickled_definitions(main_definitions()),
+        path=tuple(path),
+    )
+
+
+def worker_of(shipment: Shipment) -> Worker:
+    """This process's worker for a shipment, made on first use.
+
+    Raises:
+        EngineError: a module that a component needs cannot be imported here.
+    """
+    worker = _workers.get(shipment.run)
+    if worker is None:
+        for old in list(_workers):
+            _close(_workers.pop(old))
+            _look_outs.pop(old).close()
+        sys.path.extend(entry for entry in shipment.path if entry not in sys.path)
+        print_to_driver()
+        materials = _materials(shipment)
+        look_out = _look_outs[shipment.run] = LookOut(shipment.pages, materials.lane.topology.task_owner)
+        worker = _workers[shipment.run] = Worker(materials, activity=look_out.activity)
+        gc.collect()
+        gc.freeze()
+    return worker
+
+
+def _materials(shipment: Shipment) -> Materials:
+    try:
+        lane = cloudpickle.loads(shipment.lane)
+        namespace = cloudpickle.loads(shipment.namespace)
+        for component in shipment.components.values():
+            cloudpickle.loads(component)
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"module {error.name!r} is missing on the executors: install it there, or send it with "
+            f"py_files=[...] (sparkbolt run --py-files)"
+        ) from error
+    return materials_of(
+        lane,
+        stamps=lambda: secrets.randbits(63) + 1,
+        clock=time.monotonic,
+        components=shipment.components,
+        namespace=namespace,
+        debug=logging.getLogger("sparkbolt.debug").warning,
+    )
+
+
+@contextmanager
+def staged() -> Iterator[None]:
+    """Run a stage without cyclic garbage collection, then collect what it left; errors of ours leave it as data."""
+    global _stages_run
+    gc.disable()
+    own_process()
+    process = os.getpid()
+    try:
+        with errors_carried():
+            yield
+    finally:
+        end_if_forked(process)
+        _stages_run += 1
+        gc.collect(2 if _stages_run % FULL_COLLECTION_EVERY == 0 else 1)
+
+
+def activity_of_child(worker: Worker) -> Activity | None:
+    """In a forked child of this process: what it is at is shown on a page of its own."""
+    look_out = next((known for known in _look_outs.values() if known.activity is worker.activity), None)
+    return None if look_out is None else look_out.forked().activity
+
+
+def _close(worker: Worker) -> None:
+    """Clean up what nobody needs any more: what user code raises there is no affair of another run."""
+    try:
+        worker.close()
+    except Exception as error:  # noqa: BLE001  user code may raise anything
+        log.error("the end of a worker: %s", line_of(error))
+
+
+@atexit.register
+def _close_all() -> None:
+    for worker in _workers.values():
+        _close(worker)
+    for look_out in _look_outs.values():
+        look_out.close()
+
+
+def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches with the lane's schema, none of which has many more than ``BATCH_BYTES_MAX`` bytes.
+
+    A batch with more than 2 GiB cannot be: Arrow's offsets into a binary column have 32 bits.
+    """
+    for part in parts_of(rows):
+        yield _batch_of(part)
+
+
+def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows, in order, cut where a batch of them has ``BATCH_BYTES_MAX`` bytes; none of the parts is empty.
+
+    >>> [len(part) for part in parts_of([(1, bytes(40 << 20))] * 5)]
+    [2, 2, 1]
+    """
+    start = size = 0
+    for stop, (_, frame) in enumerate(rows, start=1):
+        size += len(frame)
+        if size >= BATCH_BYTES_MAX:
+            yield rows[start:stop]
+            start, size = stop, 0
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    dests = pa.array([dest for dest, _ in rows], type=pa.int32())
+    # A frame that only passes through is a buffer, which Arrow takes as a memoryview and not as it is.
+    frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())
+    return pa.RecordBatch.from_arrays([dests, frames], schema=ARROW_SCHEMA)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Any]]:
+    """The rows of an Arrow batch; frames share its memory."""
+    for dest, frame in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+        yield dest, frame.as_buffer()

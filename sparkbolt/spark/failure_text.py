@@ -1,0 +1,186 @@
+"""Why a query failed, as data and as a sentence.
+
+Which question it answers: what has happened, and which of the hundred lines of a py4j error tells what to do?
+Rule 1: the kind of an error of ours is never guessed from words. What raised in the driver is kept as it is; what
+raises in another process can only come back through Spark as a text, so it carries its kind and its words in it
+(``errors_carried``), marked and in JSON. Nothing that came as text is unpickled or evaluated.
+Rule 2: what Java throws is known by its class and by where it was thrown. Only of the rest of what Spark, Java or the
+system say there is nothing but words.
+
+Read before: ``core.driver.restart_policy``.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from sparkbolt import errors
+from sparkbolt.core.base.exceptions import line_and_owner
+from sparkbolt.core.driver.restart_policy import QueryFailure
+from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
+
+_MARK = "sparkbolt-error:"
+_DISK_FULL = (
+    "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make room; "
+    "nothing that was acked is lost, and the topology goes on from its checkpoint"
+)
+
+
+_TIMEOUT = "java.net.SocketTimeoutException"
+_WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
+_NO_WORKER = (
+    "Spark has waited 10 s in vain for a Python process to start (Python worker failed to connect back): the machine "
+    "has too much to do, or too little memory"
+)
+_NO_WORKER_TOLD = re.compile(
+    r"(?:\bSparkException: |\bterminated with exception: )Python worker failed to connect back\."
+)
+"""As Spark tells it of a process of an executor, or of one that the query's thread has started."""
+_NOT_OURS = re.compile(
+    r"No module named '?(?:sparkbolt|pyspark|pyarrow|pandas|numpy|cloudpickle)\b(?!\.)'?|PYTHON_VERSION_MISMATCH"
+    r'|Cannot run program "[^"]*python[^"]*"'
+)
+"""What a process of Spark's says that runs another Python than the one with Sparkbolt, or none."""
+_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "cloudpickle")
+"""What a Python process of Spark's imports for us."""
+PROBE_SECS = 60.0
+"""How long another Python may take to import that."""
+CAUSES_MAX = 30
+"""How far a chain of causes is followed."""
+
+
+class CarriedError(Exception):
+    """An error of ours on its way through Spark, as a text from which ``carried`` takes it again."""
+
+
+def carry(error: SparkboltError) -> str:
+    """An error as a text.
+
+    >>> carry(errors.StateError("gone"))
+    'sparkbolt-error:{"kind": "StateError", "text": "gone"}'
+    """
+    return _MARK + json.dumps({"kind": type(error).__name__, "text": str(error)})
+
+
+def carried(text: str) -> QueryFailure | None:
+    """The first error that a text carries, whatever is around it; None if it carries none.
+
+    >>> carried("Task 0 failed: " + carry(errors.StateError("gone")) + " at java.lang.Thread")
+    QueryFailure(text='gone', kind=<class 'sparkbolt.errors.StateError'>)
+    """
+    _, found, rest = text.partition(_MARK)
+    if not found:
+        return None
+    try:
+        body, _ = json.JSONDecoder().raw_decode(rest)
+        kind = getattr(errors, body["kind"], None)
+        said = str(body["text"])
+    except (ValueError, TypeError, KeyError):  # cut off by whoever shortens long texts
+        return None
+    ours = isinstance(kind, type) and issubclass(kind, SparkboltError)
+    return QueryFailure(said, kind if ours else None)
+
+
+@contextmanager
+def errors_carried() -> Iterator[None]:
+    """Have errors of ours leave this process as data; to be entered where Spark calls us in another one.
+
+    Raises:
+        CarriedError: in the place of an error of ours.
+    """
+    try:
+        yield
+    except SparkboltError as error:
+        raise CarriedError(carry(error)) from error
+
+
+def query_failure(error: BaseException) -> QueryFailure:
+    """Why a query ended, given what was raised where it was started, asked, or waited for."""
+    if isinstance(error, SparkboltError):
+        return QueryFailure(str(error), type(error))
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return QueryFailure(_DISK_FULL)
+    if not isinstance(error, PySparkException | Py4JError):
+        return QueryFailure(line_and_owner(error))
+    if _is_worker_missing(error):
+        return _worker_missing()
+    text = str(error)
+    found = carried(text)
+    if found is not None:
+        return found
+    if _NO_WORKER_TOLD.search(text):
+        return _worker_missing()
+    says = _NOT_OURS.search(text)
+    if says is not None:
+        return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
+    return QueryFailure(explain(text))
+
+
+def _worker_missing() -> QueryFailure:
+    """A process that did not come up: too much to do, which passes; or a Python that cannot run it, which does not."""
+    context = SparkContext._active_spark_context
+    runs = getattr(context, "pythonExec", sys.executable)
+    if runs != sys.executable and str(getattr(context, "master", "")).startswith("local"):
+        tried = [runs, "-c", f"import {', '.join(_NEEDED)}"]
+        try:
+            run = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as raised:
+            says = line_and_owner(raised)
+        else:
+            says = "" if run.returncode == 0 else run.stderr.strip().rpartition("\n")[2]
+        if says:
+            return QueryFailure(_other_python(context, says), EngineError)
+    return QueryFailure(_NO_WORKER, WorkerStartError)
+
+
+def _other_python(context: SparkContext | None, says: str) -> str:
+    """What to do where Spark's workers run a Python that cannot run what ours does."""
+    runs = context.pythonExec if context is not None else "python3"
+    full = shutil.which(runs)
+    where = f" ({full})" if full not in (None, runs) else ""
+    return (
+        f"Spark's workers run the Python {runs!r}{where}, as PYSPARK_PYTHON said when the session was made, and that "
+        f"cannot run this version of Sparkbolt and PySpark ({says}); this program runs {sys.executable}. Set the "
+        "environment variable PYSPARK_PYTHON to that, or to another that has them, and make the session anew "
+        "(spark.stop())"
+    )
+
+
+def _is_worker_missing(error: BaseException) -> bool:
+    """Whether it was caused by a Python process that has not come up within the time that Spark gives it."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    try:
+        for _ in range(CAUSES_MAX):
+            if java is None:
+                return False
+            places = java.getStackTrace()
+            if java.getClass().getName() == _TIMEOUT and len(places) and places[0].getClassName() == _WORKER_FACTORY:
+                return True
+            java = java.getCause()
+    except (Py4JError, OSError):  # the JVM is gone
+        return False
+    return False
+
+
+def explain(text: str) -> str:
+    """A sentence for a user, of what Spark, or the system below it, says."""
+    if "No space left on device" in text:
+        return _DISK_FULL
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    python = [
+        line
+        for line in lines
+        if ": " in line and line.split(":", 1)[0].rsplit(".", 1)[-1].endswith(("Error", "Exception"))
+    ]
+    return python[-1] if python else (lines[0] if lines else "Spark's query failed and said nothing")

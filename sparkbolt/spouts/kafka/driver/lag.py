@@ -1,0 +1,64 @@
+"""How far behind a spout's stored offsets are.
+
+Which question it answers: what would Kafka's own tools say, for the group, a file and ZooKeeper alike?
+Rule: it only reads; the topology may be running or not.
+
+Read before: ``offsets``, ``cluster``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparkbolt.spouts.kafka.driver.cluster import Cluster
+from sparkbolt.spouts.kafka.driver.offsets import Scope, store_of
+from sparkbolt.spouts.kafka.spout import KafkaSpout
+
+
+@dataclass(frozen=True)
+class Lag:
+    """One kafka_partition: what is stored of it, and what the brokers have."""
+
+    source: str
+    stored: int | None
+    """None: nothing is stored."""
+    first: int
+    end: int
+    ahead: int
+    """How many offsets beyond ``stored`` are finished already."""
+    owner: str
+    """Who stored it; empty: nobody said."""
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are not finished, of those that are there."""
+        begin = self.first if self.stored is None else max(self.stored, self.first)
+        return max(0, self.end - begin - self.ahead)
+
+
+def lags_of(spout: KafkaSpout) -> list[Lag]:
+    """The lag of each kafka_partition of a spout's topics, by what is stored and what the brokers say now.
+
+    Raises:
+        BrokersAwayError: nobody answered.
+    """
+    cluster = Cluster(spout.settings, spout.group, read_committed=spout.read_committed, request_secs=spout.request_secs)
+    store = store_of(spout.offsets)
+    try:
+        store.open(Scope(cluster, spout.group, None if isinstance(spout.topics, re.Pattern) else spout.topics))
+        places = cluster.kafka_partitions(spout.topics)
+        firsts, ends, stored = cluster.firsts(places), cluster.ends(places), store.load(places)
+    finally:
+        store.close()
+        cluster.close()
+    found = []
+    for place in places:
+        if place not in firsts or place not in ends:
+            continue  # it has no leader at the moment
+        known = stored.get(place)
+        end = ends[place]
+        ahead = sum(min(last, end) - min(first, end) for first, last in known.finished) if known else 0
+        owner = known.owner.id if known and known.owner else ""
+        found.append(Lag(str(place), known.offset if known else None, firsts[place], end, ahead, owner))
+    return found

@@ -1,0 +1,121 @@
+"""Where to begin with a kafka_partition that the checkpoint does not know.
+
+Which question it answers: given what is stored elsewhere and what the user wants, from which offset on?
+
+Rule: the table (Storm's ``FirstPollOffsetStrategy``), from top to bottom:
+
+======================================== ================= ============ =================== ===================
+stored elsewhere                         earliest          latest       time, given offsets uncommitted-...
+======================================== ================= ============ =================== ===================
+by another topology, ``refuse``          an error          an error     an error            an error
+by another topology, ``take_over``       stored            stored       stored              stored
+by another topology, ``start_over``      first             end          as asked            first or end
+by this spout of this topology           stored            stored       stored              stored
+by nobody who said who he was            first             end          as asked            stored
+nothing, found while the topology ran    first             first        first               first
+nothing                                  first             end          as asked            first or end
+======================================== ================= ============ =================== ===================
+
+What is new while the topology runs is read from its first record, whatever ``start`` says: nothing that was produced
+while nobody had looked is passed over.
+
+Read before: ``offsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, Stored
+from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
+
+Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
+StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
+"""A name, a time with a zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
+Where: TypeAlias = int | Literal["stored", "first", "end", "time"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a user wants, checked."""
+
+    name: Named | None = "uncommitted-earliest"
+    timestamp_ms: int | None = None
+    offsets: Mapping[KafkaPartition, int] | None = None
+
+    @classmethod
+    def parse(cls, start: Any) -> Start:
+        """What ``start=`` of a spout means.
+
+        Raises:
+            ConfigError: it means nothing.
+
+        >>> Start.parse({"orders/1": 17}).offsets
+        {KafkaPartition(topic='orders', number=1): 17}
+        """
+        expected = f"expected one of {', '.join(map(repr, get_args(Named)))}, a datetime with a zone, or offsets"
+        if isinstance(start, str) and start in get_args(Named):
+            return cls(cast("Named", start))
+        if isinstance(start, datetime):
+            if start.tzinfo is None:
+                raise ConfigError(f"start={start!r} has no zone: give one, as in datetime.now(UTC)")
+            return cls(None, timestamp_ms=int(start.timestamp() * 1000))
+        if isinstance(start, Mapping):
+            try:
+                offsets = {
+                    (Source.parse(key).place if isinstance(key, str) else KafkaPartition(*key)): int(offset)
+                    for key, offset in start.items()
+                }
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"start={start!r}: {error}; {expected} as {{'topic/0': 17}}") from None
+            if min(offsets.values(), default=0) < 0:
+                raise ConfigError(f"start={start!r}: an offset is not negative")
+            return cls(None, offsets=offsets)
+        raise ConfigError(f"start={start!r}: {expected}")
+
+    def where(
+        self, place: KafkaPartition, stored: Stored | None, owner: Owner, *, other: OtherTopology, new: bool
+    ) -> Where:
+        """Where to begin; the table says it.
+
+        Args:
+            place: the kafka_partition.
+            stored: what is stored elsewhere.
+            owner: who we are.
+            other: what to do about offsets of another topology.
+            new: whether it was found while the topology ran.
+
+        Raises:
+            ConfigError: the offsets are another topology's, and it was not said what to do about them.
+        """
+        uncommitted = self.name is not None and self.name.startswith("uncommitted")
+        if stored is not None:
+            mismatch = _mismatch(place, stored, owner)
+            if mismatch and other == "refuse":
+                raise ConfigError(
+                    f"offset {stored.offset} of {place} {mismatch}, expected {owner.id!r}: use another group, or say "
+                    "other_topology='start_over' or 'take_over'"
+                )
+            ours = stored.owner is not None and not mismatch
+            if (mismatch and other == "take_over") or ours or (stored.owner is None and not mismatch and uncommitted):
+                return "stored"
+        if new and stored is None:
+            return "first"
+        if self.offsets is not None:
+            return self.offsets.get(place, "first")
+        if self.timestamp_ms is not None:
+            return "time"
+        return "end" if self.name is not None and self.name.endswith("latest") else "first"
+
+
+def _mismatch(place: KafkaPartition, stored: Stored, owner: Owner) -> str | None:
+    """Whose a stored offset is, if it is not ours; None if it is, or if nobody said."""
+    if stored.topic is not None and stored.topic != place.topic:
+        return f"was stored for topic {stored.topic!r}"
+    if stored.owner is not None and stored.owner.id != owner.id:
+        return f"was stored by topology {stored.owner.name or '?'!r} as {stored.owner.id!r}"
+    return None

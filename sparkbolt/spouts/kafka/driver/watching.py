@@ -1,0 +1,309 @@
+"""The driver's thread that speaks with the brokers.
+
+Which question it answers: who asks for topics and offsets, who tells what is finished, and when?
+Rule 1: the thread waits for brokers, the driver never does: it takes the last ``Look`` and leaves what is to be told.
+Rule 2: brokers that are away are an ERROR line once, and are asked again until they answer.
+Rule 3: what is to be told is told latest-wins, at most once an interval, and once more at the end; soon where somebody
+waits for it.
+
+Read before: ``cluster``, ``offsets``, ``starting``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, Topics
+from sparkbolt.spouts.kafka.driver.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored
+from sparkbolt.spouts.kafka.driver.planning import NO_IDS, Log, Spans, TopicIds
+from sparkbolt.spouts.kafka.driver.starting import Start, Where
+from sparkbolt.spouts.kafka.sources import KafkaPartition
+
+log = logging.getLogger(__name__)
+
+LOOK_SECS = 2.0
+"""How often topics, and the first offsets of logs, are asked for."""
+ENDS_SECS = 0.5
+"""How often the ends of logs are asked for while there is enough to read."""
+ENDS_SECS_MIN = 0.05
+"""And where the driver waits for them."""
+TELL_SECS = 1.0
+TELL_AGAIN_SECS = 3600.0
+"""How often what has not moved is told again: brokers forget a group's offsets after some days without a commit."""
+AWAY_SECS = 1.0
+OPEN_AGAIN_SECS = 5.0
+"""How long ``open`` asks again and again what raises."""
+CLOSE_SECS = 15.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was known of the brokers when they were last asked."""
+
+    logs: Mapping[KafkaPartition, Log] = field(default_factory=dict)
+    firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
+    """Where to begin with a kafka_partition that the checkpoint does not know."""
+    finished: Mapping[KafkaPartition, Spans] = field(default_factory=dict)
+    """What an earlier run has finished beyond where we begin."""
+    problem: ConfigError | None = None
+    """Why nothing can be read, ever."""
+    silent: frozenset[KafkaPartition] = frozenset()
+    """What is there, and of which nobody could say yet how far it reaches: it has no leader, for one."""
+    ids: TopicIds = NO_IDS
+    """No newer than ``logs``."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user wants of a spout, as far as it concerns its driver."""
+
+    topics: Topics
+    start: Start
+    owner: Owner
+    other_topology: OtherTopology
+
+
+class Watcher:
+    """Asks and tells, in a thread of its own."""
+
+    def __init__(self, cluster: Cluster, store: OffsetsStore, wish: Wish, scope: Scope) -> None:
+        """Nothing is asked yet."""
+        self.look = Look()
+        self._cluster = cluster
+        self._store = store
+        self._wish = wish
+        self._scope = scope
+        self._changed = threading.Condition()
+        self._wanted = self._stopped = self._opened = False
+        self._to_tell: dict[KafkaPartition, Stored] = {}
+        self._was_told: dict[KafkaPartition, Stored] = {}
+        self._calls = self._told = 0
+        self._error: Exception | None = None
+        self._next_look = self._next_tell = 0.0
+        self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
+        self._first: dict[KafkaPartition, int] = {}
+        self._ids: dict[str, str] = {}
+        self._stored_ids: dict[KafkaPartition, str] = {}
+        self._missing: frozenset[str] = frozenset()
+        self._silent_at_first: frozenset[KafkaPartition] = frozenset()
+        """Not new, though it is heard of later."""
+        self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
+
+    # What the driver calls.
+
+    def open(self, wait_secs: float) -> None:
+        """Begin, and wait for the first look; no longer than ``OPEN_AGAIN_SECS`` if asking raises.
+
+        Raises:
+            ConfigError: what was asked for cannot be.
+            BrokersAwayError: nobody answered in time.
+        """
+        self._thread.start()
+        away_s = time.monotonic() + OPEN_AGAIN_SECS
+
+        def is_known() -> bool:
+            away = self._error is not None and time.monotonic() >= away_s
+            return self._opened or self.look.problem is not None or away
+
+        with self._changed:
+            self._changed.wait_for(is_known, wait_secs)
+            error = self.look.problem or (None if self._opened else self._error)
+        if error is None and self._opened:
+            return
+        self.close()
+        raise error or BrokersAwayError(f"the Kafka brokers did not answer within {wait_secs:.0f} s")
+
+    def want(self) -> None:
+        """There is nothing left to read: ask for the ends of logs soon."""
+        with self._changed:
+            self._wanted = True
+            self._changed.notify_all()
+
+    def tell(self, offsets: Mapping[KafkaPartition, Stored], *, soon: bool = False) -> int:
+        """These are finished; the number of the call, for ``has_told``.
+
+        Args:
+            offsets: what the store is told.
+            soon: whether somebody waits until it is.
+        """
+        with self._changed:
+            self._to_tell.update(offsets)
+            self._calls += 1
+            if soon:
+                self._next_tell, self._wanted = 0.0, True
+                self._changed.notify_all()
+            return self._calls
+
+    def has_told(self, call: int) -> bool:
+        """Whether the store has what that call of ``tell`` said, or what a later one did."""
+        return call <= self._told
+
+    def close(self) -> None:
+        """Tell what is left to tell, and end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_SECS)
+        if self._thread.is_alive():
+            with self._changed:
+                self._to_tell = {}  # told later they might replace what another life has told by then
+            if self._opened:
+                log.error("the Kafka brokers do not answer: the last finished offsets may not have been told to them")
+
+    # The thread.
+
+    def _live(self) -> None:
+        try:
+            while not self._stopped:
+                wait_secs = self._once()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopped, ENDS_SECS_MIN)
+                    self._changed.wait_for(lambda: self._stopped or self._wanted, wait_secs)
+                    self._wanted = False
+            if self._to_tell:
+                self._tell()
+        except Exception as error:  # noqa: BLE001  the last word of a thread that nobody waits for
+            log.error("the last finished offsets were not told: %s; the next start may read some again", error)
+        finally:
+            self._store.close()
+            self._cluster.close()
+
+    def _once(self) -> float:
+        """Ask and tell once; how long to wait then."""
+        was_opened = self._opened  # before that, who opens says what is wrong
+        try:
+            self._step()
+        except ConfigError as problem:
+            self._publish(replace(self.look, problem=problem))
+            return AWAY_SECS
+        except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk: all may come back
+            if self._error is None and was_opened:
+                log.error("%s; nothing new is read or told until that is mended, it is tried again and again", error)
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+            return AWAY_SECS
+        if self._error is not None and was_opened:
+            log.warning("the Kafka brokers answer again: reading goes on")
+        self._error = None
+        return ENDS_SECS
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_look or self._cluster.ids() != self._ids:
+            self._look_around()
+            self._next_look = now + LOOK_SECS
+        else:
+            logs = self.look.logs
+            ends = self._cluster.ends(list(logs))
+            self._publish_logs({place: Log(log.first, ends.get(place, log.end)) for place, log in logs.items()})
+        if now >= self._next_tell_again:
+            with self._changed:
+                self._to_tell = {**self._was_told, **self._to_tell}
+            self._next_tell_again = now + TELL_AGAIN_SECS
+        if self._to_tell and now >= self._next_tell:
+            self._tell()
+            self._next_tell = now + TELL_SECS
+
+    def _look_around(self) -> None:
+        """Which kafka_partitions there are, what their logs have, and where to begin with new ones."""
+        if not self._opened:
+            self._store.open(self._scope)
+        places = self._cluster.kafka_partitions(self._wish.topics)
+        self._say_what_is_missing(places)
+        ids = self._ids = self._cluster.ids()
+        self._cluster.ask_ids({place.topic for place in places})
+        firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
+        before = self.look.logs
+        logs = {
+            place: Log(firsts[place], ends[place]) if place in firsts and place in ends else before[place]
+            for place in places
+            if (place in firsts and place in ends) or place in before
+        }
+        silent = frozenset(places) - logs.keys()
+        if silent - self.look.silent:
+            names = ", ".join(map(str, sorted(silent)))
+            log.warning("nobody answers for %s, which may have no leader: it is read as soon as somebody does", names)
+        if not self._opened:
+            self._silent_at_first = silent
+        fresh = [place for place in logs if place not in self._first]
+        finished = dict(self.look.finished)
+        if fresh:
+            self._begin_with(fresh, logs, finished)
+        older = {place.topic for place in places if place not in firsts or place not in ends}
+        known = {topic: topic_id for topic, topic_id in ids.items() if topic not in older}
+        told_ids = TopicIds(known, dict(self._stored_ids))
+        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids))
+
+    def _begin_with(
+        self,
+        fresh: Sequence[KafkaPartition],
+        logs: Mapping[KafkaPartition, Log],
+        finished: dict[KafkaPartition, Spans],
+    ) -> None:
+        wish = self._wish
+        stored = self._store.load(fresh)
+        known = {place.topic for place, found in stored.items() if found.owner and found.owner.id == wish.owner.id}
+        wheres: dict[KafkaPartition, Where] = {}
+        for place in fresh:
+            new = self._opened and place not in self._silent_at_first
+            new = new or (place.topic in known and place not in stored)
+            found = stored.get(place)
+            wheres[place] = wish.start.where(place, found, wish.owner, other=wish.other_topology, new=new)
+            if found is not None and wheres[place] == "stored":
+                wheres[place], finished[place] = found.offset, found.finished
+                if found.topic_id is not None:
+                    self._stored_ids[place] = found.topic_id
+        times = [place for place, where in wheres.items() if where == "time"]
+        since = self._cluster.since(times, wish.start.timestamp_ms or 0) if times else {}
+        begun: dict[KafkaPartition, int] = {}
+        for place, where in wheres.items():
+            if isinstance(where, int):
+                begun[place] = where
+            elif where != "time":
+                begun[place] = logs[place].first if where == "first" else logs[place].end
+            elif place in since:
+                begun[place] = since[place]
+        # Told at once: what is latest now must not be taken anew by the next start.
+        ids = self._stored_ids
+        told = {p: Stored(at, wish.owner, finished.get(p, ()), p.topic, ids.get(p)) for p, at in begun.items()}
+        self._store.save(told)
+        self._was_told |= told
+        self._first |= begun
+
+    def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
+        if not isinstance(self._wish.topics, tuple):
+            return
+        missing = frozenset(self._wish.topics) - {place.topic for place in places}
+        if missing - self._missing:
+            names = ", ".join(map(repr, sorted(missing)))
+            log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
+        self._missing = missing
+
+    def _publish_logs(self, logs: Mapping[KafkaPartition, Log]) -> None:
+        self._publish(replace(self.look, logs=logs, problem=None))
+
+    def _publish(self, look: Look) -> None:
+        with self._changed:
+            self.look = look
+            self._opened = self._opened or look.problem is None
+            self._changed.notify_all()
+
+    def _tell(self) -> None:
+        with self._changed:
+            told, self._to_tell = self._to_tell, {}
+            calls = self._calls
+        try:
+            self._store.save(told)
+        except Exception:
+            with self._changed:
+                self._to_tell = {**told, **self._to_tell}
+            raise
+        self._was_told |= told
+        self._told = calls
