@@ -270,7 +270,7 @@ class Queue:
             self.done.add(message)
 
 
-class QueueSpout(Spout):
+class SimulatedQueue(Spout):
     """Emits what its task's queue gives; the world connects it."""
 
     def __init__(self, outputs: Any) -> None:

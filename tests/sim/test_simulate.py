@@ -24,7 +24,7 @@ from sparkbolt.sim.faults import KINDS, Fault, history_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True, scope="module")
 def _processes() -> Any:
     yield
-    close_twins()
+    close_processes()
 
 
 def behind(component: Any, *, spout: Any = None, config: Config | None = None, **settings: Any) -> Any:

@@ -149,10 +149,10 @@ class Played(RunningTopology):
 
     def _play(self, life: Life, end: Any) -> None:
         life._answer("partitions", end)
-        self._engine.host = life.host
-        assert life.host.in_force is not None
-        feedback = gather(data for _, data in self._engine.run(life.host.in_force))
-        life._checkpoint.write_entry(end["n"], life.host.stage(end["n"], feedback))
+        self._engine.coordinator = life.coordinator
+        assert life.coordinator.in_force is not None
+        feedback = gather(data for _, data in self._engine.run(life.coordinator.in_force))
+        life._checkpoint.write_entry(end["n"], life.coordinator.stage(end["n"], feedback))
         commits = Path(life._checkpoint.directory, "spark", "commits")
         commits.mkdir(parents=True, exist_ok=True)
         (commits / str(end["n"])).write_text("v1\n{}")
@@ -228,8 +228,8 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     running.stop(drain=False)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     LET.set()
-    running._host.spouts["numbers"]._caller._thread.join(20)
-    assert running._host.in_force is None
+    running._coordinator.spouts["numbers"]._caller._thread.join(20)
+    assert running._coordinator.in_force is None
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 

@@ -42,7 +42,7 @@ class Fail:
 
 
 @dataclass(frozen=True)
-class Report:
+class ErrorReport:
     """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts."""
 
     component: str
@@ -132,7 +132,7 @@ class Promotion:
     """Dead letters that could not be written, and come again."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which all is finished now; only what moved."""
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
     """Bolts that are taken for broken from now on, or for well again."""
 
