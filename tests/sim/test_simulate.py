@@ -422,8 +422,8 @@ class Leaves(GeneratorSpout):
         self._may_leave("prepare")
         super().prepare(context)
 
-    def committed(self, progress: Any) -> None:
-        self._may_leave("committed")
+    def on_committed(self, progress: Any) -> None:
+        self._may_leave("on_committed")
 
     def close(self) -> None:
         self._may_leave("close")
@@ -436,6 +436,6 @@ def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
 
 
 def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
-    report = simulate(behind(Count(), spout=Leaves("committed")), repeat=False)
+    report = simulate(behind(Count(), spout=Leaves("on_committed")), repeat=False)
     assert report.promise == "the engine goes on"
-    assert "committed of 'm' raised SystemExit: 3" in report.story
+    assert "on_committed of 'm' raised SystemExit: 3" in report.story

@@ -64,12 +64,12 @@ class Hanging(PartitionedSpout):
         maybe_hang("finished")
         return progress.get("n", 0) >= 4
 
-    def committed(self, progress: Mapping[str, int]) -> None:
-        maybe_hang("committed")
+    def on_committed(self, progress: Mapping[str, int]) -> None:
+        maybe_hang("on_committed")
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         if sources:
-            maybe_hang("told")
+            maybe_hang("on_sources_changed")
 
     def lag(self) -> Mapping[str, int]:
         maybe_hang("lag")
@@ -191,7 +191,7 @@ def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "committed", "told"])
+@pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -337,7 +337,7 @@ class Refused(PySparkException):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "on_sources_changed"),
     [
         (Refused("x\nModuleNotFoundError: No module named 'sparkbolt'  SQLSTATE: 38000"), EngineError),
         (OSError(28, "No space left on device"), OSError),
@@ -448,9 +448,9 @@ def test_a_hook_that_a_spout_does_not_have_is_not_called(calls: Calls) -> None:
         committed = PartitionedSpout.committed
 
     spout = in_driver(Plain(), "numbers", calls)
-    spout.committed({})
+    spout.on_committed({})
     assert spout._caller._thread is None
-    assert type(spout).told is not PartitionedSpout.told
+    assert type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
     spout.close()
 
 

@@ -252,7 +252,7 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     asked.set()
     assert waiting.wait(PATIENCE_SECS)
     view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
-    own.told({f"{name}/0": view})
+    own.on_sources_changed({f"{name}/0": view})
     thread = own._watcher._thread
     own.close()
     answered.set()

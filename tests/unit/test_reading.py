@@ -78,7 +78,7 @@ class Weighed(Numbers):
     def read_bytes(self) -> int | None:
         return self.size
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         self.heard.append(list(reads))
 
 

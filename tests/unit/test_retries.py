@@ -77,7 +77,7 @@ class Log(PartitionedSpout):
     def finished(self, progress: Mapping[str, int]) -> bool:
         return progress.get(SOURCE, 0) >= self.count
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         WORLD.told.append(dict(sources))
         WORLD.done.append(sources[SOURCE].done(5) if SOURCE in sources else [])
 

@@ -227,18 +227,18 @@ class Leaves(GeneratorSpout):
         self._may_leave("finished")
         return super().finished(progress)
 
-    def committed(self, progress: Any) -> None:
-        self._may_leave("committed")
+    def on_committed(self, progress: Any) -> None:
+        self._may_leave("on_committed")
 
-    def told(self, sources: Any) -> None:
-        self._may_leave("told")
+    def on_sources_changed(self, sources: Any) -> None:
+        self._may_leave("on_sources_changed")
 
     def lag(self) -> Any:
         self._may_leave("lag")
         return {}
 
-    def measured(self, reads: Any) -> None:
-        self._may_leave("measured")
+    def on_read(self, reads: Any) -> None:
+        self._may_leave("on_read")
 
     def read_bytes(self) -> int:
         return 1
@@ -248,7 +248,9 @@ class Leaves(GeneratorSpout):
         super().prepare(context)
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured", "prepare"])
+@pytest.mark.parametrize(
+    "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
+)
 def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Leaves(method))
@@ -273,7 +275,7 @@ class Raises(Leaves):
             raise self.error
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured"])
+@pytest.mark.parametrize("method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read"])
 def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_and_where(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Raises(method))
@@ -442,7 +444,7 @@ def context(is_stopped: bool) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("session", "told"),
+    ("session", "on_sources_changed"),
     [
         (SimpleNamespace(sparkContext=SimpleNamespace(_jvm=DeadJvm(), _jsc=None)), JVM_IS_GONE),
         (stopped(DeadJvm()), JVM_IS_GONE),

@@ -418,8 +418,8 @@ class Coordinator:
         self._tell_sizes()
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
-                with user_code(f"committed of {component!r}"):
-                    self.spouts[component].committed(moved)
+                with user_code(f"on_committed of {component!r}"):
+                    self.spouts[component].on_committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
         self.ledger.metrics.see_sources(self.spouts)
@@ -470,14 +470,16 @@ class Coordinator:
 
     def _tell_sizes(self) -> None:
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            with user_code(f"measured of {component!r}"):
-                self.spouts[component].measured([(range_, size) for _, range_, size in items])
+            with user_code(f"on_read of {component!r}"):
+                self.spouts[component].on_read([(range_, size) for _, range_, size in items])
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)
-        if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
-            with user_code(f"told of {component!r}"):
-                spout.told(self.ledger.views(component, changed=changed))
+        if (
+            spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
+        ):  # most do not ask
+            with user_code(f"on_sources_changed of {component!r}"):
+                spout.on_sources_changed(self.ledger.views(component, changed=changed))
 
     def _notify_buffers(self, promotion: Promotion) -> None:
         if not self.buffers:

@@ -175,7 +175,9 @@ def why(fail: Fail) -> str:
 
 @dataclass(frozen=True)
 class SourceView:
-    """What is known of one source of a ``PartitionedSpout``; given to its ``told``, and true while that runs."""
+    """What is known of one source of a ``PartitionedSpout``; given to its ``on_sources_changed``, and true while that
+    runs.
+    """
 
     planned: int
     """Where the ranges end that were ever planned."""
@@ -192,6 +194,7 @@ class SourceView:
     def done(self, limit: int) -> list[Interval]:
         """The first ``limit`` intervals [start, end) beyond ``finished`` in which nothing is unfinished.
 
-        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``told`` only.
+        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``on_sources_changed``
+        only.
         """
         return self._done(limit)
