@@ -35,7 +35,7 @@ LANGUAGES = frozenset({"python", "text", "console", "sh", "mermaid", "json"})
 
 
 @dataclass(frozen=True)
-class EmittedRows:
+class Block:
     """One fenced block."""
 
     page: str
@@ -63,16 +63,22 @@ def pages() -> list[str]:
     return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 
+def site_pages() -> list[str]:
+    """The pages of the site: those, what else it has of the root, and the reference."""
+    reference = sorted(f"docs/api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.md"))
+    return [*pages(), "CONTRIBUTING.md", "CHANGELOG.md", *reference]
+
+
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def emitted_rows_of(page: str, text: str) -> list[EmittedRows]:
+def blocks_of(page: str, text: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
     found = []
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start(3)) + 1
-        found.append(EmittedRows(page, line, match[1], tuple(match[2].split()), match[3]))
+        found.append(Block(page, line, match[1], tuple(match[2].split()), match[3]))
     return found
 
 
@@ -103,7 +109,7 @@ class Runner:
                 if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(self._directory)):
                     del sys.modules[name]
 
-    def run(self, block: EmittedRows, spark: bool = True) -> None:
+    def run(self, block: Block, spark: bool = True) -> None:
         """Run a block, or compare it with what the one before it printed; a file is written in any case."""
         if block.file is not None:
             compile(block.text, block.place, "exec")
@@ -120,7 +126,7 @@ class Runner:
             program = block.file is not None
             self._printed = self._python(block, types.ModuleType("__main__") if program else self._main)
 
-    def _python(self, block: EmittedRows, main: types.ModuleType) -> str:
+    def _python(self, block: Block, main: types.ModuleType) -> str:
         name = f"<{block.place}>"
         # What defines a class must be found under its name, as in a program or a notebook; and tracebacks and
         # `inspect` want the source.
@@ -134,7 +140,7 @@ class Runner:
             sys.modules["__main__"] = real
         return out.getvalue()
 
-    def _console(self, block: EmittedRows) -> None:
+    def _console(self, block: Block) -> None:
         for command, expected in commands_of(block.text):
             python = shlex.quote(sys.executable)
             names = f'sparkbolt() {{ {python} -m sparkbolt "$@"; }}; python() {{ {python} "$@"; }}; '

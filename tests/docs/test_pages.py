@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import LANGUAGES, ROOT, EmittedRows, Runner, emitted_rows_of, expect, pages, text_of
+from docs.links import anchors_of, is_elsewhere, targets_of, with_targets
+from tests.docs.pages import LANGUAGES, ROOT, Block, Runner, blocks_of, expect, pages, site_pages, text_of
 
 PAGES = pages()
-RUN = {page: [b for b in emitted_rows_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
+RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
 WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in RUN[page])]
 WITHOUT_SPARK = [page for page in PAGES if any(not block.needs_spark for block in RUN[page])]
 
@@ -19,7 +20,7 @@ def run(page: str, directory: Path, *, spark: bool) -> None:
     """Run a page's blocks in order; without Spark, those that need none."""
     runner, skipped = Runner(directory), False
     with runner.entered():
-        for block in emitted_rows_of(page, text_of(page)):
+        for block in blocks_of(page, text_of(page)):
             if block.language != "text":
                 skipped = block.needs_spark and not spark
             if not skipped or block.file is not None:
@@ -43,32 +44,23 @@ def test_the_examples_of_a_page_run_on_spark(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_says_what_it_is(page: str) -> None:
     text = text_of(page)
-    blocks = emitted_rows_of(page, text)
+    blocks = blocks_of(page, text)
     assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(blocks), f"{page}: a fence without its language"
     unknown = [f"{block.place}: {block.language}" for block in blocks if block.language not in LANGUAGES]
     assert not unknown
 
 
-def anchors_of(page: str) -> set[str]:
-    """The anchors that GitHub makes of a page's headings."""
-    found = set()
-    for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE):
-        kept = re.sub(r"[^\w\- ]", "", heading.lower())
-        found.add(kept.strip().replace(" ", "-"))
-    return found
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", site_pages())
 def test_links_and_pictures_lead_somewhere(page: str) -> None:
     here = (ROOT / page).parent
-    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-        if "://" in target:
+    for target in targets_of(text_of(page)):
+        if is_elsewhere(target):
             continue
         path, _, anchor = target.partition("#")
         file = (here / path).resolve() if path else ROOT / page
         assert file.exists(), f"{page} links to {target}, which does not exist"
         if anchor:
-            assert anchor in anchors_of(str(file.relative_to(ROOT))), (
+            assert anchor in anchors_of(file.read_text(encoding="utf-8")), (
                 f"{page} links to {target}: there is no such heading"
             )
 
@@ -99,21 +91,21 @@ def test_every_file_that_a_page_names_exists() -> None:
 
 def test_blocks_are_found_with_their_words_and_lines() -> None:
     text = "# A\n\n```python spark file=a.py\nx = 1\n```\n\n```text output\n1\n```\n"
-    first, second = emitted_rows_of("p.md", text)
-    assert first == EmittedRows("p.md", 4, "python", ("spark", "file=a.py"), "x = 1\n")
+    first, second = blocks_of("p.md", text)
+    assert first == Block("p.md", 4, "python", ("spark", "file=a.py"), "x = 1\n")
     assert (first.needs_spark, first.file, second.line, second.file) == (True, "a.py", 8, None)
 
 
 def test_blocks_share_a_namespace_and_output_is_compared(tmp_path: Path) -> None:
     text = "```python\nx = 41\n```\n```python\nprint(x + 1, 'and more')\n```\n```text output\n42 ...\n```\n"
     runner = Runner(tmp_path)
-    for block in emitted_rows_of("p.md", text):
+    for block in blocks_of("p.md", text):
         runner.run(block)
 
 
 def test_an_output_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
-    printing, output = emitted_rows_of("p.md", "```python\nprint(1)\n```\n```text output\n2\n```\n")
+    printing, output = blocks_of("p.md", "```python\nprint(1)\n```\n```text output\n2\n```\n")
     runner.run(printing)
     with pytest.raises(AssertionError, match=r"p\.md:5: the page says"):
         runner.run(output)
@@ -124,9 +116,25 @@ def test_a_file_can_be_imported_by_the_next_block_and_run_by_a_command(tmp_path:
     text += "```text output\n42\n```\n```console\n$ python -c 'import answer; print(answer.ANSWER)'\n42\n$ true\n```\n"
     runner = Runner(tmp_path)
     with runner.entered():
-        for block in emitted_rows_of("p.md", text):
+        for block in blocks_of("p.md", text):
             runner.run(block)
 
 
 def test_dots_stand_for_anything() -> None:
     expect("a ... c\n", "a b c\n", "p.md:1")
+
+
+def test_a_heading_has_the_anchor_that_the_code_host_gives_it() -> None:
+    text = (
+        "# What comes first?\n\n```sh\n# no heading\n```\n\n## `emit(values)` -> [ids](a.md)\n\n## What comes first?\n"
+    )
+    assert list(anchors_of(text)) == ["what-comes-first", "emitvalues---ids", "what-comes-first-1"]
+
+
+def test_links_in_code_are_none() -> None:
+    text = "[`a`](a.md#b) and `[c](c.md)`\n![d](d.svg)\n```text\n[e](e.md)\n```\n[f](https://example.org/f)\n"
+    assert targets_of(text) == ["a.md#b", "d.svg", "https://example.org/f"]
+    assert [is_elsewhere(target) for target in targets_of(text)] == [False, False, True]
+    assert with_targets(text, str.upper) == text.replace("(a.md#b)", "(A.MD#B)").replace("(d.svg)", "(D.SVG)").replace(
+        "(https://example.org/f)", "(HTTPS://EXAMPLE.ORG/F)"
+    )

@@ -462,7 +462,7 @@ class BoltDeclarer:
 class TopologyBuilder:
     """Collects spouts and bolts; ``build`` checks all of them together.
 
-    >>> from sparkbolt.core.model.function_bolts import bolt
+    >>> from sparkbolt import bolt
     >>> @bolt(outputs=["word"])
     ... def split(tup): yield from ([word] for word in tup["line"].split())
     >>> builder = TopologyBuilder("words")
