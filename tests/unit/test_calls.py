@@ -337,7 +337,7 @@ class Refused(PySparkException):
 
 
 @pytest.mark.parametrize(
-    ("error", "on_sources_changed"),
+    ("error", "told"),
     [
         (Refused("x\nModuleNotFoundError: No module named 'sparkbolt'  SQLSTATE: 38000"), EngineError),
         (OSError(28, "No space left on device"), OSError),

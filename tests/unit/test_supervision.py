@@ -444,7 +444,7 @@ def context(is_stopped: bool) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("session", "on_sources_changed"),
+    ("session", "told"),
     [
         (SimpleNamespace(sparkContext=SimpleNamespace(_jvm=DeadJvm(), _jsc=None)), JVM_IS_GONE),
         (stopped(DeadJvm()), JVM_IS_GONE),

@@ -175,9 +175,7 @@ def why(fail: Fail) -> str:
 
 @dataclass(frozen=True)
 class SourceView:
-    """What is known of one source of a ``PartitionedSpout``; given to its ``on_sources_changed``, and true while that
-    runs.
-    """
+    """What is known of one source of a ``PartitionedSpout``; true while its ``on_sources_changed`` runs."""
 
     planned: int
     """Where the ranges end that were ever planned."""
