@@ -223,8 +223,9 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
             producer = lane.fused_into[spec.id]
             yield (
                 f"{spec.id}: of its {spec.parallelism} tasks {fed} {'gets' if fed == 1 else 'get'} tuples, since it is "
-                f"fused with {producer!r}, and each task of that feeds one of its: more of them have no effect. Declare "
-                f"it with fuse=False if it is to work on more tuples at the same time, or give {producer!r} more tasks"
+                f"fused with {producer!r}, and each task of that feeds one of its: more of them have no effect. "
+                "Declare it with fuse=False if it is to work on more tuples at the same time, or give "
+                f"{producer!r} more tasks"
             )
     if topology.config.acker_tasks == 0:
         yield "acker_tasks is 0: nothing is tracked, and what fails is lost"

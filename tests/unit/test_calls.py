@@ -445,7 +445,7 @@ def test_a_call_that_is_waited_for_when_the_topology_stops_gets_a_moment(
 
 def test_a_hook_that_a_spout_does_not_have_is_not_called(calls: Calls) -> None:
     class Plain(Hanging):
-        committed = PartitionedSpout.committed
+        on_committed = PartitionedSpout.on_committed
 
     spout = in_driver(Plain(), "numbers", calls)
     spout.on_committed({})
