@@ -1,4 +1,4 @@
-"""Eyes: what is seen of a spark_task's attempt, and where it dies.
+"""The observer: what is seen of a spark_task's attempt, and where it dies.
 
 Which question it answers: which deliveries were sent, which were acked, which trees began and which were failed?
 Rule 1: what an attempt did is seen apart from all others, so that it can be thrown away with it.
@@ -141,7 +141,7 @@ class AttemptObserver:
         return self._changes.giving(rows) if self._stories else nullcontext()
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """Note who is at work; the rows, or doomed ones."""
+        """Note who is at work; the rows, or rows that end in the middle."""
         self._running = task.context.component, task.context.index
         self.preparing = ""
         if self._rows_left is None:
@@ -151,9 +151,9 @@ class AttemptObserver:
             return rows
         if isinstance(task.bolt, ColumnBolt) or not rows.columns:
             raise WorkerDied
-        doomed = _DyingRows(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
-        doomed.died_at = self._rows_left
-        return doomed
+        dying = _DyingRows(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
+        dying.died_at = self._rows_left
+        return dying
 
     def started(self, keys: U64) -> None:
         """Trees begin; the connection of a spout may break behind them."""

@@ -233,7 +233,7 @@ class World:
             self._promote(left_over)
         self._hear()
         self.executors.die()
-        if self._cannot_open:  # that life has taken its number, and ends before it has a host
+        if self._cannot_open:  # that life has taken its number, and ends before it has a coordinator
             self._cannot_open = False
             self.durable.take_life(self.driver.tenure)
             self._still_ours()

@@ -252,7 +252,7 @@ class RunningOnSpark(RunningTopology):
             self._changed.notify_all()
 
     def _begin_again(self) -> None:
-        """A new life from the checkpoint; the spouts' threads go on with its desks."""
+        """A new life from the checkpoint; the spouts' threads go on with its buffers."""
         old = self._life
         self._checkpoint.check_life()  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()

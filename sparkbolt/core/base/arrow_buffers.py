@@ -1,11 +1,11 @@
-"""Bare columns: Arrow arrays as their buffers, without Arrow's messages about them.
+"""Arrow buffers: Arrow arrays as their buffers, without Arrow's messages about them.
 
 Which question it answers: how does a column travel when all that is to be said of it is its type and its length?
-Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not bare,
+Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not plain,
 and travels as an Arrow stream.
 
 A stream costs 40 us to write and 30 us to read however few its rows are, since it describes its schema with each
-frame, and two copies more where there are many; a bare column costs 2 us and 3 us, and one copy.
+frame, and two copies more where there are many; a plain column costs 2 us and 3 us, and one copy.
 
 Read before: nothing.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 from sparkbolt.errors import check
 
 Shape: TypeAlias = tuple[Any, ...]
-"""What must be known to read a bare column: (type id, length, bytes of each buffer), or of a dictionary the shape of
+"""What must be known to read a plain column: (type id, length, bytes of each buffer), or of a dictionary the shape of
 its indices and the shape of its values."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())

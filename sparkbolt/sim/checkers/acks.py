@@ -376,7 +376,7 @@ class MemoryIsBounded(Checker):
     promise = "memory is bounded"
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """The ledger, its log, desks and state."""
+        """The ledger, its log, buffers and state."""
         topology = self.facts.subject.topology
         open_trees = len(self.facts.trees.open)
         entries = driver.ledger.messages.entries
@@ -395,7 +395,7 @@ class MemoryIsBounded(Checker):
             known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
             if driver.coordinator.lane.tracked and len(buffer.message_ids) > known + len(buffer.planned):
                 self.broken(
-                    f"the desk of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
+                    f"the buffer of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
                 )
 
 

@@ -467,7 +467,7 @@ class Ledger:
         self._fail(keys, [fails[key] for key in keys.tolist()], plan, promotion)
 
     def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
-        """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
+        """Trees that were taken from the open ones have failed: tell their outcomes, and count; ``keys`` rise."""
         failed = promotion.fail(self.messages.fail(keys, fails, self._stories.notes, plan.now_ms))
         self._stories.fail(failed)
         self._tally.failed(failed)

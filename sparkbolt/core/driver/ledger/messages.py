@@ -395,7 +395,7 @@ class Messages:
         return tree
 
     def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
-        """What is told of a message in its dead letter, if it is to have one; the failure is added to its history."""
+        """What is told of a message in its dead letter, if it is to have one; the failure is added to its attempts."""
         if tree.letter:
             assert live is not None
             assert live.entry.letters is not None

@@ -1,4 +1,4 @@
-"""Fates: what becomes of the message of a tree that failed.
+"""Outcomes: what becomes of the message of a tree that failed.
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
@@ -29,7 +29,7 @@ AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max
 """How a source that is away is asked again where messages are given again at once: each time may take its time, and
 everything else waits meanwhile."""
 EXHAUSTED = frozenset({"set_aside", "dead_letter"})
-"""The fates of messages that are not given again."""
+"""The outcomes of messages that are not given again."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """How a letter that could not be written comes again: until it is."""
 
