@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import pass_on, printed
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.failures import Failure, failure_of
@@ -62,7 +63,7 @@ def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | Non
             f"{_giver(field)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
             "Use windows on arrival for such tuples, or count the milliseconds from an earlier date"
         )
-        counts.failures[row] = Failure("unreadable", reason)
+        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
 def refuse_far_future(
@@ -79,7 +80,7 @@ def refuse_far_future(
             f"{_giver(field)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
             f"with_max_future allows {_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms)}"
         )
-        counts.failures[row] = Failure("unreadable", reason)
+        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
 def _giver(field: str | None) -> str:
@@ -128,7 +129,7 @@ def _each_time(values: Sequence[Any], what: str, counts: Counts) -> tuple[I64, n
             if time_ms is None:
                 good[row] = False
                 expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-                counts.failures[row] = Failure("unreadable", f"{what}: {expected}, got {printed(value):.60}")
+                counts.failures[row] = Failure(Cause.UNREADABLE, f"{what}: {expected}, got {printed(value):.60}")
             else:
                 times[row] = time_ms
     return times, good

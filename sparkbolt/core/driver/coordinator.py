@@ -32,6 +32,7 @@ from sparkbolt.core.driver.rate import Pacer
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import DESK_RECORDS_MAX, Desk
 from sparkbolt.core.driver.timers import Wakes
+from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
@@ -55,8 +56,6 @@ CATCH_UP_SPEED = 0.9
 """How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
-STOPPING = frozenset({"exception", "killed", "read"})
-"""The causes of failure that stop the topology where ``on_error`` is ``stop``."""
 
 
 class Host:

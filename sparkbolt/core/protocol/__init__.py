@@ -1,5 +1,5 @@
 """The protocol: values and codecs that cross processes.
 
-Read in this order: ``causes``, ``attempts``, ``records``, ``plan``, ``edges``, ``frames``, ``acker``,
+Read in this order: ``attempts``, ``records``, ``plan``, ``edges``, ``frames``, ``acker``,
 ``verdict_codec``, ``accounts``, ``shards``, ``feedback``.
 """

@@ -20,6 +20,7 @@ import numpy as np
 from sparkbolt.core.base import packing
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.base.packing import Buffer
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.acker import Partials, Verdicts
 from sparkbolt.errors import check
@@ -128,4 +129,5 @@ def _dump_fails(fails: Sequence[Fail]) -> bytes:
 
 
 def _load_fails(data: bytes) -> list[Fail]:
-    return [Fail(*values) for values in json.loads(data)] if data else []
+    rows = json.loads(data) if data else []
+    return [Fail(key, component, task, Cause.of(cause), *rest) for key, component, task, cause, *rest in rows]

@@ -20,6 +20,7 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.model.outage import Health, add_healths
 from sparkbolt.core.model.pickling import attributes_of
@@ -404,7 +405,7 @@ class StageRun:
         self.report(Report(component, index, reason))
         self.tracer.refused(roots, path)
         for root in roots:
-            self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
+            self.fail(Fail(unmix64(root), component, index, Cause.EMIT, reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, parcel: Parcel, path: Path) -> None:
         if self.witness is not None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.core.model.causes import FINAL
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.causes import FINAL
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.core.worker.outbox import OwnTrees

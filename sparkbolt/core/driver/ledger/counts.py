@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from sparkbolt.core.base.ids import I64, SEQUENCE_BITS, U64, constant, run_lengths, run_starts
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.protocol.causes import POSTPONED
 
 _TASK_SHIFT = constant(SEQUENCE_BITS)
 
@@ -82,11 +82,11 @@ class Tally:
         """These trees failed; that of a dead letter is no further failure of its message, nor is what comes later."""
         for tree in trees:
             metrics = self._metrics.of(tree.component)
-            if tree.fail.cause == POSTPONED:
+            if tree.fail.cause == Cause.POSTPONED:
                 continue  # nothing was tried, and nothing is missing: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
-            metrics.set_aside += tree.fate == "set_aside"
-            metrics.retried += tree.fate == "retry"
+            metrics.set_aside += tree.fate == MessageOutcome.SET_ASIDE
+            metrics.retried += tree.fate == MessageOutcome.RETRY
 
     def late(self, keys: U64) -> None:
         """Something was said of these trees, which are not open."""

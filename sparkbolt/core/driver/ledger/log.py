@@ -3,7 +3,7 @@
 Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage noticed?
 
 Rule 1: the format is ours: a head (kind, version, checksum), then sections behind their lengths; JSON for
-what is small, packed columns for trees. Never a pickle.
+what is small, packed columns for trees. Never a pickle. Causes and other words stand in it as their texts.
 Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
 
 Read before: ``plan``, ``acker``, ``messages``, ``story_store``.
@@ -27,11 +27,12 @@ from sparkbolt.core.driver.ledger.outages import outages_from_json
 from sparkbolt.core.driver.ledger.outcomes import Terms
 from sparkbolt.core.driver.ledger.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.driver.ledger.story_store import StoriesState
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.story import Hop, Story, Told
+from sparkbolt.core.model.story import Hop, Story, Told, TreeState
 from sparkbolt.core.protocol.acker import Feedback
 from sparkbolt.core.protocol.attempts import History
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
@@ -153,7 +154,7 @@ def load_snapshot(data: bytes, name: str) -> State:
         stories=StoriesState(
             told={key: Told(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
             failed=[_failed_from_json(tree) for tree in body["failed"]],
-            acked=[Story(**{**story, "hops": _hops_from_json(story["hops"])}) for story in body["acked"]],
+            acked=[_story_from_json(story) for story in body["acked"]],
         ),
         trees=(
             unpack_keys(keys),
@@ -183,7 +184,14 @@ def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
 
 
 def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
-    return FailedTree(**{**body, "fail": Fail(**body["fail"]), "hops": _hops_from_json(body["hops"])})
+    fail = Fail(**{**body["fail"], "cause": Cause.of(body["fail"]["cause"])})
+    told = {"fail": fail, "fate": MessageOutcome.of(body["fate"]), "hops": _hops_from_json(body["hops"])}
+    return FailedTree(**{**body, **told})
+
+
+def _story_from_json(body: Mapping[str, Any]) -> Story:
+    """The story of a tree that was acked: it has no cause and no outcome."""
+    return Story(**{**body, "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
 
 
 def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:

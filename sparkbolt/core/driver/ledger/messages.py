@@ -26,13 +26,13 @@ from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, spl
 from sparkbolt.core.driver.ledger.attempt_store import Histories, Place
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.driver.ledger.outcomes import GIVEN_UP, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
+from sparkbolt.core.model.causes import GIVEN_UP, Cause, MessageOutcome
 from sparkbolt.core.model.dead_letters import GivenUp
 from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
 from sparkbolt.core.model.story import NOTHING_TOLD, Told
 from sparkbolt.core.protocol.attempts import History
-from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.errors import check
 
@@ -389,7 +389,7 @@ class Messages:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = GivenUp.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
-                manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
+                manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.fate in GIVEN_UP and not tree.letter:
             self.set_aside.append(tree)
         return tree
@@ -403,7 +403,7 @@ class Messages:
         assert tree.source is not None
         assert tree.position is not None
         history = self.histories.failed((tree.component, tree.source, tree.position), tree)
-        return history.given_up(tree).dumps() if tree.fate == "dead_letter" else None
+        return history.given_up(tree).dumps() if tree.fate == MessageOutcome.DEAD_LETTER else None
 
     def _waits(self, place: Place) -> bool:
         component, source, position = place

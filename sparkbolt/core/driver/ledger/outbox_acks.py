@@ -17,6 +17,7 @@ import numpy as np
 
 from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, U64, split_key
 from sparkbolt.core.base.intervals import folded
+from sparkbolt.core.model.causes import MessageOutcome
 
 if TYPE_CHECKING:
     from sparkbolt.core.driver.ledger.messages import Messages
@@ -63,7 +64,8 @@ class Settled:
         again = (first & np.uint64(AGAIN)) != 0
         ranges = zip(first[again].tolist(), last[again].tolist(), strict=True)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
-        keys += [tree.key for tree in promotion.failed if tree.fate == "set_aside" and split_key(tree.key)[0] in own]
+        given_up = [tree.key for tree in promotion.failed if tree.fate == MessageOutcome.SET_ASIDE]
+        keys += [key for key in given_up if split_key(key)[0] in own]
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 
