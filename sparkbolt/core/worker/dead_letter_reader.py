@@ -44,7 +44,7 @@ from sparkbolt.core.model.progress import Deed
 from sparkbolt.core.model.reports import Fail, Report
 from sparkbolt.core.model.retry import refused
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.protocol.frames import LETTERS, python_values, wrap
+from sparkbolt.core.protocol.frames import FrameKind, python_values, wrap
 from sparkbolt.core.protocol.records import Record, Refused
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.source_reader import EntryReader
@@ -214,7 +214,7 @@ class LetterReader(EntryReader):
             lines.append(line)
         if lines:
             self._stage.rows.append(
-                (self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment))
+                (self._stage.lane.feedback_dest, wrap(FrameKind.LETTERS, b"".join(lines), self._stage.moment))
             )
             self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
         if waiting:

@@ -28,7 +28,7 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Deed
 from sparkbolt.core.model.reports import Fail, Report
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM
-from sparkbolt.core.protocol.frames import CLOCK, READS, Clock, Moment, encode_control
+from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, encode_control
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.failures import Failure, failure_of
@@ -107,7 +107,8 @@ class EntryReader:
         end = range_.end if self._broken is None else self._seen + 1
         if size is not None and end > range_.start:
             read = self._component, replace(range_, end=end), size
-            self._stage.rows.append((self._stage.lane.feedback_dest, encode_control(READS, read, self._stage.moment)))
+            row = encode_control(FrameKind.READS, read, self._stage.moment)
+            self._stage.rows.append((self._stage.lane.feedback_dest, row))
 
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position
@@ -354,7 +355,7 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
             settled=tuple(settled.get(task, ())),
             again=tuple(entry for entry in plan.again if entry.task == task),
         )
-        rows.append((lane.dests[task], encode_control(CLOCK, clock, moment)))
+        rows.append((lane.dests[task], encode_control(FrameKind.CLOCK, clock, moment)))
     return rows
 
 

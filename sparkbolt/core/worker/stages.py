@@ -33,10 +33,9 @@ from sparkbolt.core.protocol.accounts import Accounts
 from sparkbolt.core.protocol.acker import Partials, combine
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import (
-    FEEDBACK,
-    PARTIALS,
     Column,
     Frame,
+    FrameKind,
     Inbox,
     Moment,
     Path,
@@ -534,10 +533,10 @@ class StageRun:
     def absorb(self, data: Any) -> bool:
         """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
         kind = kind_of(data)
-        if kind == PARTIALS:
-            self._parts.append(decode_partials(unwrap(data, PARTIALS)))
-        elif kind == FEEDBACK:
-            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
+        if kind == FrameKind.PARTIALS:
+            self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
+        elif kind == FrameKind.FEEDBACK:
+            metrics, reports, hops, wakes, healths = decode_control(data, FrameKind.FEEDBACK)
             self._wakes.update(wakes)
             self._counted_before.append(unpack(metrics))
             add_healths(self._healths, healths)
@@ -558,14 +557,14 @@ class StageRun:
         if self.lane.tracked:
             for shard, partials in shards_of(self._combined(), len(self.lane.acker_dests)).items():
                 body = encode_partials(partials)
-                rows.append((self.lane.acker_dests[shard], wrap(PARTIALS, body, self.moment)))
+                rows.append((self.lane.acker_dests[shard], wrap(FrameKind.PARTIALS, body, self.moment)))
         hops = [*self._hops, *(self._tracer.hops() if self._tracer is not None else ())]
         metrics = self._all_metrics()
         for number, seen in self._work_seen.items():
             add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
         if metrics or self._reports or hops or self._wakes or self._healths:
             told = pack(metrics), self._reports, hops, self._wakes, self._healths
-            rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
+            rows.append((self.lane.feedback_dest, encode_control(FrameKind.FEEDBACK, told, self.moment)))
         return rows
 
     def _all_metrics(self) -> dict[str, ComponentMetrics]:
