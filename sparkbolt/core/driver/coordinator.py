@@ -49,7 +49,7 @@ GROWTH_AT_FIRST = 8.0
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 SETTLED_PER_PLAN_MAX = 5000
-"""Spans of what tasks need not keep any more; the rest goes with the next plans."""
+"""Intervals of what tasks need not keep any more; the rest goes with the next plans."""
 SETTLED_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
 CATCH_UP_SPEED = 0.9

@@ -26,6 +26,7 @@ import pyarrow as pa
 from sparkbolt.core.base.arrow_buffers import dress, strip_all
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
+from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
 from sparkbolt.core.protocol.edges import Anchoring, Births
@@ -134,8 +135,8 @@ class Clock:
     """As of ``MicroBatchPlan.void``: what the task is to forget."""
     wanted: tuple[int, ...] = ()
     """Roots of trees that time out now: the task tells which of their tuples it holds."""
-    settled: tuple[tuple[int, int], ...] = ()
-    """(first, last) positions of what the task keeps for trees of its own, and need not keep any more."""
+    settled: tuple[Interval, ...] = ()
+    """The positions of what the task keeps for trees of its own, and need not keep any more."""
     again: tuple[Entry, ...] = ()
     """What the task is to give again."""
 

@@ -13,7 +13,7 @@ Read before: ``ids``, ``components``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -114,7 +114,7 @@ class MicroBatchPlan:
     again: tuple[Entry, ...] = ()
     """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
     settled: tuple[tuple[int, int, int], ...] = ()
-    """(task number, first, last): positions that a task which starts trees need not keep any more."""
+    """(task number, start, end): positions [start, end) that a task which starts trees need not keep any more."""
     clocks: tuple[int, ...] = ()
     """Tasks that are told the time, besides those that get anything."""
 
@@ -145,7 +145,7 @@ class MicroBatchPlan:
         if self.again:
             body["again"] = [entry.to_json() for entry in self.again]
         if self.settled:
-            body["settled"] = [list(span) for span in self.settled]
+            body["settled"] = settled_to_json(self.settled)
         return body
 
     @classmethod
@@ -171,7 +171,7 @@ class MicroBatchPlan:
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),
             again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
-            settled=tuple((task, first, last) for task, first, last in body.get("settled", ())),
+            settled=settled_from_json(body.get("settled", ())),
         )
 
     def dumps(self) -> str:
@@ -211,3 +211,21 @@ class Wake(NamedTuple):
     """The time of the micro-batch that is to be run for it at the latest."""
     waits: bool = True
     """Whether what it will do then belongs to what has come: a topology is not finished before."""
+
+
+def settled_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
+    """(task number, start, end) as plans and snapshots hold them: (task number, first, last).
+
+    >>> settled_to_json([(6, 10, 12)])
+    [[6, 10, 11]]
+    """
+    return [[task, start, end - 1] for task, start, end in settled]
+
+
+def settled_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
+    """The inverse of ``settled_to_json``.
+
+    >>> settled_from_json([[6, 10, 11]])
+    ((6, 10, 12),)
+    """
+    return tuple((task, first, last + 1) for task, first, last in body)

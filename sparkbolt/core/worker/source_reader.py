@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
+from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.lane import Lane
@@ -340,9 +341,9 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
     told = {*plan.asked, *plan.clocks, *(task for task, _, _ in plan.settled), *(entry.task for entry in plan.again)}
     wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
-    settled: dict[int, list[tuple[int, int]]] = {}
-    for task, first, last in plan.settled:
-        settled.setdefault(task, []).append((first, last))
+    settled: dict[int, list[Interval]] = {}
+    for task, start, end in plan.settled:
+        settled.setdefault(task, []).append((start, end))
     rows: list[Row] = []
     everyone = told.union(*(lane.topology.tasks(component) for component in everybody))
     for task in sorted(

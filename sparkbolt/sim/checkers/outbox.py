@@ -102,7 +102,7 @@ class NothingStartedIsLost(Checker):
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
             kept = OwnTrees(state, number, Pickling({})).kept
-            untold = sum(last - first + 1 for task, first, last in driver.ledger.settled.first() if task == number)
+            untold = sum(end - start for task, start, end in driver.ledger.settled.first() if task == number)
             if kept != untold:
                 component, index = self.facts.subject.topology.task_owner(number)
                 self.broken(

@@ -35,7 +35,7 @@ from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.story import Hop, Story, Told, TreeState
 from sparkbolt.core.protocol.acker import Feedback
 from sparkbolt.core.protocol.attempts import History
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, settled_from_json, settled_to_json
 from sparkbolt.core.protocol.verdict_codec import decode_verdicts, encode_verdicts
 from sparkbolt.errors import CheckpointError, InvariantError
 
@@ -117,7 +117,7 @@ def dump_snapshot(state: State) -> bytes:
         "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
-        "settled": state.settled,
+        "settled": settled_to_json(state.settled),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
     }
     columns = [
@@ -161,7 +161,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(xors, dtype="<u8").astype(np.uint64),
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
-        settled=tuple((task, first, last) for task, first, last in body["settled"]),
+        settled=settled_from_json(body["settled"]),
         outages=outages_from_json(body.get("outages", {})),
     )
 

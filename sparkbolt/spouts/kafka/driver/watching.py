@@ -17,10 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sparkbolt.core.base.intervals import Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.spouts.kafka.driver.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored
-from sparkbolt.spouts.kafka.driver.planning import NO_IDS, Log, Spans, TopicIds
+from sparkbolt.spouts.kafka.driver.planning import NO_IDS, Log, TopicIds
 from sparkbolt.spouts.kafka.driver.starting import Start, Where
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
@@ -48,7 +49,7 @@ class Look:
     logs: Mapping[KafkaPartition, Log] = field(default_factory=dict)
     firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
     """Where to begin with a kafka_partition that the checkpoint does not know."""
-    finished: Mapping[KafkaPartition, Spans] = field(default_factory=dict)
+    finished: Mapping[KafkaPartition, Intervals] = field(default_factory=dict)
     """What an earlier run has finished beyond where we begin."""
     problem: ConfigError | None = None
     """Why nothing can be read, ever."""
@@ -245,7 +246,7 @@ class Watcher:
         self,
         fresh: Sequence[KafkaPartition],
         logs: Mapping[KafkaPartition, Log],
-        finished: dict[KafkaPartition, Spans],
+        finished: dict[KafkaPartition, Intervals],
     ) -> None:
         wish = self._wish
         stored = self._store.load(fresh)
