@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sparkbolt.core.base.intervals import (
     Interval,
     Intervals,
+    add,
     clip,
     first_outside,
     from_inclusive,
@@ -53,6 +54,18 @@ def test_a_union_has_what_is_in_any_and_is_in_order(one: list[Interval], other: 
     assert members(found) == members(one) | members(other)
     assert in_order(found)
     assert union_of_columns(*columns([*one, *other])) == found
+
+
+@given(ANY, st.lists(st.integers(-2, 50)))
+def test_numbers_that_are_added_join_what_they_meet(one: list[Interval], numbers: list[int]) -> None:
+    starts, ends = (list(column) for column in zip(*union(one), strict=True)) if one else ([], [])
+    known = members(one)
+    for number in numbers:
+        assert add(starts, ends, number) == (number not in known)
+        known.add(number)
+        found = list(zip(starts, ends, strict=True))
+        assert members(found) == known
+        assert in_order(found)
 
 
 @given(ASCENDING, ASCENDING)

@@ -16,6 +16,7 @@ Read before: ``ids``.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -63,6 +64,31 @@ def union_of_columns(starts: I64, ends: I64) -> list[Interval]:
     at = np.flatnonzero(apart)
     until = np.append(at[1:], len(starts)) - 1
     return list(zip(starts[at].tolist(), reach[until].tolist(), strict=True))
+
+
+def add(starts: list[int], ends: list[int], number: int) -> bool:
+    """Add one number to intervals in order, which two lists hold; whether it was in none of them.
+
+    >>> starts, ends = [2, 6], [4, 9]
+    >>> add(starts, ends, 3), add(starts, ends, 4), add(starts, ends, 5), starts, ends
+    (False, True, True, [2], [9])
+    """
+    at = bisect_right(starts, number)
+    if at and number < ends[at - 1]:
+        return False
+    meets_before = at > 0 and ends[at - 1] == number
+    meets_behind = at < len(starts) and starts[at] == number + 1
+    if meets_before and meets_behind:
+        ends[at - 1] = ends.pop(at)
+        del starts[at]
+    elif meets_before:
+        ends[at - 1] = number + 1
+    elif meets_behind:
+        starts[at] = number
+    else:
+        starts.insert(at, number)
+        ends.insert(at, number + 1)
+    return True
 
 
 def subtract(intervals: Intervals, gone: Intervals) -> list[Interval]:
