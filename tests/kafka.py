@@ -74,7 +74,7 @@ def poll(condition: Callable[[], bool]) -> None:
 
 
 def finished(engine: LocalEngine) -> Callable[[], bool]:
-    return lambda: engine.host.finished
+    return lambda: engine.coordinator.finished
 
 
 def run_to_end(built: Topology) -> LocalEngine:
@@ -83,7 +83,7 @@ def run_to_end(built: Topology) -> LocalEngine:
     try:
         run(engine, finished(engine))
     finally:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
         engine.close()
     return engine

@@ -28,7 +28,7 @@ class Question(StrEnum):
     PARTITIONS = "partitions"
 
 
-class Asker:
+class DriverRpcClient:
     """The planner's end; connects when it is first used."""
 
     def __init__(self, directory: str) -> None:

@@ -62,7 +62,7 @@ def sizes(name: str) -> list[int]:
 
 
 def close(engine: LocalEngine) -> None:
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
 

@@ -127,7 +127,7 @@ def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor
         moved.append(engine.ledger.finished["messages"])
         run(engine, finished(engine))
     finally:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
         engine.close()
     assert set(moved[0].values()) <= {0}, "nothing passes what waits"
@@ -169,8 +169,8 @@ class Hold(Bolt):
 def test_what_is_finished_beyond_the_committed_offset_is_not_repeated_with_a_new_checkpoint(kafka, name):
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name), Hold(name)))
-    run(engine, lambda: len(SEEN[name]) == 10 and engine.host.in_force is None)
-    for one in engine.host.spouts.values():
+    run(engine, lambda: len(SEEN[name]) == 10 and engine.coordinator.in_force is None)
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
     offset, metadata = committed(kafka.brokers, name)[0]
@@ -198,7 +198,7 @@ def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished
     store_all(kafka.brokers, name, {0: Stored(5, Owner(f"{name}/messages", name), [(6, 8)])})
     engine.restart()
     run(engine, finished(engine))
-    engine.host.spouts["messages"].close()
+    engine.coordinator.spouts["messages"].close()
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))]
     assert committed(kafka.brokers, name)[0][0] == 10
 
@@ -210,7 +210,7 @@ def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, 
     run(engine, lambda: committed(kafka.brokers, name).get(0, (0, ""))[0] == 2)
     store_all(kafka.brokers, name, {0: Stored(0), 1: Stored(7)})
     run(engine, lambda: [committed(kafka.brokers, name)[number][0] for number in (0, 1)] == [2, 0])
-    engine.host.spouts["messages"].close()
+    engine.coordinator.spouts["messages"].close()
 
 
 def test_less_than_a_record_a_second_is_not_none_at_all(kafka, name, monkeypatch):
@@ -252,7 +252,7 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     asked.set()
     assert waiting.wait(PATIENCE_SECS)
     view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
-    own.told({f"{name}/0": view})
+    own.on_sources_changed({f"{name}/0": view})
     thread = own._watcher._thread
     own.close()
     answered.set()
@@ -307,7 +307,7 @@ def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafk
 
 
 def close(engine: LocalEngine) -> None:
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
 
@@ -321,20 +321,20 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
-    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.host.in_force is None)
+    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.coordinator.in_force is None)
     assert len(SEEN[name]) == 10
     if stopped:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
     ids[name] = "B"
     if stopped:
         engine.restart()
-    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.host.in_force is None)
+    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.coordinator.in_force is None)
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))] * 2
     assert progress()[f"{name}/0~1"] == 10
     assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
     kafka.produce(name, ["new"], kafka_partition=0)
-    run(engine, lambda: len(SEEN[name]) == 21 and engine.host.in_force is None)
+    run(engine, lambda: len(SEEN[name]) == 21 and engine.coordinator.in_force is None)
     close(engine)
     assert committed(kafka.brokers, name)[0][0] == 11
 
@@ -391,11 +391,11 @@ def planned(engine: LocalEngine):
     plans: list = []
 
     def ask() -> bool:
-        plans.append(engine.host.next_plan(engine.now_ms, engine.now_ms / 1000))
+        plans.append(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
         return plans[-1] is not None
 
     poll(ask)
-    engine.host.confirm(plans[-1], engine.now_ms / 1000)
+    engine.coordinator.confirm(plans[-1], engine.now_ms / 1000)
     return plans[-1]
 
 
@@ -417,7 +417,7 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
 def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(kafka, name):
     kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name, guarantee="at-most-once")))
-    (own,) = engine.host.spouts.values()
+    (own,) = engine.coordinator.spouts.values()
     assert own.next_ranges({}, 100) == []
     poll(lambda: committed(kafka.brokers, name)[0][0] == 5)
     close(engine)
@@ -614,14 +614,14 @@ def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
     kafka.produce(name, [record], kafka_partition=0, headers={"trace": "in no story"})
     own = spout(kafka.brokers, name, dead_letters=f"{name}.dlq", retry=RetryPolicy(max_retries=1))
     engine = LocalEngine(topology(name, own, Refuse()))
-    plans, plan = [], engine.host.next_plan
+    plans, plan = [], engine.coordinator.next_plan
 
     def noted(*when):
         plans.append(plan(*when))
         return plans[-1]
 
-    engine.host.next_plan = noted
-    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.host.in_force is None)
+    engine.coordinator.next_plan = noted
+    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.coordinator.in_force is None)
     close(engine)
     asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
     assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"
@@ -659,7 +659,7 @@ def test_no_more_is_read_than_max_records_per_sec(kafka, name, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("sparkbolt.spouts.kafka.spout.time", SimpleNamespace(monotonic=lambda: clock[0]))
     engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_records_per_sec=100)))
-    (own,) = engine.host.spouts.values()
+    (own,) = engine.coordinator.spouts.values()
     progress: dict[str, int] = {}
     read = []
     for passed_secs in (0.0, 0.0, 0.25, 0.005, 1.0, 60.0):

@@ -39,7 +39,7 @@ from sparkbolt.spark import life as life_module
 from sparkbolt.spark import running as running_module
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.driver_rpc import Bridge
-from sparkbolt.spark.driver_rpc_client import Asker
+from sparkbolt.spark.driver_rpc_client import DriverRpcClient
 from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
@@ -109,9 +109,9 @@ class Lives:
         if error is not None:
             raise error
         ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
-        host = SimpleNamespace(life=number, ledger=ledger, desks={}, take_over=lambda old: None, drained=True)
+        coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
         life = SimpleNamespace(
-            host=host,
+            coordinator=coordinator,
             query=None,
             passing=False,
             promoted=False,
@@ -169,7 +169,7 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
         running = start(lives)
         lives.await_begun(1).query.end(ValueError("a query may end"))
         again = lives.await_begun(2)
-    assert again.host.life == 2
+    assert again.coordinator.life == 2
     assert running.failure is None
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
@@ -186,7 +186,7 @@ def test_user_code_that_exits_does_not_end_the_supervisor(
     with caplog.at_level(logging.ERROR, "sparkbolt"):
         running = start(lives)
         lives.await_begun(1).query.end(ValueError("a query may end"))
-        assert lives.await_begun(2).host.life == 2
+        assert lives.await_begun(2).coordinator.life == 2
     assert running.failure is None
     assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
 
@@ -202,7 +202,7 @@ def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -
     lane = lay_out(builder.build(), 2)
     life = object.__new__(life_module.Life)
     life.lane, life.topology = lane, lane.topology
-    life.shipment = life_module.packed(lane, "run")
+    life.bundle = life_module.packed(lane, "run")
     life._calls = Calls(threading.Condition())
     with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
         life._open_spouts({})
@@ -227,18 +227,18 @@ class Leaves(GeneratorSpout):
         self._may_leave("finished")
         return super().finished(progress)
 
-    def committed(self, progress: Any) -> None:
-        self._may_leave("committed")
+    def on_committed(self, progress: Any) -> None:
+        self._may_leave("on_committed")
 
-    def told(self, sources: Any) -> None:
-        self._may_leave("told")
+    def on_sources_changed(self, sources: Any) -> None:
+        self._may_leave("on_sources_changed")
 
     def lag(self) -> Any:
         self._may_leave("lag")
         return {}
 
-    def measured(self, reads: Any) -> None:
-        self._may_leave("measured")
+    def on_read(self, reads: Any) -> None:
+        self._may_leave("on_read")
 
     def read_bytes(self) -> int:
         return 1
@@ -248,7 +248,9 @@ class Leaves(GeneratorSpout):
         super().prepare(context)
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured", "prepare"])
+@pytest.mark.parametrize(
+    "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
+)
 def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Leaves(method))
@@ -256,7 +258,7 @@ def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: st
 
     def run() -> None:
         engine = LocalEngine(builder.build())
-        while engine.step() is not None or not engine.host.finished:
+        while engine.step() is not None or not engine.coordinator.finished:
             pass
 
     with pytest.raises((RuntimeError, PrepareError), match=f"{method} of 'numbers' raised SystemExit: 3"):
@@ -273,7 +275,7 @@ class Raises(Leaves):
             raise self.error
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured"])
+@pytest.mark.parametrize("method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read"])
 def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_and_where(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Raises(method))
@@ -281,7 +283,7 @@ def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_a
 
     def run() -> None:
         engine = LocalEngine(builder.build())
-        while engine.step() is not None or not engine.host.finished:
+        while engine.step() is not None or not engine.coordinator.finished:
             pass
 
     for _ in range(2):
@@ -553,7 +555,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False, telling=False)
+    life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
@@ -570,7 +572,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     promotion = engine.step()
     assert promotion is not None
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running._tell(engine.host, promotion)
+        running._tell(engine.coordinator, promotion)
     assert heard == [0]
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [
@@ -612,7 +614,7 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = topology(name)
-    life = SimpleNamespace(host=LocalEngine(own).host)
+    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
@@ -622,7 +624,7 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
 
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningTopology:
     """A topology whose life is a fake and that was never begun."""
-    life = SimpleNamespace(host=LocalEngine(own).host, stop_query=lambda: None, end=lambda: None)
+    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     return RunningTopology(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
@@ -632,7 +634,7 @@ def test_each_component_has_counters_before_anything_is_committed_and_the_log_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = idle_running(topology(), monkeypatch)
-    before = running._host.ledger.snapshot()
+    before = running._coordinator.ledger.snapshot()
     counts = running.metrics().components
     assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
     assert running.metrics().of("pass").executed == 0
@@ -642,13 +644,13 @@ def test_each_component_has_counters_before_anything_is_committed_and_the_log_ha
             look("pas")
         assert str(refused.value) == wrong
     assert "pas" not in counts
-    assert running._host.ledger.snapshot() == before
+    assert running._coordinator.ledger.snapshot() == before
 
 
 def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     assert running.outages == []
-    outages = running._host.ledger.outages
+    outages = running._coordinator.ledger.outages
     outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
     outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
     monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
@@ -659,8 +661,8 @@ def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPa
     running = idle_running(topology(), monkeypatch)
     heard: list[Any] = []
     running.on_micro_batch(heard.append)
-    running._host.ledger.metrics.components.clear()
-    running._tell(running._host, Promotion(0))
+    running._coordinator.ledger.metrics.components.clear()
+    running._tell(running._coordinator, Promotion(0))
     assert list(heard[0].metrics.components) == ["numbers", "pass"]
     with pytest.raises(KeyError, match="there is no component 'typo'"):
         heard[0].metrics.of("typo")
@@ -672,7 +674,7 @@ def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.M
         pass
     engine.restart()
     running = idle_running(engine.topology, monkeypatch)
-    running._life.host = engine.host
+    running._life.coordinator = engine.coordinator
     metrics = running.metrics()
     assert metrics.micro_batches > 0
     assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)
@@ -752,7 +754,7 @@ def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException
     bridge = Bridge(answer)
     try:
         with pytest.raises(RuntimeError, match="the driver could not answer 'latest'") as raised:
-            Asker(bridge.directory).ask("latest", None)
+            DriverRpcClient(bridge.directory).ask("latest", None)
         assert carried(str(raised.value)) == expected
         if expected is None:
             assert f"{type(error).__name__}: {error}" in str(raised.value)

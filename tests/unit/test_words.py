@@ -14,7 +14,7 @@ from sparkbolt.core.base.words import Word
 from sparkbolt.core.driver.ledger.log import State, dump_snapshot, load_snapshot
 from sparkbolt.core.driver.ledger.messages import MessagesState
 from sparkbolt.core.driver.ledger.story_store import StoriesState
-from sparkbolt.core.model.causes import AWAY, FINAL, GIVEN_UP, NOT_READ, RAISED, STOPPING, Cause, MessageOutcome
+from sparkbolt.core.model.causes import AWAY, EXHAUSTED, FINAL, NOT_READ, RAISED, STOPPING, Cause, MessageOutcome
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.story import Story, TreeState
 from sparkbolt.core.protocol.acker import Partials
@@ -54,7 +54,7 @@ def test_a_word_of_a_later_version_is_read_and_belongs_to_nothing() -> None:
         '["quarrelled"]',
     )
     assert not any(later in causes for causes in (AWAY, FINAL, NOT_READ, RAISED, STOPPING))
-    assert MessageOutcome.of("sold") not in GIVEN_UP
+    assert MessageOutcome.of("sold") not in EXHAUSTED
     assert later not in list(Cause)
     with pytest.raises(ValueError, match="quarrelled"):
         Cause("quarrelled")

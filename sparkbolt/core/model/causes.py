@@ -71,7 +71,7 @@ STOPPING = frozenset({Cause.EXCEPTION, Cause.KILLED, Cause.READ})
 class MessageOutcome(Word):
     """What becomes of the message of a failed tree.
 
-    >>> MessageOutcome.SET_ASIDE == "set_aside", MessageOutcome.SET_ASIDE in GIVEN_UP
+    >>> MessageOutcome.SET_ASIDE == "set_aside", MessageOutcome.SET_ASIDE in EXHAUSTED
     (True, True)
     """
 
@@ -90,7 +90,7 @@ _OUTCOMES = {
     MessageOutcome.DEAD_LETTER: "it was given up after the last attempt, and becomes a dead letter",
     MessageOutcome.SPOUT: "its spout was told",
 }
-GIVEN_UP = frozenset({MessageOutcome.SET_ASIDE, MessageOutcome.DEAD_LETTER})
+EXHAUSTED = frozenset({MessageOutcome.SET_ASIDE, MessageOutcome.DEAD_LETTER})
 """The outcomes of messages that are not given again."""
 
 

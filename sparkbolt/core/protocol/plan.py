@@ -55,7 +55,8 @@ class Entry:
     once: bool = False
     """Whether no other life may read it: its spout gives each record at most once."""
     letters: tuple[str, ...] | None = field(default=None, repr=False)
-    """What is known of each message that is given up (``GivenUp``, dumped); ``attempt`` is then that at the letter."""
+    """What is known of each message that is given up (``ExhaustedMessage``, dumped); ``attempt`` is then that at the
+    letter."""
 
     @property
     def reserved(self) -> int:
@@ -113,7 +114,7 @@ class MicroBatchPlan:
     """Numbers of tasks that hold tuples of the first of the expired trees, and are asked which."""
     again: tuple[Entry, ...] = ()
     """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
-    settled: tuple[tuple[int, int, int], ...] = ()
+    outbox_acks: tuple[tuple[int, int, int], ...] = ()
     """(task number, start, end): positions [start, end) that a task which starts trees need not keep any more."""
     clocks: tuple[int, ...] = ()
     """Tasks that are told the time, besides those that get anything."""
@@ -144,8 +145,8 @@ class MicroBatchPlan:
             body["asked"] = list(self.asked)
         if self.again:
             body["again"] = [entry.to_json() for entry in self.again]
-        if self.settled:
-            body["settled"] = settled_to_json(self.settled)
+        if self.outbox_acks:
+            body["settled"] = outbox_acks_to_json(self.outbox_acks)
         return body
 
     @classmethod
@@ -171,7 +172,7 @@ class MicroBatchPlan:
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),
             again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
-            settled=settled_from_json(body.get("settled", ())),
+            outbox_acks=outbox_acks_from_json(body.get("settled", ())),
         )
 
     def dumps(self) -> str:
@@ -204,7 +205,7 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
     return MicroBatchPlan.from_json(offset)
 
 
-class Wake(NamedTuple):
+class Timer(NamedTuple):
     """When a hosted task has to be told the time."""
 
     due_ms: int
@@ -213,19 +214,19 @@ class Wake(NamedTuple):
     """Whether what it will do then belongs to what has come: a topology is not finished before."""
 
 
-def settled_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
+def outbox_acks_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
     """(task number, start, end) as plans and snapshots hold them: (task number, first, last).
 
-    >>> settled_to_json([(6, 10, 12)])
+    >>> outbox_acks_to_json([(6, 10, 12)])
     [[6, 10, 11]]
     """
     return [[task, start, end - 1] for task, start, end in settled]
 
 
-def settled_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
-    """The inverse of ``settled_to_json``.
+def outbox_acks_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
+    """The inverse of ``outbox_acks_to_json``.
 
-    >>> settled_from_json([[6, 10, 11]])
+    >>> outbox_acks_from_json([[6, 10, 11]])
     ((6, 10, 12),)
     """
     return tuple((task, first, last + 1) for task, first, last in body)

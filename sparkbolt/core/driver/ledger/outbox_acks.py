@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from sparkbolt.core.driver.ledger.messages import Messages
     from sparkbolt.core.model.reports import Promotion
 
-Settlement: TypeAlias = tuple[int, int, int]
+OutboxAck: TypeAlias = tuple[int, int, int]
 """(task number, start, end): the positions [start, end) of a task."""
 
 
-class Settled:
+class OutboxAcks:
     """The intervals of all tasks, those that wait longest first; part of the ledger.
 
     >>> from sparkbolt.core.base.ids import tree_key
-    >>> settled = Settled()
+    >>> outbox_acks = OutboxAcks()
     >>> keys = np.array([tree_key(6, 10), tree_key(6, 11)], dtype=np.uint64)
-    >>> settled.add(keys, keys)
-    >>> settled.first()
+    >>> outbox_acks.add(keys, keys)
+    >>> outbox_acks.first()
     ((6, 10, 12),)
     """
 
-    def __init__(self, intervals: Iterable[Settlement] = ()) -> None:
+    def __init__(self, intervals: Iterable[OutboxAck] = ()) -> None:
         """Begin with what ``first`` gave."""
         self._intervals = dict.fromkeys(intervals)
 
@@ -57,7 +57,7 @@ class Settled:
             for start, end in union_of_columns(starts[own], ends[own]):
                 self._intervals[task, start, end] = None
 
-    def learn(self, told: Iterable[Settlement], promotion: Promotion, messages: Messages) -> None:
+    def learn(self, told: Iterable[OutboxAck], promotion: Promotion, messages: Messages) -> None:
         """A plan that carried ``told`` is promoted: add what was acked or set aside.
 
         This comes before ``messages.advance``, which forgets where further attempts came from.
@@ -76,11 +76,11 @@ class Settled:
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 
-    def first(self, limit: int | None = None) -> tuple[Settlement, ...]:
+    def first(self, limit: int | None = None) -> tuple[OutboxAck, ...]:
         """Up to ``limit`` of them."""
         return tuple(islice(self._intervals, limit))
 
-    def told(self, intervals: Iterable[Settlement]) -> None:
+    def told(self, intervals: Iterable[OutboxAck]) -> None:
         """A plan that carried these intervals was promoted."""
         for interval in intervals:
             self._intervals.pop(interval, None)
