@@ -5,7 +5,7 @@ Rule 1: an attempt works on a copy of the committed segments; what it wrote coun
 Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
-Read before: ``core.worker.stages``, ``observer``, ``faults``.
+Read before: ``core.worker.stage``, ``observer``, ``faults``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 
 from sparkbolt.core.model.lane import Lane, spark_hash
 from sparkbolt.core.model.outage import Health
-from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.environment import WorkerEnvironment
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Worker, WorkerEnvironment
+from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
     Fault,
     FaultKind,
@@ -42,7 +42,7 @@ Work = Callable[[Worker, Sequence[Row], dict[int, DictStore]], list[Row]]
 
 
 @dataclass
-class Attempt:
+class TaskAttempt:
     """What one attempt that came to its end has done."""
 
     rows: list[Row]
@@ -51,7 +51,7 @@ class Attempt:
 
 
 @dataclass
-class Outcome:
+class MicroBatchOutcome:
     """What a micro-batch's spark_tasks have done, taken together."""
 
     rows: list[Row] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Executors:
 
     def run(
         self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]], pending: Pending, random_: random.Random
-    ) -> Outcome:
+    ) -> MicroBatchOutcome:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
         Args:
@@ -115,7 +115,7 @@ class Executors:
             pending: what goes wrong.
             random_: orders, and who runs what.
         """
-        outcome = Outcome()
+        outcome = MicroBatchOutcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = clock_rows(self._lane, plan)
         jobs: list[tuple[str, Sequence[Row], Work]] = [
@@ -162,7 +162,7 @@ class Executors:
         def work(worker: Worker, _rows: Sequence[Row], _stores: dict[int, DictStore]) -> list[Row]:
             out: list[Row] = []
             for piece, entry in pieces:
-                out += run_entry(worker, moment, piece, entry, records.get(entry, ()))
+                out += run_entry(worker, moment, piece, entry, records.get(entry, ())).to_rows(self._lane)
             return out
 
         return work
@@ -176,8 +176,9 @@ class Executors:
                 return stores[dest]
 
             if not stateful:
-                return run_level(worker, number, rows, store_of)
-            return [row for group in by_dest(rows) for row in run_level(worker, number, group, store_of)]
+                return run_level(worker, number, rows, store_of).to_rows(self._lane)
+            results = [run_level(worker, number, group, store_of) for group in by_dest(rows)]
+            return [row for result in results for row in result.to_rows(self._lane)]
 
         return work
 
@@ -187,7 +188,7 @@ class Executors:
         pool: int,
         jobs: Sequence[tuple[str, Sequence[Row], Work]],
         fault: Fault | None,
-        outcome: Outcome,
+        outcome: MicroBatchOutcome,
         random_: random.Random,
     ) -> list[Row]:
         """Run the spark_tasks of one stage; the rows that they made."""
@@ -217,11 +218,11 @@ class Executors:
 
     def _attempt(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, random_: random.Random
-    ) -> Attempt:
+    ) -> TaskAttempt:
         sightings = self._observer.begin(micro_batch_id)
         stores: dict[int, DictStore] = {}
         rows = work(self._worker(pool, random_)[1], came, stores)
-        return Attempt(rows, sightings, stores)
+        return TaskAttempt(rows, sightings, stores)
 
     def _lose(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, fault: Fault, random_: random.Random
@@ -254,13 +255,13 @@ class Executors:
         name: str,
         came: Sequence[Row],
         work: Work,
-        first: Attempt,
-        outcome: Outcome,
+        first: TaskAttempt,
+        outcome: MicroBatchOutcome,
         random_: random.Random,
-    ) -> Attempt:
+    ) -> TaskAttempt:
         """The spark_task runs again: some saw the rows of its first attempt, others those of its second."""
         second = self._attempt(micro_batch_id, pool, random_.sample(came, len(came)), work, random_)
         outcome.repeats.append((name, first.rows, second.rows))
         late = {dest for dest in {dest for dest, _ in first.rows} if random_.random() < 0.5}
         rows = [row for row in second.rows if row[0] not in late] + [row for row in first.rows if row[0] in late]
-        return Attempt(rows, second.sightings, second.stores)
+        return TaskAttempt(rows, second.sightings, second.stores)

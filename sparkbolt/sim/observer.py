@@ -23,12 +23,11 @@ from sparkbolt.core.model.components import ColumnBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.frames import python_values
-from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.routing import RoutedRows
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.sim.canonical import stable_bytes
-from sparkbolt.sim.changes import Change, Changes
+from sparkbolt.sim.changes import Changes, ValueChange
 
 
 class WorkerDied(Interruption):
@@ -63,7 +62,7 @@ class Sightings:
     deliveries: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Of each delivery, by the id that ``trees`` gives it: the task that it went to, by number, and its values; only
     where stories are told."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ValueChange] = field(default_factory=list)
     """Values that somebody has changed after they had been emitted; only where stories are told."""
 
 

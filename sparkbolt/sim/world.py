@@ -17,13 +17,13 @@ from typing import Any
 
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
-from sparkbolt.sim.executors import Executors, Outcome
+from sparkbolt.sim.executors import Executors, MicroBatchOutcome
 from sparkbolt.sim.faults import (
     Fault,
     FaultKind,
@@ -97,8 +97,8 @@ class World:
         self.details: list[tuple[str, ...]] = []
         self._micro_batches = micro_batches
         self._quiet_turns = 0
-        self._ran: tuple[MicroBatchPlan, Outcome] | None = None
-        self._late: tuple[MicroBatchPlan, Outcome] | None = None
+        self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
+        self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         """What a driver that is dead commits once the next one has begun."""
         self._dies_after_commit = False
         self._cannot_open = False
@@ -313,7 +313,7 @@ class World:
                 raise DriverDied
             self._step(micro_batch_id, Step.COMMITTED)
 
-    def _count(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def _count(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """A micro-batch is committed, and its state with it."""
         self.durable.stores.update(outcome.stores)
         self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
@@ -348,7 +348,7 @@ class World:
                 self.durable.files.changes_left = None
                 raise DriverDied
 
-    def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def _end_of_lane(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """``foreachBatch``."""
         number = plan.micro_batch_id
         feedback = gather(data for _, data in outcome.rows)

@@ -18,7 +18,7 @@ from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, S
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Promotion, SourceView
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.sim.engine import LocalEngine
@@ -31,7 +31,7 @@ from sparkbolt.spark import user_calls as calls_module
 from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
 from tests.unit.test_supervision import FakeQuery, NoLock
 
@@ -109,7 +109,7 @@ def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     LET.set()
 
 
-class Played(RunningTopology):
+class Played(RunningOnSpark):
     """A topology whose query is played here: each plan is run in this process, staged, committed and promoted."""
 
     def __init__(

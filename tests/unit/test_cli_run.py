@@ -25,7 +25,7 @@ from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
-from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
+from sparkbolt.cli.program import Limits, RunOutcome, StopRequests, perform
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import CallSight, Doing, Progress
 
@@ -272,7 +272,7 @@ def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
     display.starting(build())
     clock.now = 1.5
     display.micro_batch(report(0, 10), 3)
-    display.summary(Outcome("stopped", 2.0, report(0, 10).metrics, drained=True, retries=3))
+    display.summary(RunOutcome("stopped", 2.0, report(0, 10).metrics, drained=True, retries=3))
     first, last = (json.loads(line) for line in out.getvalue().splitlines())
     assert first == {
         "event": "micro_batch",
@@ -293,7 +293,7 @@ def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
 
 
 def test_a_summary_names_the_failure_and_all_components_even_if_nothing_ran() -> None:
-    event = summary_event(Outcome("failed", 0.1, failure="no Java"), build())
+    event = summary_event(RunOutcome("failed", 0.1, failure="no Java"), build())
     assert event["failure"] == "no Java"
     assert list(event["components"]) == ["lines", "split"]
 
@@ -410,7 +410,7 @@ def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piec
     display.close()
     with console.capture() as captured:
         display.summary(
-            Outcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
+            RunOutcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
         )
     sentence, aside = captured.get().splitlines()
     assert sentence == "finished after 1.0 s, 0 micro-batches"
@@ -533,17 +533,17 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        (Outcome("finished", 1.0), 0),
-        (Outcome("stopped", 1.0, drained=True), 0),
-        (Outcome("stopped", 1.0, drained=False), 130),
-        (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
-        (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
-        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
-        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
-        (Outcome("failed", 1.0, drained=True), 1),
+        (RunOutcome("finished", 1.0), 0),
+        (RunOutcome("stopped", 1.0, drained=True), 0),
+        (RunOutcome("stopped", 1.0, drained=False), 130),
+        (RunOutcome("stopped", 1.0, drained=False, time_over=True), 4),
+        (RunOutcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (RunOutcome("stopped", 1.0, drained=True, retries=200), 130),
+        (RunOutcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
+        (RunOutcome("failed", 1.0, drained=True), 1),
     ],
 )
-def test_an_outcome_has_its_exit_code(outcome: Outcome, code: int) -> None:
+def test_an_outcome_has_its_exit_code(outcome: RunOutcome, code: int) -> None:
     assert outcome.exit_code == code
 
 
@@ -603,7 +603,7 @@ class FakeRunning:
 
 def outcome_of(
     monkeypatch: pytest.MonkeyPatch, limits: Limits | None = None, checkpoint: str | None = "here", **fake: Any
-) -> tuple[Outcome, str]:
+) -> tuple[RunOutcome, str]:
     topology, out = build(), io.StringIO()
     monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, **fake))
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -41,7 +41,7 @@ from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles, _in_use
 from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import DriverRpcClient
 from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
 from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Calls
@@ -142,15 +142,15 @@ class Lives:
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningTopology]]:
-    running: list[RunningTopology] = []
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningOnSpark]]:
+    running: list[RunningOnSpark] = []
 
-    def begin(lives: Lives, **settings: Any) -> RunningTopology:
+    def begin(lives: Lives, **settings: Any) -> RunningOnSpark:
         monkeypatch.setattr(running_module, "Life", lives)
         monkeypatch.setattr(running_module, "why_gone", lambda spark: None)
         own = topology(**settings)
-        one = RunningTopology(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
-        monkeypatch.setattr(RunningTopology, "_make_threads", lambda self: [])
+        one = RunningOnSpark(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
+        monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda self: [])
         running.append(one)
         one._threads = []
         one.start()
@@ -556,9 +556,9 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     own = topology()
     engine = LocalEngine(own)
     life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
     heard: list[int] = []
 
     def raising(report: Any) -> None:
@@ -615,19 +615,19 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
 ) -> None:
     own = topology(name)
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
     running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
     assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
 
 
-def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningTopology:
+def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    return RunningTopology(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
 
 
 def test_each_component_has_counters_before_anything_is_committed_and_the_log_has_none(
