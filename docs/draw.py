@@ -13,6 +13,7 @@ Read before: ``sparkbolt.core.model.lane``, ``sparkbolt.core.base.ids``.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from xml.sax.saxutils import escape
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.tree_life import TRANSITIONS, TreeState
 from sparkbolt.core.protocol.frames import Frame, FrameKind, Moment, collect, kind_of
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
@@ -53,6 +55,7 @@ def _rules(dark: bool) -> str:
     colour = {name: pair[dark] for name, pair in PALETTE.items()}
     rules = [f".paper {{ fill: {colour['paper']}; stroke: {colour['rim']}; }}"]
     rules += [f".{name} {{ fill: {colour[name]}; }}" for name in ("ink", "soft")]
+    rules.append(f".halo {{ stroke: {colour['paper']}; stroke-width: 5; paint-order: stroke; }}")
     for name in OWN:
         rules.append(f".box.{name}, .band.{name}, .arrow.{name} {{ stroke: {colour[name]}; }}")
         rules.append(f".box.{name}, .band.{name}, .word.{name}, .tip.{name} {{ fill: {colour[name]}; }}")
@@ -118,6 +121,18 @@ class Picture:
         tip = " ".join(f"{x:g},{y:g}" for x, y in ((x1, y1), left, right))
         self.parts.append(
             f'<polyline class="arrow {kind}" fill="none" points="{path}"/><polygon class="tip {kind}" points="{tip}"/>'
+        )
+
+    def slant(self, start: tuple[float, float], end: tuple[float, float], kind: str = "line") -> None:
+        """A straight line in any direction, with a tip at its end."""
+        (x0, y0), (x1, y1) = start, end
+        length = math.hypot(x1 - x0, y1 - y0)
+        dx, dy = (x1 - x0) / length, (y1 - y0) / length
+        left, right = (x1 - 9 * dx - 4.5 * dy, y1 - 9 * dy + 4.5 * dx), (x1 - 9 * dx + 4.5 * dy, y1 - 9 * dy - 4.5 * dx)
+        tip = " ".join(f"{x:.1f},{y:.1f}" for x, y in ((x1, y1), left, right))
+        self.parts.append(
+            f'<line class="arrow {kind}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1 - 6 * dx:.1f}" y2="{y1 - 6 * dy:.1f}"/>'
+            f'<polygon class="tip {kind}" points="{tip}"/>'
         )
 
     def svg(self) -> str:
@@ -383,9 +398,68 @@ def ledger() -> str:
     return picture.svg()
 
 
-DRAWINGS: dict[str, Callable[[], str]] = {"lane.svg": lane, "tree.svg": tree, "ledger.svg": ledger} | {
-    f"window-{kind}.svg": functools.partial(draw_window, kind) for kind in KINDS
+LIFE_PLACES = {
+    TreeState.BEGUN: (200, 190, "spout"),
+    TreeState.HELD: (520, 90, "state"),
+    TreeState.OPEN: (420, 270, "state"),
+    TreeState.ACKED: (540, 440, "done"),
+    TreeState.VOID: (730, 440, "line"),
+    TreeState.FAILING: (720, 180, "fail"),
+    TreeState.TIMED_OUT: (900, 290, "fail"),
+    TreeState.FAILED: (900, 90, "fail"),
+    TreeState.RETRIED: (1170, 90, "spout"),
+    TreeState.RETURNED: (1170, 190, "line"),
+    TreeState.SET_ASIDE: (1170, 290, "line"),
 }
+"""Where the middle of each state's box is, and its colour."""
+LIFE_BOX = 140, 44
+
+
+def life() -> str:
+    """The states of a tree, and the steps between them, of the table that the engine is held to."""
+    picture = Picture(1270, 500, "The life of a tree: its states, and what takes it from one to the next")
+    picture.text(28, 36, "The life of a tree", size=17, anchor="start", weight=600)
+    picture.text(1242, 36, "each state as of the last promotion", "soft", 12, "end")
+    words: list[tuple[float, float, str]] = []
+    for step in TRANSITIONS:
+        x, y, kind = LIFE_PLACES[step.after]
+        if step.before is None:
+            picture.arrow((28, y), (x - LIFE_BOX[0] / 2, y))
+            words.append(((28 + x - LIFE_BOX[0] / 2) / 2, y - 10, step.why))
+            continue
+        tail, tip = (
+            _edge_of_box(LIFE_PLACES[step.before], LIFE_PLACES[step.after]),
+            _edge_of_box(LIFE_PLACES[step.after], LIFE_PLACES[step.before]),
+        )
+        share = 0.5
+        if any((other.before, other.after) == (step.after, step.before) for other in TRANSITIONS):  # side by side
+            side = 14 if tail[1] < tip[1] else -14
+            tail, tip, share = (tail[0] + side, tail[1]), (tip[0] + side, tip[1]), 0.35
+        elif abs(tip[0] - tail[0]) > 80 and abs(tip[1] - tail[1]) > 100:  # a long one crosses others in its middle
+            share = 0.65 if step.after == TreeState.VOID else 0.3
+        picture.slant(tail, tip, kind)
+        words.append((tail[0] + (tip[0] - tail[0]) * share, tail[1] + (tip[1] - tail[1]) * share + 4, step.why))
+    for x, y, why in words:
+        picture.text(x, y, why, "soft halo", 11)
+    for state, (x, y, kind) in LIFE_PLACES.items():
+        picture.box(x - LIFE_BOX[0] / 2, y - LIFE_BOX[1] / 2, *LIFE_BOX, kind, state)
+    return picture.svg()
+
+
+def _edge_of_box(here: tuple[float, float, str], there: tuple[float, float, str]) -> tuple[float, float]:
+    """Where the line from the middle of one box to that of another leaves the first."""
+    x, y, _ = here
+    dx, dy = there[0] - x, there[1] - y
+    share = min(LIFE_BOX[0] / 2 / abs(dx) if dx else 1, LIFE_BOX[1] / 2 / abs(dy) if dy else 1)
+    return x + dx * share, y + dy * share
+
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "lane.svg": lane,
+    "tree.svg": tree,
+    "ledger.svg": ledger,
+    "tree-life.svg": life,
+} | {f"window-{kind}.svg": functools.partial(draw_window, kind) for kind in KINDS}
 
 
 def main() -> None:

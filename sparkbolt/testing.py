@@ -426,10 +426,10 @@ class TopologyTestDriver:
                     self._acked[component].append(message_id)
             told = deque(message_id for message_id in spout.failed if message_id not in self._given_up[number])
             for tree in promotion.failed:
-                if (tree.component, tree.task) != (component, index) or tree.fate == MessageOutcome.RETRY:
+                if (tree.component, tree.task) != (component, index) or tree.outcome == MessageOutcome.RETRY:
                     continue  # what a bolt could not try (``Unavailable``) is pending, and is given again
                 message_id = (
-                    self._given_up_now(number, tree) if tree.fate == MessageOutcome.DEAD_LETTER else told.popleft()
+                    self._given_up_now(number, tree) if tree.outcome == MessageOutcome.DEAD_LETTER else told.popleft()
                 )
                 if tree.letter:  # the message is among the failed ones since it was given up
                     self._given_up[number].remove(message_id)

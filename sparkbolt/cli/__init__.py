@@ -24,7 +24,7 @@ from typing import Any
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.story import TreeState
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import InvalidTopology, SparkboltError
 from sparkbolt.version import __version__
 

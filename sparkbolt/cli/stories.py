@@ -16,7 +16,8 @@ from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines
 from sparkbolt.core.model.causes import outcome_words
-from sparkbolt.core.model.story import Story, TreeState, time_text
+from sparkbolt.core.model.story import Story, time_text
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import CheckpointError, InvariantError
 
 READS_MAX = 5
@@ -63,7 +64,7 @@ def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list
 def _two_lines(story: Story) -> list[str]:
     when = story.ended_ms if story.ended_ms is not None else story.started_ms
     attempt = f", attempt {story.attempt}" if story.attempt is not None else ""
-    then = f"; {words}" if (words := outcome_words(story.fate)) else ""
+    then = f"; {words}" if (words := outcome_words(story.outcome)) else ""
     why = f" {story.why}" if story.why else f" in micro-batch {story.ended_in}"
     return [f"{time_text(when)}  root {story.root}  {story.message}{attempt}", f"    {story.state}{why}{then}"]
 

@@ -130,7 +130,7 @@ class _Mishaps(Checker):
             if tree.fail.cause == Cause.TIMEOUT:
                 self._timed_out(tree)
             else:
-                kind = MistakeKind.EXHAUSTED if tree.fate in EXHAUSTED else MistakeKind.FAILED
+                kind = MistakeKind.EXHAUSTED if tree.outcome in EXHAUSTED else MistakeKind.FAILED
                 self._note(kind, tree.fail.component, tree.fail.cause, _message(tree), tree.story, held=False)
 
     def _timed_out(self, tree: FailedTree) -> None:

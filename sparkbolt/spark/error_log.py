@@ -62,10 +62,10 @@ class ErrorLog:
             else:
                 self.report(report)
         for tree in promotion.failed:
-            if tree.fate == MessageOutcome.SET_ASIDE:
+            if tree.outcome == MessageOutcome.SET_ASIDE:
                 text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
                 self._log_some(logging.ERROR, f"set aside of {tree.component}", text)
-            if tree.fate == MessageOutcome.DEAD_LETTER:
+            if tree.outcome == MessageOutcome.DEAD_LETTER:
                 text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
                 self._log_some(logging.WARNING, f"given up by {tree.component}", text)
             if tree.fail.cause == Cause.AWAY:

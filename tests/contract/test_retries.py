@@ -60,8 +60,8 @@ def test_each_wait_is_as_long_as_the_policy_says_and_the_attempt_is_on_the_tuple
 
 def test_a_message_is_given_up_after_its_retries_and_what_is_unreadable_at_once(ended: Engine) -> None:
     assert list(attempts_of(ended, "tries-log", ALWAYS)) == [1, 2, 3, 4]
-    fates = [(tree.position, tree.attempt) for tree in ended.failed if tree.fate == "dead_letter" and tree.source]
-    assert sorted(fates) == [(UNREADABLE, 1), (ALWAYS, 4)]
+    outcomes = [(tree.position, tree.attempt) for tree in ended.failed if tree.outcome == "dead_letter" and tree.source]
+    assert sorted(outcomes) == [(UNREADABLE, 1), (ALWAYS, 4)]
 
 
 def test_what_waits_stops_nothing_but_for_the_limit_on_what_is_uncommitted(ended: Engine) -> None:
@@ -73,7 +73,7 @@ def test_what_waits_stops_nothing_but_for_the_limit_on_what_is_uncommitted(ended
 
 def test_a_source_that_is_away_is_asked_again_and_nothing_is_lost_or_given_up(ended: Engine) -> None:
     away = [tree for tree in ended.failed if tree.fail.cause == "away"]
-    assert {(tree.position, tree.fate, tree.attempt) for tree in away} == {(AWAY, "retry", 1)}
+    assert {(tree.position, tree.outcome, tree.attempt) for tree in away} == {(AWAY, "retry", 1)}
     assert len(ended.notes("away")) == 2
     assert {tree.fail.reason for tree in away} == {f"numbers is away, from {AWAY} on: nobody answers"}
     assert ended.of("log").errors >= 2

@@ -46,7 +46,7 @@ def test_a_failed_value_is_given_again_until_it_is_acked_up_to_the_limit(ended: 
 
 
 def test_a_value_that_is_given_up_has_a_story(ended: Engine) -> None:
-    trees = [tree for tree in ended.failed if tree.component == "gathers" and tree.fate == "set_aside"]
+    trees = [tree for tree in ended.failed if tree.component == "gathers" and tree.outcome == "set_aside"]
     assert {tree.attempt for tree in trees} == {3}
     assert Counter(tree.fail.cause for tree in trees) == {"exception": EACH, "timeout": EACH}
     assert all("attempt 3; " in tree.story for tree in trees)

@@ -72,11 +72,11 @@ def test_a_tree_that_is_given_again_tells_every_hop(ended: Ended) -> None:
         "acked 2 and failed 1 by trouble",
     ]
     assert tree.hops[-1].values == "{'n': 1, 'k': 2}", "the tuple that failed is shown, not the first"
-    assert tree.fate == "dead_letter"
+    assert tree.outcome == "dead_letter"
 
 
 def test_a_tree_that_is_acked_at_its_second_attempt_keeps_its_story(ended: Ended) -> None:
-    assert ended.failed(2, attempt=1).fate == "retry"
+    assert ended.failed(2, attempt=1).outcome == "retry"
     story = ended.traced(2)
     assert (story.state, story.attempt) == ("acked", 2)
     assert told_in(story)[1:] == ["acked by words, emitted 3 (n, k)", "acked 3 by trouble"]

@@ -91,8 +91,8 @@ def test_a_failed_message_is_given_again_and_then_set_aside(ended: Engine) -> No
     attempts = {n: 3 if n % 2 else 2 if n % 4 == 2 else 1 for n in range(TRIED)}
     assert Counter(n for n, _ in ended.notes("tries")) == attempts
     assert sorted(map(tuple, ended.notes("tries"))) == [(n, i + 1) for n in attempts for i in range(attempts[n])]
-    fates = Counter(tree.fate for tree in ended.failed if tree.component == "tried")
-    assert fates == {"dead_letter": TRIED // 2, "retry": TRIED + TRIED // 4}
+    outcomes = Counter(tree.outcome for tree in ended.failed if tree.component == "tried")
+    assert outcomes == {"dead_letter": TRIED // 2, "retry": TRIED + TRIED // 4}
     assert ended.of("tried").set_aside == ended.of("tried").dead_letters == TRIED // 2
     last = ended.failures_of("tried")[1]
     assert last.attempt == 3

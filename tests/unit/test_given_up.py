@@ -352,7 +352,7 @@ def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits
     promotion = engine.step()
     assert promotion is not None
     [tree] = promotion.failed
-    assert (tree.fate, tree.letter) == ("set_aside", True)
+    assert (tree.outcome, tree.letter) == ("set_aside", True)
     assert "has no sink of dead letters any more" in tree.fail.reason
     assert engine.ledger.finished["numbers"]["numbers"] == 10
 

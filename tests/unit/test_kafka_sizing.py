@@ -185,7 +185,7 @@ def read_in_steps(log: list[Message], pieces: list[int], ends: list[int], enough
             found.append((start, offsets))
             try:
                 for chunk in reader.chunks(start, end, enough):
-                    assert isinstance(chunk, reading.Chunk)
+                    assert isinstance(chunk, reading.MessageChunk)
                     assert chunk.size == sum(message.size for message in chunk.messages)
                     offsets.extend(chunk.offsets.tolist())
                 start = end

@@ -159,7 +159,7 @@ class Machine(RuleBasedStateMachine):
 
     def expect(self, plan, new, toggles, failed):
         """Apply the micro-batch to the model; (acked keys, failed keys with their fates)."""
-        naive, acked, fates = self.naive, set(), []
+        naive, acked, outcomes = self.naive, set(), []
         for entry in plan.entries:
             naive.sequence[entry.task] = entry.base + entry.reserved
             if entry.positions:
@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
                 naive.progress[entry.source] = entry.end
         for key in plan.expired:
             if key in naive.open:
-                fates.append(naive.fail(key, naive.open.pop(key)))
+                outcomes.append(naive.fail(key, naive.open.pop(key)))
         naive.open |= new
         for key in failed | toggles.keys():
             tree = naive.open.get(key)
@@ -176,7 +176,7 @@ class Machine(RuleBasedStateMachine):
                 if key in failed or toggles[key]:
                     naive.count(key, "late")
             elif key in failed:
-                fates.append(naive.fail(key, naive.open.pop(key)))
+                outcomes.append(naive.fail(key, naive.open.pop(key)))
             else:
                 tree.edges ^= toggles[key]
         for key, tree in list(naive.open.items()):
@@ -184,7 +184,7 @@ class Machine(RuleBasedStateMachine):
                 del naive.open[key]
                 naive.count(key, "acked")
                 acked.add(key)
-        return acked, sorted(fates)
+        return acked, sorted(outcomes)
 
     @rule(
         seed=st.integers(0, 2**32),
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         self.log.append(entry)
         void = self.ledger.void
         before = {s: self.naive.finished(s) for s in self.naive.progress}
-        acked, fates = self.expect(plan, *played)
+        acked, outcomes = self.expect(plan, *played)
         if crash == 2:
             self.rebuild()
             return
@@ -220,7 +220,7 @@ class Machine(RuleBasedStateMachine):
             assert len(inside) == count
             got += inside
         assert sorted(got) == sorted(acked)
-        assert sorted((tree.key, tree.fate) for tree in promotion.failed) == fates
+        assert sorted((tree.key, tree.outcome) for tree in promotion.failed) == outcomes
         moved = promotion.progress_moved.get("lines", {})
         after = {s: self.naive.finished(s) for s in self.naive.progress}
         assert moved == {s: p for s, p in after.items() if p > before.get(s, 0)}
@@ -308,12 +308,12 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
     ledger = new_ledger()
     boom = Fail(tree_key(1, 0), "count", 1, "exception", "ValueError: no", 0)
     first, _ = run(ledger, one_line(120), inits=[(boom.key, 9)], fails=[boom])
-    assert first.failed[0].fate == "retry"
+    assert first.failed[0].outcome == "retry"
     assert ledger.take_retries(5) == [Retry(1, "books/a.txt", 120, 2)]
     again = replace(boom, key=tree_key(1, 1), micro_batch_id=1)
     second, _ = run(ledger, one_line(120, 2, 1, 1), inits=[(again.key, 9)], fails=[again])
     (tree,) = second.failed
-    assert (tree.fate, tree.attempt, tree.position) == ("set_aside", 2, 120)
+    assert (tree.outcome, tree.attempt, tree.position) == ("set_aside", 2, 120)
     assert tree.story == (
         f"root {mix64(again.key):016x}; lines[0] books/a.txt@120, attempt 2; "
         "failed by count[1] in micro-batch 1: ValueError: no"

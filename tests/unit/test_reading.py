@@ -148,7 +148,7 @@ def test_a_read_that_always_raises_at_a_record_sets_aside_the_rest_of_its_range_
     assert (tree.position, tree.end, tree.attempt) == (30, 50, 3)
     assert "n@30, attempt 3; failed by numbers[0] in micro-batch" in tree.story
     assert "reading n@30 and what follows it up to 50: OSError: the disk is away" in tree.story
-    assert [tree.fate for tree in failed if tree.position == 30] == ["retry", "retry", "set_aside"]
+    assert [tree.outcome for tree in failed if tree.position == 30] == ["retry", "retry", "set_aside"]
 
 
 def test_a_read_that_comes_further_each_time_is_never_set_aside() -> None:
@@ -296,7 +296,7 @@ def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_ne
     assert seen == [number for number in range(COUNT) if number != 20], "in their order"
     assert {number: count for number, count in SEEN.items() if count > 1} == {}, "what was given is whole"
     rests = [tree for tree in failed if tree.fail.cause == "postponed"]
-    assert [(tree.position, tree.end, tree.fate, tree.attempt) for tree in rests] == [
+    assert [(tree.position, tree.end, tree.outcome, tree.attempt) for tree in rests] == [
         (10, 50, "retry", 1),
         (30, 50, "retry", 1),
     ]

@@ -180,7 +180,7 @@ def test_a_message_that_always_fails_waits_longer_each_time_and_stops_nobody() -
     assert last_new < attempts[2][1], "all that is new was read while it waited"
     assert all(len(times) == 1 for number, times in WORLD.seen.items() if number != 3)
     assert run.counts == (4, 3, 1, 0)
-    assert [tree.fate for tree in run.failed] == ["retry"] * 3 + ["set_aside"]
+    assert [tree.outcome for tree in run.failed] == ["retry"] * 3 + ["set_aside"]
 
 
 def test_a_message_that_failed_long_ago_is_neither_dropped_nor_forgotten() -> None:
@@ -347,7 +347,7 @@ def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dic
     assert set(WORLD.seen) == set(range(40))
     assert run.finished == 40
     away = [tree for tree in run.failed if tree.fail.cause == "away"]
-    assert [tree.fate for tree in away] == ["retry"] * 6
+    assert [tree.outcome for tree in away] == ["retry"] * 6
     assert {tree.attempt for tree in away} == {1}
     dues = [(tree.due_ms or 0) - (tree.ended_ms or 0) for tree in away]
     assert dues == [100, 200, 400, 800, 1600, 3200], "each time in a row waits longer"
@@ -417,7 +417,7 @@ def test_a_record_after_which_its_source_went_away_is_given_again_and_that_is_no
     run = Run(topology(Log(20), max_attempts=1))
     run.to_the_end()
     assert [attempt for attempt, _ in WORLD.seen[13]] == [1, 1]
-    assert {tree.fate for tree in run.failed} == {"retry"}
+    assert {tree.outcome for tree in run.failed} == {"retry"}
     assert run.counts[2] == 0
 
 
@@ -546,7 +546,7 @@ def test_a_spout_without_a_policy_decides_itself_as_in_storm() -> None:
     run.to_the_end()
     assert ("fail", 3) in WORLD.calls
     assert len(WORLD.seen[3]) == 1
-    assert [tree.fate for tree in run.failed] == ["spout"]
+    assert [tree.outcome for tree in run.failed] == ["spout"]
 
 
 def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_from_its_end() -> None:

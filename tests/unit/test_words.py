@@ -16,7 +16,8 @@ from sparkbolt.core.driver.ledger.messages import MessagesState
 from sparkbolt.core.driver.ledger.story_store import StoriesState
 from sparkbolt.core.model.causes import AWAY, EXHAUSTED, FINAL, NOT_READ, RAISED, STOPPING, Cause, MessageOutcome
 from sparkbolt.core.model.reports import Fail, FailedTree
-from sparkbolt.core.model.story import Story, TreeState
+from sparkbolt.core.model.story import Story
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.protocol.acker import Partials, decode_partials, encode_partials
 
 EVERY: list[Word] = [*Cause, *MessageOutcome]
@@ -77,6 +78,6 @@ def test_a_snapshot_holds_texts_and_is_read_with_words_that_a_later_version_wrot
     after = load_snapshot(dump_snapshot(before), "0.snapshot")
     assert (after.messages.set_aside, after.stories.failed, after.stories.acked) == ([tree], [tree], [acked])
     (again,) = after.stories.failed
-    assert (type(again.fail.cause), type(again.fate)) == (Cause, MessageOutcome)
+    assert (type(again.fail.cause), type(again.outcome)) == (Cause, MessageOutcome)
     assert after.stories.acked[0].state is TreeState.ACKED
     assert "then" not in "".join(again.to_story().lines())

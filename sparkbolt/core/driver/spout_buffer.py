@@ -217,7 +217,7 @@ class SpoutBuffer:
             return
         attempts = record.attempts.with_failure(tree) if self.remembers else NO_ATTEMPTS
         record = replace(record, attempt=tree.next_attempt, attempts=attempts)
-        if tree.fate == MessageOutcome.DEAD_LETTER:
+        if tree.outcome == MessageOutcome.DEAD_LETTER:
             told = replace(attempts.exhausted(tree), message_id=short(message_id))
             self.dying.append(Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
         else:

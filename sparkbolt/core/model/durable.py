@@ -16,7 +16,7 @@ from typing import Any
 _HOMES = {
     "sparkbolt.core.components": "sparkbolt.core.model.components",
     "sparkbolt.core.dead_letters": "sparkbolt.core.model.dead_letters",
-    "sparkbolt.core.fates": "sparkbolt.core.model.reports",
+    "sparkbolt.core.outcomes": "sparkbolt.core.model.reports",
     "sparkbolt.core.metrics": "sparkbolt.core.model.metrics",
     "sparkbolt.core.retry": "sparkbolt.core.model.retry",
     "sparkbolt.core.snapshots": "sparkbolt.core.model.pickling",

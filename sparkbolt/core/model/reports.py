@@ -19,7 +19,8 @@ from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.outage import OutageChange
-from sparkbolt.core.model.story import Hop, Story, TreeState
+from sparkbolt.core.model.story import Hop, Story
+from sparkbolt.core.model.tree_life import TreeState
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class FailedTree:
     """Where the record is; None, as ``source``, where it cannot be read again."""
     attempt: int
     fail: Fail
-    fate: MessageOutcome
+    outcome: MessageOutcome
     """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (the same, and its letter is to be written),
     or ``spout``: its spout is told and decides; each is a str."""
     story: str
@@ -109,7 +110,7 @@ class FailedTree:
             ended_ms=self.ended_ms,
             why=why(self.fail),
             cause=self.fail.cause,
-            fate=self.fate,
+            outcome=self.outcome,
             traceback=self.fail.traceback,
             hops=self.hops,
         )

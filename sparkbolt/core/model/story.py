@@ -23,8 +23,8 @@ from typing import Any
 
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import mix64, split_key
-from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.causes import Cause, MessageOutcome, outcome_words
+from sparkbolt.core.model.tree_life import TreeState
 
 HOPS_MAX = 100
 """How many hops of one tree are kept, the first ones."""
@@ -37,16 +37,6 @@ _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlong = 30
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class TreeState(Word):
-    """What has become of a tree."""
-
-    OPEN = "open"
-    ACKED = "acked"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-    """Nothing is kept of it."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +161,7 @@ class Story:
     """Who failed it and why, or who still holds what; a sentence."""
     cause: Cause | None = None
     """Of a failed tree, as in ``Fail``."""
-    fate: MessageOutcome | None = None
+    outcome: MessageOutcome | None = None
     """Of a failed tree, as in ``FailedTree``."""
     traceback: str | None = None
     hops: tuple[Hop, ...] = ()
@@ -212,7 +202,7 @@ class Story:
         if self.ended_in is not None:
             lines.append(f"  ended     in micro-batch {self.ended_in}, {time_text(self.ended_ms)}")
         lines += [f"  {self.state:<9} {self.why}"] if self.why else []
-        lines += [f"  then      {then}"] if (then := outcome_words(self.fate)) else []
+        lines += [f"  then      {then}"] if (then := outcome_words(self.outcome)) else []
         if self.traceback:
             lines += ["", *("    " + line for line in self.traceback.rstrip().split("\n"))]
         return lines

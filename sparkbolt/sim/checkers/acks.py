@@ -26,6 +26,7 @@ from sparkbolt.core.protocol.acker import one_fail_each
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
+from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.outbox import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
@@ -63,8 +64,8 @@ class NoFalseAck(Checker):
             self.broken(f"{self.facts.where(key)} was acked by the promotion of micro-batch {number}, {how}", key)
         forgotten = () if right else np.setdiff1d(verdict.acked, told).tolist()
         for key in forgotten[:1]:
-            fate = "failed" if key in failed else "left open"
-            self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {fate}", key)
+            outcome = "failed" if key in failed else "left open"
+            self.broken(f"{self.facts.where(key)} is complete with micro-batch {number}, but it was {outcome}", key)
         for key in sorted(failed - verdict.failed)[:1]:
             self.broken(
                 f"{self.facts.where(key)} was failed by the promotion of micro-batch {number}; nobody failed it", key
@@ -405,6 +406,7 @@ PROMISES = (
     NothingIsLost,
     NothingIsGivenUpInSilence,
     NothingStartedIsLost,
+    LivesFollowTheTable,
     RetriesAreInTime,
     ReadOnce,
     SequencesAreNew,

@@ -53,7 +53,8 @@ from sparkbolt.core.driver.ledger.story_store import (
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
-from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes, TreeState
+from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.protocol.acker import locate
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback, Verdicts

@@ -32,7 +32,8 @@ from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.story import Hop, Story, TreeNotes, TreeState
+from sparkbolt.core.model.story import Hop, Story, TreeNotes
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.protocol.acker import decode_verdicts, encode_verdicts
 from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, outbox_acks_from_json, outbox_acks_to_json
@@ -43,6 +44,9 @@ LOG_FORMAT = 3
 _HEAD = struct.Struct("<4sII")
 _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
+_NAMES = {"outcome": "fate"}
+"""By field of a ``FailedTree`` or ``Story``, the name that it has in the log."""
+_FIELDS = {name: field_ for field_, name in _NAMES.items()}
 
 
 @dataclass
@@ -116,7 +120,7 @@ def dump_snapshot(state: State) -> bytes:
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, notes.message_id, _hops_to_json(notes.hops)] for key, notes in state.stories.notes.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
-        "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
+        "acked": [{**_to_names(vars(story)), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
         "settled": outbox_acks_to_json(state.outbox_acks),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
     }
@@ -180,18 +184,29 @@ def _source_from_json(body: list[Any]) -> SourceState:
 
 
 def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
-    return {**vars(tree), "fail": asdict(tree.fail), "hops": _hops_to_json(tree.hops)}
+    return {**_to_names(vars(tree)), "fail": asdict(tree.fail), "hops": _hops_to_json(tree.hops)}
 
 
 def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
     fail = Fail(**{**body["fail"], "cause": Cause.of(body["fail"]["cause"])})
-    told = {"fail": fail, "fate": MessageOutcome.of(body["fate"]), "hops": _hops_from_json(body["hops"])}
-    return FailedTree(**{**body, **told})
+    known = _from_names(body)
+    outcome = MessageOutcome.of(known["outcome"])
+    return FailedTree(**{**known, "fail": fail, "outcome": outcome, "hops": _hops_from_json(body["hops"])})
 
 
 def _story_from_json(body: Mapping[str, Any]) -> Story:
     """The story of a tree that was acked: it has no cause and no outcome."""
-    return Story(**{**body, "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
+    return Story(**{**_from_names(body), "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
+
+
+def _to_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names that they have in the log: some fields have been renamed since the first checkpoints."""
+    return {_NAMES.get(name, name): value for name, value in values.items()}
+
+
+def _from_names(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of ``_to_names``."""
+    return {_FIELDS.get(name, name): value for name, value in body.items()}
 
 
 def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:

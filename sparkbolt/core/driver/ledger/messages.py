@@ -379,7 +379,7 @@ class Messages:
         return self.changed.setdefault(component, {}).setdefault(source, managers[source])
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
-        """The fate of one failed tree; its message is put into the queue of retries or set aside."""
+        """The outcome of one failed tree; its message is put into the queue of retries or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
         spout = self._spouts.get(number)
@@ -404,7 +404,7 @@ class Messages:
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
                 manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
-        if tree.fate in EXHAUSTED and not tree.letter:
+        if tree.outcome in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
 
@@ -417,7 +417,7 @@ class Messages:
         assert tree.source is not None
         assert tree.position is not None
         attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
-        return attempts.exhausted(tree).dumps() if tree.fate == MessageOutcome.DEAD_LETTER else None
+        return attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
 
     def _waits(self, place: MessageKey) -> bool:
         component, source, position = place
@@ -515,8 +515,8 @@ class Tally:
             if tree.fail.cause == Cause.POSTPONED:
                 continue  # nothing was tried, and nothing is missing: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
-            metrics.set_aside += tree.fate == MessageOutcome.SET_ASIDE
-            metrics.retried += tree.fate == MessageOutcome.RETRY
+            metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
+            metrics.retried += tree.outcome == MessageOutcome.RETRY
 
     def late(self, keys: U64) -> None:
         """Something was said of these trees, which are not open."""

@@ -1,6 +1,6 @@
 """Outbox acks: what a task that starts trees need not keep any more, until the task was told.
 
-Which question it answers: of which kept values is the fate known, and who has yet to hear of it?
+Which question it answers: of which kept values is the outcome known, and who has yet to hear of it?
 Rule 1: what is settled is named by the positions of first attempts, as intervals; to hear of it twice changes nothing.
 Rule 2: an interval stays until a plan that carries it is promoted, so a plan that was made and dropped loses nothing.
 
@@ -68,8 +68,8 @@ class OutboxAcks:
         again = (first & np.uint64(AGAIN)) != 0
         ranges = zip(first[again].tolist(), last[again].tolist(), strict=True)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
-        given_up = [tree.key for tree in promotion.failed if tree.fate == MessageOutcome.SET_ASIDE]
-        keys += [key for key in given_up if split_key(key)[0] in own]
+        exhausted = [tree.key for tree in promotion.failed if tree.outcome == MessageOutcome.SET_ASIDE]
+        keys += [key for key in exhausted if split_key(key)[0] in own]
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 

@@ -87,7 +87,7 @@ def decide(
     lettered: bool = False,
     forgiven_ms: int | None = None,
 ) -> FailedTree:
-    """The fate of one failed tree.
+    """The outcome of one failed tree.
 
     Args:
         fail: who failed it.
@@ -108,12 +108,14 @@ def decide(
         if end is None or whose.position != entry.start:
             attempt = 1  # a range is read again from where nothing could be read: its records are new
     reads_once = entry is not None and entry.once and end is None
-    fate, due_ms, counted = MessageOutcome.SPOUT, None, fail.cause not in AWAY
+    outcome, due_ms, counted = MessageOutcome.SPOUT, None, fail.cause not in AWAY
     if policy is not None:
         away, forgiven = fail.cause in AWAY, forgiven_ms is not None
         again = not reads_once and fail.cause not in FINAL and (away or forgiven or policy.allows(attempt))
         counted = not again or not (away or forgiven)
-        fate = MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.SET_ASIDE
+        outcome = (
+            MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.SET_ASIDE
+        )
         if lettered:
             due_ms = now_ms
         if again:
@@ -122,7 +124,7 @@ def decide(
             wait_ms = forgiven_ms if forgiven_ms is not None else 0 if fail.cause == Cause.POSTPONED else wait_ms
             due_ms = now_ms + wait_ms
     return _failed(
-        fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms, counted=counted
+        fail, whose, live, notes, now_ms, attempt=attempt, outcome=outcome, end=end, due_ms=due_ms, counted=counted
     )
 
 
@@ -136,17 +138,17 @@ def _decide_letter(
     lettered: bool,
     forgiven_ms: int | None,
 ) -> FailedTree:
-    """The fate of a dead letter's tree that failed: the letter comes again.
+    """The outcome of a dead letter's tree that failed: the letter comes again.
 
     Unless the topology was started again without dead letters.
     """
     attempt, again = live.entry.attempt, lettered
     waits = LETTER_WAITS if fail.cause == Cause.LETTER else policy or LETTER_WAITS
     wait_ms = max(forgiven_ms or 0, waits.delay_ms(attempt, fail.key))
-    fate, due_ms = (MessageOutcome.DEAD_LETTER, now_ms + wait_ms) if again else (MessageOutcome.SET_ASIDE, None)
+    outcome, due_ms = (MessageOutcome.DEAD_LETTER, now_ms + wait_ms) if again else (MessageOutcome.SET_ASIDE, None)
     counted = not (again and forgiven_ms is not None)
     return _failed(
-        fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
+        fail, whose, live, notes, now_ms, attempt=attempt, outcome=outcome, due_ms=due_ms, letter=True, counted=counted
     )
 
 

@@ -24,7 +24,8 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.story import Story, TreeState, root_text
+from sparkbolt.core.model.story import Story, root_text
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import CheckpointError, SparkboltError
 
 TASKS_FILE = "tasks"

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
 from sparkbolt.core.driver.ledger.partition_manager import Live
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, TreeState, merged
+from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, merged
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.protocol.verdicts import NO_HOLDER
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
