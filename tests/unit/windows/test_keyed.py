@@ -11,7 +11,7 @@ import pytest
 from sparkbolt import BasicBolt, Count, WindowedBolt
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.poison import Raising
-from tests.unit.windowed import Run, Show, secs, topology
+from tests.unit.windows.windowed import Run, Show, secs, topology
 
 
 def test_each_key_has_a_window_of_its_own_and_empty_ones_are_forgotten() -> None:

@@ -23,8 +23,8 @@ from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 from tests.contract.telling import told
 from tests.unit.test_stories import fed, topology
-from tests.unit.windowed import Show
-from tests.unit.windowed import topology as windowed_topology
+from tests.unit.windows.windowed import Show
+from tests.unit.windows.windowed import topology as windowed_topology
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
-from tests.unit.test_supervision import FakeQuery, NoLock
+from tests.unit.spark.test_supervision import FakeQuery, NoLock
 
 HANGS_IN: set[str] = set()
 OPENS: list[BaseException] = []
@@ -206,7 +206,7 @@ def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_
     (call,) = running.progress().calls
     assert (call.what, call.waited_for) == (f"{method} of spout 'numbers'", True)
     assert call.where is not None
-    assert call.where.startswith("test_calls.py:")
+    assert call.where.startswith("test_user_calls.py:")
     began = time.monotonic()
     assert running.stop(drain=False), "no tree is open"
     assert time.monotonic() - began < 8
@@ -316,7 +316,7 @@ def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_th
     logger.addHandler(Interrupt())
     with pytest.raises(KeyboardInterrupt):
         Played(tmp_path)
-    assert lines(caplog)[0].startswith("open of spout 'numbers' has not returned for 0 s, at test_calls.py:")
+    assert lines(caplog)[0].startswith("open of spout 'numbers' has not returned for 0 s, at test_user_calls.py:")
     assert lines(caplog)[-1].endswith("it is left behind, and spout numbers is not closed")
 
 

@@ -1,4 +1,4 @@
-"""Windows that kill their worker: over as if the bolt had raised. No process dies here (``test_deaths``)."""
+"""Windows that kill their worker: over as if the bolt had raised. No process dies here (see the imported module)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkbolt.core.worker import crash_isolation as deaths_module
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WindowCollector
-from tests.unit.test_deaths import DEADLY, Died, Watched, run, through
+from tests.unit.core.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
 
 ALL = set(range(100))
 SECOND = timedelta(seconds=1)

@@ -51,7 +51,7 @@ def worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
     script.write_text(WORKER)
     with subprocess.Popen(
         [sys.executable, str(script), str(folder / "pages")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

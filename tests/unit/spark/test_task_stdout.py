@@ -10,7 +10,7 @@ from pathlib import Path
 from sparkbolt.spark.jvm import bound_file
 from sparkbolt.spark.task_stdout import PRINTS_ENV, PrintReader, print_to_driver
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORKER = """
 import sys
 from sparkbolt.spark.task_stdout import print_to_driver

@@ -12,7 +12,7 @@ import pytest
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.relocation import name_places_anew
 
-MADE = next(iter(sorted((Path(__file__).parents[1] / "checkpoints").glob("*.tar.gz"))))
+MADE = next(iter(sorted((Path(__file__).parents[2] / "checkpoints").glob("*.tar.gz"))))
 METADATA = "spark/state/0/_metadata/v2/0"
 
 

@@ -60,7 +60,7 @@ def build() -> Topology:
 
 MODULE = """
 from sparkbolt import TopologyBuilder
-from tests.unit.test_cli_run import Lines, Split, build
+from tests.unit.cli.test_run import Lines, Split, build
 topology = build()
 builder = TopologyBuilder("b")
 builder.set_spout("lines", Lines())
@@ -215,7 +215,7 @@ def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) ->
     assert "exit codes: 0 finished" in capsys.readouterr().out
 
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:

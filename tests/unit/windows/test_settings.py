@@ -19,7 +19,7 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TriggerPolicy,
 )
-from tests.unit.windowed import SECOND, Run, Show, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, secs, topology
 
 
 class EveryVowel(TriggerPolicy):
@@ -136,9 +136,7 @@ def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_
         driver.run_until_idle()
         [failure] = driver.failed("source")
         assert (failure.message_id, failure.cause) == ("c", "exception")
-        text = (
-            rf"{raises}, a window policy of 'show', raised ValueError: one bad event, at test_windows_settings.py:\d+"
-        )
+        text = rf"{raises}, a window policy of 'show', raised ValueError: one bad event, at test_settings.py:\d+"
         assert re.fullmatch(text, failure.reason)
         assert run.shown() == ["a", "b", "d", "e"]
         assert run.shown(2) == ["", "a", "b", "d"]
@@ -154,9 +152,7 @@ def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(rais
     windowed = Show().with_policies(Picky(raises), Every(raises))
     if raises != "Every.next_due_ms":
         windowed.with_timestamp_field("at")
-    named = (
-        rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_windows_\w+.py:\d+$"
-    )
+    named = rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_settings.py:\d+$"
     with TopologyTestDriver(topology(windowed)) as driver, pytest.raises(SparkboltError, match=named):  # noqa: PT012
         run = Run(driver)
         run.feed("a", at=1)

@@ -10,7 +10,7 @@ import pytest
 from sparkbolt.bolts.dead_letter_files import append_lines
 from sparkbolt.cli import main
 from sparkbolt.core.model.dead_letters import RawMessage
-from tests.unit.test_dead_letters import attempt, letter
+from tests.unit.core.model.test_dead_letters import attempt, letter
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from sparkbolt.windows import (
     TimeEvictionPolicy,
     TimeTriggerPolicy,
 )
-from tests.unit.windowed import SECOND, Run, Show, Source, clock, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
 def test_metrics_count_windows_their_tuples_and_the_watermark() -> None:

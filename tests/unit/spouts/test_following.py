@@ -25,7 +25,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from sparkbolt.spouts.files import escape
 from sparkbolt.spouts.identity import FileId, path_of
-from tests.unit.test_spouts_text import odd_files
+from tests.unit.spouts.test_text import odd_files
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 

@@ -15,7 +15,7 @@ from sparkbolt.windows import (
     TupleWindow,
     WindowCollector,
 )
-from tests.unit.windowed import Run, Source, secs, topology
+from tests.unit.windows.windowed import Run, Source, secs, topology
 
 
 class Sums(WindowedBolt):

@@ -28,7 +28,7 @@ from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
-from tests.unit.test_reading import Numbers
+from tests.unit.core.worker.test_source_reader import Numbers
 
 SEEN: Counter[int] = Counter()
 DEADLY = (7, 8, 33, 60)

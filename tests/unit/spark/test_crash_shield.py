@@ -26,7 +26,7 @@ from sparkbolt.core.worker.stages import Row
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
-from tests.unit.test_reading import Numbers
+from tests.unit.core.worker.test_source_reader import Numbers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 WAYS = {

@@ -11,7 +11,7 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.testing import TopologyTestDriver
-from tests.unit.windowed import SECOND, Run, Show, Source, clock, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
 def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:

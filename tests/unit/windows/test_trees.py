@@ -25,7 +25,7 @@ from sparkbolt.windows import (
 )
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
 from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, SeenIds
-from tests.unit.windowed import Run, Show, Source, secs, topology
+from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 
 
 class Fragile(Show):

@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import Count, WindowedBolt
 from sparkbolt.testing import START, TopologyTestDriver
-from tests.unit.windowed import SECOND, Run, Show, clock, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, clock, secs, topology
 
 
 def drawn(picture: str) -> tuple[list[tuple[int, str]], list[str]]:
