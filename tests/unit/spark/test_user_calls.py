@@ -33,7 +33,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
-from tests.unit.spark.test_supervision import FakeQuery, NoLock
+from tests.unit.spark.lives import FakeQuery, NoLock
 
 HANGS_IN: set[str] = set()
 OPENS: list[BaseException] = []

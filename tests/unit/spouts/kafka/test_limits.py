@@ -15,7 +15,7 @@ from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka import spout as spout_module
 from sparkbolt.spouts.kafka.executor import reading
-from tests.kafka import SEEN, committed, finished, run, see, spout, topology
+from tests.kafka import SEEN, close, committed, finished, run, see, spout, topology
 
 KIB = 1024
 MAX_BYTES = 64 * KIB
@@ -59,12 +59,6 @@ def sizes(name: str) -> list[int]:
     for row in SEEN[name]:
         found[row["number"]] += row["length"]
     return [found[number] for number in sorted(found)]
-
-
-def close(engine: LocalEngine) -> None:
-    for one in engine.host.spouts.values():
-        one.close()
-    engine.close()
 
 
 def test_a_micro_batch_reads_about_max_bytes_of_all_kafka_partitions_together(kafka, name):
