@@ -72,7 +72,7 @@ class Columns(ColumnBolt):
         collector.emit([batch["n"]], anchors=range(len(numbers)))
 
 
-class Count(BasicBolt):
+class CountOrDie(BasicBolt):
     outputs = ["digit", "count"]
 
     def prepare(self, context):
@@ -104,7 +104,7 @@ def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_pat
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("fused", fused).shuffle_grouping("numbers")
     builder.set_bolt("columns", Columns(), parallelism=2, fuse=False).shuffle_grouping("fused")
-    builder.set_bolt("count", Count(), parallelism=2, fuse=False).global_grouping("columns")
+    builder.set_bolt("count", CountOrDie(), parallelism=2, fuse=False).global_grouping("columns")
     builder.set_bolt("out", JsonLinesBolt(tmp_path / "out"), parallelism=2).shuffle_grouping("count")
     builder.set_bolt("together", Together().with_tumbling_window(CountOf(50))).global_grouping("numbers")
     builder.set_bolt("windows", JsonLinesBolt(tmp_path / "windows")).shuffle_grouping("together")

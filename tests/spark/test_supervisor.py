@@ -76,7 +76,7 @@ class Queue(Spout):
         return self.acked == QUEUED
 
 
-class Count(BasicBolt):
+class CountDigits(BasicBolt):
     outputs = ["digit", "count"]
 
     def prepare(self, context):
@@ -91,7 +91,7 @@ class Count(BasicBolt):
 def build(directory: Path, queue: bool = False, **settings: Any) -> Topology:
     builder = TopologyBuilder("supervised", Config(**settings))
     builder.set_spout("numbers", Numbers())
-    counts = builder.set_bolt("count", Count()).global_grouping("numbers")
+    counts = builder.set_bolt("count", CountDigits()).global_grouping("numbers")
     if queue:
         builder.set_spout("queue", Queue())
         counts.global_grouping("queue")

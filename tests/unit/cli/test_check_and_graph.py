@@ -45,14 +45,14 @@ class Queue(Spout):
     def next_tuple(self, collector: Any) -> None: ...
 
 
-class Split(BasicBolt):
+class SplitOrError(BasicBolt):
     outputs = {"default": ["line"], "errors": ["line", "why"]}
 
     def execute(self, tup: Any, collector: Any) -> None:
         collector.emit([tup["line"]])
 
 
-class Count(BasicBolt):
+class CountOnce(BasicBolt):
     outputs = ["line", "count"]
 
     def prepare(self, context: Any) -> None:
@@ -109,8 +109,8 @@ def double(tup: Any) -> Any:
 def words() -> Topology:
     builder = TopologyBuilder("words")
     builder.set_spout("lines", Lines(), parallelism=2)
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["line"])
+    builder.set_bolt("split", SplitOrError(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", CountOnce(), parallelism=2).fields_grouping("split", ["line"])
     builder.set_bolt("late", double).shuffle_grouping("split", "errors")
     return builder.build()
 
@@ -118,10 +118,10 @@ def words() -> Topology:
 @pytest.mark.parametrize(
     ("component", "reason"),
     [
-        (Split(), "keeps nothing: it has no attributes, and its class never stores one"),
+        (SplitOrError(), "keeps nothing: it has no attributes, and its class never stores one"),
         (double, "keeps nothing: it is a function"),
         (Stateless("x"), "keeps nothing: its class says stateless = True"),
-        (Count(), "keeps state: prepare may store attributes"),
+        (CountOnce(), "keeps state: prepare may store attributes"),
         (Match("x"), "keeps state: it was built with pattern"),
         (Keys(), "keeps state: it has init_state"),
         (Sums().with_tumbling_window(Tuples(3)), "keeps state: its windows"),
@@ -157,7 +157,7 @@ def test_check_tells_levels_stages_and_fusion() -> None:
     assert examination.floor_secs == pytest.approx(0.55)
     assert examination.warnings == ()
     text = "\n".join(report_lines(examination))
-    assert "count x2 Count (bolt) <- split fields(line) -> (line, count)" in re.sub(" +", " ", text)
+    assert "count x2 CountOnce (bolt) <- split fields(line) -> (line, count)" in re.sub(" +", " ", text)
     assert "count  runs by itself: it keeps state" in text
     assert all(line == line.rstrip() for line in text.splitlines())
 
@@ -166,7 +166,7 @@ def test_check_tells_levels_stages_and_fusion() -> None:
     ("declare", "warning"),
     [
         (
-            lambda b: b.set_bolt("a", Split(), max_attempts=5).shuffle_grouping("lines"),
+            lambda b: b.set_bolt("a", SplitOrError(), max_attempts=5).shuffle_grouping("lines"),
             "a: max_attempts has no effect on a bolt",
         ),
         (
@@ -174,14 +174,17 @@ def test_check_tells_levels_stages_and_fusion() -> None:
             "a: tick_tuple_freq_secs has no effect on a spout",
         ),
         (
-            lambda b: b.set_bolt("a", Split(), retry=RetryPolicy()).shuffle_grouping("lines"),
+            lambda b: b.set_bolt("a", SplitOrError(), retry=RetryPolicy()).shuffle_grouping("lines"),
             "a: retry has no effect on a bolt",
         ),
         (lambda b: b.set_spout("a", Queue(), max_attempts=9), "a: max_attempts has no effect on a spout that cannot"),
-        (lambda b: b.set_bolt("a", Count(), 9).fields_grouping("lines", ["line"]), "a: 9 tasks on 2 cores"),
-        (lambda b: b.set_bolt("a", Split()).shuffle_grouping("lines"), "a: nobody gets its stream 'errors'"),
+        (lambda b: b.set_bolt("a", CountOnce(), 9).fields_grouping("lines", ["line"]), "a: 9 tasks on 2 cores"),
+        (lambda b: b.set_bolt("a", SplitOrError()).shuffle_grouping("lines"), "a: nobody gets its stream 'errors'"),
         (lambda b: b.set_bolt("a", Match("x")).shuffle_grouping("lines"), "a: it seems to read pattern only"),
-        (lambda b: b.set_bolt("a", Count(), 2).shuffle_grouping("lines"), "a: it keeps state and is fed by shuffle"),
+        (
+            lambda b: b.set_bolt("a", CountOnce(), 2).shuffle_grouping("lines"),
+            "a: it keeps state and is fed by shuffle",
+        ),
         (lambda b: b.set_bolt("a", double, tick_tuple_freq_secs=1).shuffle_grouping("lines"), "because of tick_tuple"),
     ],
 )
@@ -206,13 +209,13 @@ def test_the_text_drawing_has_stages_from_top_to_bottom() -> None:
         "",
         "╭─ source ──────────────────────────────────────────╮",
         "│ ◉ lines x2  Lines                                 │",
-        "│ └─ ■ split x2  Split  <- shuffle                  │",
+        "│ └─ ■ split x2  SplitOrError  <- shuffle           │",
         "│    └─ ■ late x1  FunctionBolt  <- errors: shuffle │",
         "╰───────────────────────────────────────────────────╯",
         "   │  split  ──  fields(line)  ──▶  count",
         "   ▼",
         "╭─ level 1 · keeps state ───────────────────────────╮",
-        "│ ■ count x2  Count                                 │",
+        "│ ■ count x2  CountOnce                             │",
         "╰───────────────────────────────────────────────────╯",
     ]
 
@@ -229,7 +232,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         if number == 0 or (number < 2 and draw(st.booleans())):
             builder.set_spout(name, Lines(), parallelism=draw(st.integers(1, 4)))
             continue
-        declarer = builder.set_bolt(name, draw(st.sampled_from([Split(), Count(), double])), parallelism=2)
+        declarer = builder.set_bolt(name, draw(st.sampled_from([SplitOrError(), CountOnce(), double])), parallelism=2)
         sources: Sequence[str] = draw(st.lists(st.sampled_from(NAMES[:number]), min_size=1, unique=True))
         for source in sources:
             if draw(st.booleans()):

@@ -18,7 +18,8 @@ from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.program import Outcome
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
-from tests.unit.cli.words import Clock, Lines, Sink, Split, build, report
+from tests.topologies import Split
+from tests.unit.cli.words import Clock, Lines, Sink, build, report
 
 
 def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:

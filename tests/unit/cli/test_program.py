@@ -18,7 +18,8 @@ from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import CallSight, Doing, Progress
-from tests.unit.cli.words import Lines, Split, build, report
+from tests.topologies import Split
+from tests.unit.cli.words import Lines, build, report
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Topology, TopologyBuilder
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from tests.topologies import Split
 
 
 class Lines(PartitionedSpout):
@@ -17,13 +18,6 @@ class Lines(PartitionedSpout):
 
     def read(self, range_: Any) -> Any:
         return iter(())
-
-
-class Split(BasicBolt):
-    outputs = ["word"]
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        collector.emit([tup["line"]])
 
 
 class Sink(BasicBolt):

@@ -70,7 +70,7 @@ def die_of(number: int) -> None:
             os.open("/dev/null", os.O_RDONLY)  # under the numbers of what was closed
 
 
-class Count(BasicBolt):
+class CountOrDie(BasicBolt):
     """Durable counts, in an attribute."""
 
     outputs = ["digit", "count"]
@@ -136,7 +136,7 @@ def run(
     # A task with the committed state, to see what was counted.
     state = engine.worker.load(engine.topology.tasks("tested")[0], next(iter(engine.stores.values())))
     bolt = state.bolt
-    counts = dict(bolt.counts) if isinstance(bolt, Count) else {d: bolt.state.get(d) for d in range(10)}
+    counts = dict(bolt.counts) if isinstance(bolt, CountOrDie) else {d: bolt.state.get(d) for d in range(10)}
     return sorted([d, c] for d, c in counts.items()), {tree.position or 0: tree.fail.reason for tree in failed}
 
 
@@ -144,7 +144,7 @@ EXPECTED = sorted([digit, 10 - sum(n % 10 == digit for n in WAYS)] for digit in 
 
 
 @pytest.mark.parametrize("alternate", [False, True])
-@pytest.mark.parametrize("tested", [Count(), Keys()], ids=lambda of: type(of).__name__)
+@pytest.mark.parametrize("tested", [CountOrDie(), Keys()], ids=lambda of: type(of).__name__)
 def test_the_state_counts_all_tuples_but_those_that_killed(
     tested: Any, alternate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +159,7 @@ def test_the_state_counts_all_tuples_but_those_that_killed(
         assert failed == killed | {7: "SystemExit: 5"}  # an exception like any other: nothing died
 
 
-class Raising(Count):
+class Raising(CountOrDie):
     """An error that is not a tuple's: it cannot be pickled, either."""
 
     def prepare(self, context):
@@ -175,7 +175,7 @@ def test_what_the_work_raises_is_raised_in_the_worker(monkeypatch: pytest.Monkey
         run(Raising(), monkeypatch)
 
 
-class Dying(Count):
+class Dying(CountOrDie):
     def prepare(self, context):
         os._exit(9)
 
@@ -185,7 +185,7 @@ def test_a_child_that_dies_in_prepare_is_an_error(monkeypatch: pytest.MonkeyPatc
         run(Dying(), monkeypatch)
 
 
-class Forking(Count):
+class Forking(CountOrDie):
     """Leaves a process behind that holds the child's pipe open."""
 
     def execute(self, tup, collector):

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.components import BasicBolt, Bolt, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.core.model.components import BasicBolt, ColumnBolt, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.groupings import Grouping
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Direct
 from sparkbolt.errors import InvalidTopology
+from tests.topologies import Split
 
 
 class Lines(Spout):
@@ -28,12 +29,6 @@ class Log(PartitionedSpout):
     def read(self, range_: Any) -> Any: ...
 
 
-class Split(BasicBolt):
-    outputs = ["word"]
-
-    def execute(self, tup: Any, collector: Any) -> None: ...
-
-
 class Storing(BasicBolt):
     """Stores an attribute, so there is something to keep."""
 
@@ -41,12 +36,6 @@ class Storing(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.last = tup
-
-
-class Count(Bolt):
-    outputs = ["word", "count"]
-
-    def execute(self, tup: Any, collector: Any) -> None: ...
 
 
 class Columns(ColumnBolt):

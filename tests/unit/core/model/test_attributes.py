@@ -10,7 +10,8 @@ import pytest
 from sparkbolt.core.model.components import BasicBolt
 from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.errors import StateError
-from tests.unit.core.model.declared import Count, Split, the_mistake, words
+from tests.topologies import Count, Split
+from tests.unit.core.model.declared import the_mistake, words
 
 
 def test_a_component_that_cannot_be_pickled_is_a_mistake_that_names_the_attribute() -> None:

@@ -43,7 +43,7 @@ def double(tup: Any) -> Iterator[list[int]]:
         yield [2 * tup["n"]]
 
 
-class Count(BasicBolt):
+class CountRests(BasicBolt):
     outputs = ["rest", "count"]
 
     def prepare(self, context: Any) -> None:
@@ -80,7 +80,7 @@ def line(config: Config | None = None, **settings: Any) -> Topology:
     builder = TopologyBuilder("line", config or Config())
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("double", double, parallelism=2, **settings).shuffle_grouping("numbers")
-    builder.set_bolt("count", Count()).global_grouping("double")
+    builder.set_bolt("count", CountRests()).global_grouping("double")
     builder.set_bolt("last", Last()).shuffle_grouping("count")
     return builder.build()
 
@@ -91,7 +91,7 @@ def fork(**settings: Any) -> Topology:
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("first", First()).shuffle_grouping("numbers")
     builder.set_bolt("double", double, **settings).shuffle_grouping("numbers")
-    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("double", ["n"])
+    builder.set_bolt("count", CountRests(), parallelism=2).fields_grouping("double", ["n"])
     return builder.build()
 
 

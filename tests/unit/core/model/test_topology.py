@@ -16,7 +16,8 @@ from sparkbolt.core.model.groupings import FieldsGrouping, ShuffleGrouping
 from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.topology import Topology, TopologyBuilder, changes
 from sparkbolt.core.model.tuples import StreamDef
-from tests.unit.core.model.declared import Anywhere, Count, Lines, Log, Split, Stateless, Storing, upper, words
+from tests.topologies import Count, Split
+from tests.unit.core.model.declared import Anywhere, Lines, Log, Stateless, Storing, upper, words
 
 
 def test_a_topology_knows_its_components_in_the_order_of_declaration() -> None:

@@ -10,7 +10,8 @@ from sparkbolt.core.model.components import AsyncBolt, BasicBolt
 from sparkbolt.core.model.groupings import ShuffleGrouping
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.errors import ConfigError, InvalidTopology
-from tests.unit.core.model.declared import Anywhere, Columns, Count, Lines, Log, Split, mistakes, the_mistake, words
+from tests.topologies import Count, Split
+from tests.unit.core.model.declared import Anywhere, Columns, Lines, Log, mistakes, the_mistake, words
 
 
 def test_all_mistakes_are_named_at_once_each_with_its_component() -> None:

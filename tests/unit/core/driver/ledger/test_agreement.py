@@ -18,7 +18,7 @@ from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Jobs
-from tests.sim.test_simulate import Count, behind
+from tests.sim.test_simulate import CountNumbers, behind
 
 TOPOLOGY = b'{"fingerprint": {}, "placement": {}}'
 
@@ -52,7 +52,7 @@ class Stopped(World):
 
 
 def world(spout: Any = None, last: int = 2) -> Stopped:
-    subject: Subject = subject_of(behind(Count(), spout=spout), {"m": [[number] for number in range(60)]}, 12)
+    subject: Subject = subject_of(behind(CountNumbers(), spout=spout), {"m": [[number] for number in range(60)]}, 12)
     found = Stopped(subject, 1, (), micro_batches=6, checkers=Checkers(Facts(subject, {}), state=False))
     found.begin(last)
     return found
