@@ -14,7 +14,6 @@ from hypothesis import given
 from sparkbolt import (
     BasicBolt,
     Config,
-    PartitionedSpout,
     RetryPolicy,
     Spout,
     StatefulBolt,
@@ -27,16 +26,7 @@ from sparkbolt import Count as Tuples
 from sparkbolt.cli.check import examine, report_lines, state_reason
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.svg import svg_drawing
-
-
-class Lines(PartitionedSpout):
-    outputs = ["line"]
-
-    def next_ranges(self, progress: Any, budget: int) -> Any:
-        return []
-
-    def read(self, range_: Any) -> Any:
-        return iter(())
+from tests.unit.cli.words import Lines
 
 
 class Queue(Spout):

@@ -41,7 +41,7 @@ def topology(name: str = "numbers", **settings: Any) -> Topology:
 
 
 class NoLock(Checkpoint):
-    """A checkpoint in a local directory, without a JVM that locks it."""
+    """A checkpoint in a local directory, without a JVM that locks it: as on a cluster's file system."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)

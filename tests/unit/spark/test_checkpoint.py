@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.spark import checkpoint
-from sparkbolt.spark.checkpoint import Checkpoint
-
-
-class NoLock(Checkpoint):
-    """A checkpoint where there is no lock, as on a cluster's file system."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = str(directory)
-        self.files = checkpoint.LocalFiles(self.directory)
-        self._lock: Any = None
+from tests.unit.spark.lives import NoLock
 
 
 def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
+from sparkbolt import Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Promotion, SourceView
 from sparkbolt.core.model.topology import Topology
@@ -33,7 +33,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningTopology
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
-from tests.unit.spark.lives import FakeQuery, NoLock
+from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
 HANGS_IN: set[str] = set()
 OPENS: list[BaseException] = []
@@ -81,13 +81,6 @@ class Hanging(PartitionedSpout):
     def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
         for number in range(range_.start, range_.end):
             yield number, [number]
-
-
-class Pass(BasicBolt):
-    stateless = True
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        pass
 
 
 def build(spout: Hanging, **settings: Any) -> Topology:
