@@ -180,8 +180,10 @@ def lane() -> str:
     stages: list[tuple[str, str, list[tuple[str, str, str]]]] = [("source", "line", [])]
     for spec in topology.spouts:
         stages[0][2].append((f"{spec.id} {TIMES}{spec.parallelism}", "spout", "reads its ranges"))
-    for bolt, host in laid.hosts.items():
-        stages[0][2].append((f"{bolt} {TIMES}{topology.components[bolt].parallelism}", "bolt", f"fused behind {host}"))
+    for bolt, producer in laid.fused_into.items():
+        stages[0][2].append(
+            (f"{bolt} {TIMES}{topology.components[bolt].parallelism}", "bolt", f"fused behind {producer}")
+        )
     for level in laid.levels:
         kind = "state" if level.stateful else "line"
         bolts = [
@@ -257,7 +259,7 @@ def _delivered(frames: list[tuple[int, Frame]]) -> list[Delivered]:
 def _one_line() -> tuple[LocalEngine, Delivered, list[Delivered]]:
     """The line's delivery and its words', with the edges that the engine gave them."""
     engine = LocalEngine(word_count(fuse=False))
-    plan = engine.host.next_plan(0, 0.0)
+    plan = engine.coordinator.next_plan(0, 0.0)
     assert plan is not None
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     rows = run_entry(engine.worker, moment, 0, plan.entries[0])

@@ -5,6 +5,7 @@
 Which question it answers: what can be imported, how is it called, and what does it promise?
 Rule 1: nothing is written here: signatures, defaults and words are those of the source.
 Rule 2: the same source gives the same bytes.
+Rule 3: ``DOORS`` are the public modules; what their ``__all__`` names is public, and nothing else.
 
 Read before: ``sparkbolt/__init__.py``.
 """
@@ -21,13 +22,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from docs.links import anchors_of
+
 PAGES = Path(__file__).parent / "api"
 DOORS = {
     "sparkbolt": "What a topology is made of.",
     "sparkbolt.spouts": "Where tuples come from.",
+    "sparkbolt.spouts.kafka": "Kafka beyond its spout: dead letters, and tests without a broker.",
     "sparkbolt.bolts": "Where tuples go.",
     "sparkbolt.windows": "Windows, and policies of one's own.",
     "sparkbolt.testing": "Tests of a topology, and its simulation, without Spark.",
+    "sparkbolt.errors": "Errors that logs name and few programs catch; those that many catch are at the front door.",
 }
 SECTIONS = ("Args", "Returns", "Yields", "Raises")
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -235,12 +240,15 @@ def pages() -> dict[str, str]:
     documented = frozenset(thing for own in names.values() for thing in own.values() if inspect.isclass(thing))
     texts = {}
     for page, own in names.items():
-        listed = " · ".join(f"[{name}](#{name.lower()})" for name in own)
         others = " · ".join(f"[`{other}`]({other}.md)" for other in names if other != page)
         entries = [entry_of(name, thing, documented) for name, thing in own.items()]
         made = "Made from the docstrings by `python -m docs.reference`."
-        head = f"# `{page}`\n\n{DOORS[page]} {made}\n\nThe other pages: {others}.\n\n{listed}"
-        texts[f"{page}.md"] = "\n\n".join((head, *entries)) + "\n"
+        head = (
+            f"# `{page}`\n\n{DOORS[page]} {made}\n\nThe other pages: {others}. What none of them names is not public."
+        )
+        anchors = {heading: anchor for anchor, heading in anchors_of("\n\n".join((head, *entries))).items()}
+        listed = " · ".join(f"[{name}](#{anchors[name]})" for name in own)
+        texts[f"{page}.md"] = "\n\n".join((head, listed, *entries)) + "\n"
     return {name: re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE) for name, text in texts.items()}
 
 

@@ -8,6 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "EmitError",
+    "EngineError",
+    "EnoughRead",
+    "FailedException",
+    "FencedError",
+    "InvalidTopology",
+    "InvariantError",
+    "KilledWorkerError",
+    "LostWorkerError",
+    "OutdatedLifeError",
+    "PrepareError",
+    "Reject",
+    "ReportedFailedException",
+    "SourceUnavailable",
+    "SparkboltError",
+    "SpoutAwayError",
+    "SpoutOpenError",
+    "StateError",
+    "Unavailable",
+    "UnkeptError",
+    "UnknownNameError",
+    "WorkerStartError",
+]
+
 
 class SparkboltError(Exception):
     """The base of all errors of Sparkbolt."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkbolt.core.base.engine_door import set_outside
+from sparkbolt.core.base.engine_door import set_engine_door
 
 
 class Launch:
@@ -35,4 +35,4 @@ class Launch:
         return FileDeadLetters(path)
 
 
-set_outside(Launch())
+set_engine_door(Launch())

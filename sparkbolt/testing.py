@@ -26,7 +26,7 @@ from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.interfaces import SpoutCollector
 from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
@@ -37,8 +37,7 @@ from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the 
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.rehearsal import Rehearsal
-from sparkbolt.sim.report import Report as SimulationReport
-from sparkbolt.sim.report import simulate
+from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
 
 __all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDriver", "simulate"]
@@ -278,12 +277,12 @@ class TopologyTestDriver:
 
     def _read_all_at_once(self) -> None:
         """What was fed is read in one micro-batch, whatever pace a source would have to be given at first."""
-        host = self._engine.host
-        for component, pacer in host.pacers.items():
-            if component not in host.spouts:
-                pacer.budget = pacer.budget_max
+        coordinator = self._engine.coordinator
+        for component, rate in coordinator.rates.items():
+            if component not in coordinator.spouts:
+                rate.budget = rate.budget_max
                 for number in self._topology.tasks(component):
-                    host.desks[number].waiting_max = pacer.budget_max
+                    coordinator.buffers[number].waiting_max = rate.budget_max
 
     def advance(self, duration: timedelta) -> None:
         """Run until idle, then let time pass; on the way everything runs at the moment at which it is due.
@@ -393,10 +392,10 @@ class TopologyTestDriver:
         """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""
         found: list[Any] = []
         for number in self._topology.tasks(self._spout(spout).id):
-            desk = self._engine.host.desks[number]
-            found += [desk.message_ids[sequence] for sequence in sorted(desk.message_ids)]
-            found += [message_id for _, message_id in desk.waiting if message_id is not None]
-            found += [message_id for *_, message_id in desk.again]
+            buffer = self._engine.coordinator.buffers[number]
+            found += [buffer.message_ids[sequence] for sequence in sorted(buffer.message_ids)]
+            found += [message_id for _, message_id in buffer.waiting if message_id is not None]
+            found += [message_id for *_, message_id in buffer.again]
             found += [fed[2] for fed in self._spout_task(number).fed if fed[2] is not None]
         return found
 
@@ -443,7 +442,7 @@ class TopologyTestDriver:
 
     def _given_up_now(self, number: int, tree: FailedTree) -> Any:
         """The id of a message that waits for its dead letter: its spout hears of it when that is written."""
-        [message_id] = [one.message_id for one in self._engine.host.desks[number].dying if one.key == tree.key]
+        [message_id] = [one.message_id for one in self._engine.coordinator.buffers[number].dying if one.key == tree.key]
         self._given_up[number].append(message_id)
         return message_id
 
@@ -476,5 +475,5 @@ def _known(known: Mapping[str, Known], name: str, complaint: str) -> Known:
     return known[name]
 
 
-def _error(report: Report) -> ReportedError:
+def _error(report: ErrorReport) -> ReportedError:
     return ReportedError(report.component, report.task, report.text, report.traceback)

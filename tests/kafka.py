@@ -74,12 +74,12 @@ def poll(condition: Callable[[], bool]) -> None:
 
 
 def finished(engine: LocalEngine) -> Callable[[], bool]:
-    return lambda: engine.host.finished
+    return lambda: engine.coordinator.finished
 
 
 def close(engine: LocalEngine) -> None:
     """Stop in an orderly way."""
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
 

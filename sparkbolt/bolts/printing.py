@@ -25,8 +25,15 @@ class PrintBolt(BasicBolt):
     program's own standard output (of standard error with ``sparkbolt run --json``, whose output is JSON alone),
     on a cluster they are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
 
-    >>> from sparkbolt.core.model.tuples import Origin
-    >>> PrintBolt().execute(Tuple.of(Origin("count", 0, "default", ("word",)), ["be\nbe"]), None)
+    >>> from sparkbolt import TopologyBuilder
+    >>> from sparkbolt.spouts import GeneratorSpout
+    >>> from sparkbolt.testing import TopologyTestDriver
+    >>> builder = TopologyBuilder("printing")
+    >>> _ = builder.set_spout("count", GeneratorSpout(list, outputs=["word"]))
+    >>> _ = builder.set_bolt("print", PrintBolt()).shuffle_grouping("count")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     driver.feed("count", {"word": "be\nbe"})
+    ...     driver.run_until_idle()
     count[0] {'word': 'be\nbe'}
     """
 

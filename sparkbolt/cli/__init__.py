@@ -376,25 +376,25 @@ def _checkpoint_repair(options: argparse.Namespace) -> int:
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import Place, list_letters
+    from sparkbolt.cli.dlq.commands import LetterStore, list_letters
 
-    place = Place(options.where, options.client_config)
+    place = LetterStore(options.where, options.client_config)
     print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_show(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import Place, show_letters
+    from sparkbolt.cli.dlq.commands import LetterStore, show_letters
 
-    place = Place(options.where, options.client_config)
+    place = LetterStore(options.where, options.client_config)
     print("\n".join(show_letters(place, options.ids, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_replay(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import Order, Place, replay
+    from sparkbolt.cli.dlq.commands import LetterStore, Order, replay
 
-    place = Place(options.where, options.client_config)
+    place = LetterStore(options.where, options.client_config)
     order = Order(place, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
     return EXIT_FINISHED

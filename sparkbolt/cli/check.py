@@ -17,7 +17,7 @@ from sparkbolt.core.model.config import COMPONENT_KEYS
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.model.lane import Lane, lay_out
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, storing_methods
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
@@ -48,7 +48,7 @@ class Examined:
     parallelism: int
     level: int
     """The level in whose stage it runs; 0 is the source."""
-    host: str | None
+    fused_into: str | None
     """The component in whose stage it is fused; None if it runs by itself."""
     fusion: str
     """Why it is fused, or not; empty for a spout."""
@@ -115,8 +115,8 @@ def examine(topology: Topology, cores: int) -> Examination:
 
 def stage_level(lane: Lane, component: str) -> int:
     """The level in whose stage a component runs, fused or not."""
-    while component in lane.hosts:
-        component = lane.hosts[component]
+    while component in lane.fused_into:
+        component = lane.fused_into[component]
     return lane.level_of[component]
 
 
@@ -143,7 +143,7 @@ def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
         kind=kind_of(spec.component),
         parallelism=spec.parallelism,
         level=stage_level(lane, spec.id),
-        host=lane.hosts.get(spec.id),
+        fused_into=lane.fused_into.get(spec.id),
         fusion="" if spec.is_spout else fusion_reason(spec, lane),
         stateful=stateful,
         state="" if spec.is_spout else state_reason(spec.component),
@@ -177,7 +177,7 @@ def state_reason(component: Component) -> str:
     if hasattr(component, "init_state"):
         return "keeps state: it has init_state"
     storing = storing_methods(type(component))
-    if isinstance(component, HostedBolt):
+    if isinstance(component, RuntimeBolt):
         return "keeps state: its windows" + (f", and {_listed(storing)} may store attributes" if storing else "")
     if storing:
         return f"keeps state: {_listed(storing)} may store attributes"
@@ -187,8 +187,8 @@ def state_reason(component: Component) -> str:
 
 def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
     """Why a bolt runs in its producer's stage, or why not."""
-    if spec.id in lane.hosts:
-        return f"runs in the stage of {lane.hosts[spec.id]!r}: it keeps nothing and any task may take its tuples"
+    if spec.id in lane.fused_into:
+        return f"runs in the stage of {lane.fused_into[spec.id]!r}: it keeps nothing and any task may take its tuples"
     if not spec.config.fuse:
         return "runs by itself: fuse is False"
     if spec.keeps_state:
@@ -220,11 +220,12 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
             yield from _bolt_warnings(spec)
         fed = _fed(spec, lane)
         if fed < spec.parallelism:
-            host = lane.hosts[spec.id]
+            producer = lane.fused_into[spec.id]
             yield (
                 f"{spec.id}: of its {spec.parallelism} tasks {fed} {'gets' if fed == 1 else 'get'} tuples, since it is "
-                f"fused with {host!r}, and each task of that feeds one of its: more of them have no effect. Declare it "
-                f"with fuse=False if it is to work on more tuples at the same time, or give {host!r} more tasks"
+                f"fused with {producer!r}, and each task of that feeds one of its: more of them have no effect. "
+                "Declare it with fuse=False if it is to work on more tuples at the same time, or give "
+                f"{producer!r} more tasks"
             )
     if topology.config.acker_tasks == 0:
         yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
@@ -244,7 +245,7 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
         return
     own = vars(component)
     unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))
-    unwritten = unwritten and not isinstance(component, HostedBolt)
+    unwritten = unwritten and not isinstance(component, RuntimeBolt)
     if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
         yield (
             f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "
@@ -260,8 +261,12 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
 
 def _fed(spec: ComponentSpec, lane: Lane) -> int:
     """How many tasks of a component get tuples: of a fused bolt no more than of its producer."""
-    host = lane.hosts.get(spec.id)
-    return spec.parallelism if host is None else min(spec.parallelism, _fed(lane.topology.components[host], lane))
+    fused_into = lane.fused_into.get(spec.id)
+    return (
+        spec.parallelism
+        if fused_into is None
+        else min(spec.parallelism, _fed(lane.topology.components[fused_into], lane))
+    )
 
 
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:

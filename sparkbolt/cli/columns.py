@@ -17,7 +17,7 @@ NAME_MIN = 12
 """A name is not shortened below that."""
 DROPPED = ("errors", "failed", "pending")
 """Columns that go first where all they show is zero."""
-GIVEN_UP = ("tuples/s", "pending", "errors", "emitted", "failed", "executed")
+LEFT_OUT = ("tuples/s", "pending", "errors", "emitted", "failed", "executed")
 """Columns that go then, one after the other."""
 _UNITS = ("", "k", "M", "B", "T")
 
@@ -106,7 +106,7 @@ def fit(components: Sequence[Counters], columns: Sequence[str], width: int) -> T
     if table.width <= width:
         return table
     silent = [column for column in DROPPED if not any(component.values.get(column) for component in components)]
-    for column in (*silent, *GIVEN_UP):
+    for column in (*silent, *LEFT_OUT):
         if table.width <= width:
             break
         if column in kept[1:]:

@@ -26,7 +26,7 @@ from sparkbolt.cli.columns import GAP, Counters, fit
 from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
@@ -241,7 +241,7 @@ class JsonLines(Display):
         counts = {
             spec.id: vars(now.metrics.components.get(spec.id, _NOTHING))
             for spec in specs
-            if isinstance(spec.component, HostedBolt)
+            if isinstance(spec.component, RuntimeBolt)
         }
         shown = {id_: {name: of[name] for name in of if name in WINDOW_COUNTS} for id_, of in counts.items()}
         return {"windows": shown} if shown else {}
@@ -272,7 +272,7 @@ def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]
         of_spouts = {"pending", "set_aside", "dead_letters", "retried", "waiting", "late"}
         leave_out = {"executed", "execute_ms"} if spec.is_spout else of_spouts
         leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "lag", "skipped", "late"}
-        if not isinstance(spec.component, HostedBolt):
+        if not isinstance(spec.component, RuntimeBolt):
             leave_out |= WINDOW_COUNTS
         components[spec.id] = {key: value for key, value in counts.items() if key not in leave_out}
     event: dict[str, Any] = {

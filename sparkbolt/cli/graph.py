@@ -52,18 +52,18 @@ def text_drawing(topology: Topology) -> str:
 
 
 def _stage_body(lane: Lane, level: int) -> list[str]:
-    roots = [id_ for id_ in lane.topology.components if id_ not in lane.hosts and stage_level(lane, id_) == level]
+    roots = [id_ for id_ in lane.topology.components if id_ not in lane.fused_into and stage_level(lane, id_) == level]
     return [line for id_ in roots for line in _with_fused(lane, id_, "", "")]
 
 
 def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
     spec = lane.topology.components[id_]
     by = ""
-    if id_ in lane.hosts:
+    if id_ in lane.fused_into:
         by = f"  <- {', '.join(label_of(sub.stream, sub.grouping) for sub in spec.subscriptions)}"
     mark, name = "◉" if spec.is_spout else "■", type(spec.component).__name__
     lines = [f"{first}{mark} {id_} {TIMES}{spec.parallelism}  {name}{by}"]
-    guests = [guest for guest, host in lane.hosts.items() if host == id_]
+    guests = [guest for guest, producer in lane.fused_into.items() if producer == id_]
     for guest in guests:
         last = guest == guests[-1]
         lines += _with_fused(lane, guest, f"{rest}{'└' if last else '├'}─ ", f"{rest}{' ' if last else '│'}  ")
@@ -84,4 +84,6 @@ def _arrows_into(lane: Lane, level: int) -> list[str]:
 
 def subscriptions_of(lane: Lane) -> list[tuple[str, Subscription]]:
     """(subscriber, subscription) of all bolts that are not fused, in the order of declaration."""
-    return [(spec.id, sub) for spec in lane.topology.bolts if spec.id not in lane.hosts for sub in spec.subscriptions]
+    return [
+        (spec.id, sub) for spec in lane.topology.bolts if spec.id not in lane.fused_into for sub in spec.subscriptions
+    ]

@@ -29,7 +29,7 @@ from sparkbolt.cli.display import (
 )
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import duration
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import Outcome
@@ -134,7 +134,7 @@ class LiveTable(Display):
         specs = () if self._topology is None else self._topology.bolts
         lines: list[Text] = []
         for spec in specs:
-            if isinstance(spec.component, HostedBolt) and counts.get(spec.id, _NOTHING) != _NOTHING:
+            if isinstance(spec.component, RuntimeBolt) and counts.get(spec.id, _NOTHING) != _NOTHING:
                 first, *rest = window_parts(counts[spec.id])
                 parts = wrapped([f"{spec.id}: {first}", *rest], self._console.width, ", ")
                 lines += [Text(line, style="dim") for line in parts]

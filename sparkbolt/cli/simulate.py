@@ -35,7 +35,7 @@ from sparkbolt.sim.faults import history_of
 from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
 from sparkbolt.sim.report import (
     SIDES_TRIES,
-    Report,
+    SimulationReport,
     difference,
     nondeterministic,
     quiet_collector,
@@ -182,7 +182,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 
 
-def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, Report | None]:
+def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, SimulationReport | None]:
     """All seeds, up to the first that fails: (how many, micro-batches, the report of a failure)."""
     count = max(2, order.workers)  # one with another hash seed is needed for the comparison
     processes = [
@@ -203,7 +203,9 @@ def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, Report | None
             process.close()
 
 
-def _compare(order: Order, subject: Subject, one: SimulatingProcess, other: SimulatingProcess) -> Report | None:
+def _compare(
+    order: Order, subject: Subject, one: SimulatingProcess, other: SimulatingProcess
+) -> SimulationReport | None:
     """Run the first seeds in two processes; the report of a component that does not do the same in both."""
     for seed in range(min(COMPARED_SEEDS, order.seeds)):
         for process in (one, other):
@@ -223,7 +225,9 @@ def _compare(order: Order, subject: Subject, one: SimulatingProcess, other: Simu
     return None
 
 
-def _share(order: Order, processes: Sequence[SimulatingProcess], show: Show) -> tuple[int, int, Report | None]:
+def _share(
+    order: Order, processes: Sequence[SimulatingProcess], show: Show
+) -> tuple[int, int, SimulationReport | None]:
     """Give the seeds out in chunks."""
     chunks: Iterator[int] = iter(range(0, order.seeds, CHUNK))
     seeds = micro_batches = 0

@@ -120,8 +120,8 @@ def _columns(lane: Lane) -> Picture:
     depth: dict[str, int] = {}
     for id_ in lane.topology.components:
         at, count = id_, 0
-        while at in lane.hosts:
-            at, count = lane.hosts[at], count + 1
+        while at in lane.fused_into:
+            at, count = lane.fused_into[at], count + 1
         depth[id_] = count
     stage_columns: dict[int, tuple[int, int]] = {}
     first = 0

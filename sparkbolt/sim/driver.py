@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
@@ -25,8 +25,8 @@ from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.protocol.acker import Feedback
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.worker import Materials
-from sparkbolt.sim.sources import Queue, QueueSpout
+from sparkbolt.core.worker.worker import WorkerEnvironment
+from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
@@ -116,7 +116,7 @@ class Driver:
     def __init__(
         self,
         subject: Subject,
-        materials: Materials,
+        environment: WorkerEnvironment,
         durable: Durable,
         now_ms: int,
         mono_s: float,
@@ -127,7 +127,7 @@ class Driver:
 
         Args:
             subject: the topology.
-            materials: for its spouts.
+            environment: for its spouts.
             durable: what outlives the driver.
             now_ms: the wall clock.
             mono_s: the monotonic clock.
@@ -151,19 +151,19 @@ class Driver:
         self.tenure = tenure
         self.ledger.begin_life(durable.take_life(tenure))
         ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
-        self.host = Host(lane, self.ledger, open_ranged(lane, materials), now_ms=now_ms, mono_s=mono_s)
-        self.planner = Planner(self.host, durable.files, where=WHERE)
+        self.coordinator = Coordinator(lane, self.ledger, open_ranged(lane, environment), now_ms=now_ms, mono_s=mono_s)
+        self.planner = Planner(self.coordinator, durable.files, where=WHERE)
         self.spouts: dict[int, LocalSpout]
         if before is not None:
-            close_ranged(before.host.spouts)
-            self.host.take_over(before.host)
+            close_ranged(before.coordinator.spouts)
+            self.coordinator.take_over(before.coordinator)
             self.spouts = before.spouts
             for number, task in self.spouts.items():
-                task.go_on_with(self.host.desks[number])
+                task.go_on_with(self.coordinator.buffers[number])
             return
-        self.spouts = open_tasks(lane, materials, self.host)
+        self.spouts = open_tasks(lane, environment, self.coordinator)
         for number, task in self.spouts.items():
-            if isinstance(task.spout, QueueSpout):
+            if isinstance(task.spout, SimulatedQueue):
                 task.spout.queue = durable.queues[number]
 
     def records_of(self, plan: MicroBatchPlan) -> dict[Entry, list[tuple[Any, Any]]]:
@@ -172,17 +172,17 @@ class Driver:
         An entry that is read once, and may be read in this life, is there without records.
         """
         found: dict[Entry, list[tuple[Any, Any]]] = {}
-        for entry in plan.alive_entries(self.host.life):
+        for entry in plan.alive_entries(self.coordinator.life):
             if entry.source is None:
-                self.host.records_of(entry)  # checks that they are there
-                found[entry] = self.host.desks[entry.task].planned_of(entry)
+                self.coordinator.records_of(entry)  # checks that they are there
+                found[entry] = self.coordinator.buffers[entry.task].planned_of(entry)
             elif entry.once:
                 found[entry] = []
         return found
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
         """Stage a micro-batch; the entry is not written yet."""
-        return self.host.stage(micro_batch_id, feedback)
+        return self.coordinator.stage(micro_batch_id, feedback)
 
     def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
         """Make the dead letters of the checkpoint durable."""
@@ -190,12 +190,12 @@ class Driver:
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make the entry durable."""
-        self.tenure.check(self.host.life)
+        self.tenure.check(self.coordinator.life)
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """The micro-batch is committed."""
-        return self.host.promote(micro_batch_id, mono_s)
+        return self.coordinator.promote(micro_batch_id, mono_s)
 
     def compacts(self, micro_batch_id: int) -> bool:
         """Whether the ledger is compacted once this micro-batch is promoted."""

@@ -14,22 +14,22 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.feedback import gather, judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.environment import materials_of
+from sparkbolt.core.worker.environment import environment_of
 from sparkbolt.core.worker.levels import by_dest, run_level
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Capture, Materials, Worker
+from sparkbolt.core.worker.worker import Capture, Worker, WorkerEnvironment
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
@@ -69,32 +69,32 @@ class LocalEngine:
         self._stamps = random.Random(seed)
         self._capture, self._letter_sink = capture, letter_sink
         self._rehearsal_directory = rehearsal_directory
-        self._materials = self._make_materials()
+        self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
         self.letters: dict[int, bytes] = {}
         """The dead letters of the checkpoint, as lines of JSON, by micro-batch."""
         self._begin_life()
 
-    def _make_materials(self) -> Materials:
+    def _make_environment(self) -> WorkerEnvironment:
         stamps = partial(self._stamps.randrange, 1, 1 << 64)
-        materials = materials_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=self._capture)
-        materials.letter_sink = self._letter_sink
-        materials.rehearsal_directory = self._rehearsal_directory
-        return materials
+        environment = environment_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=self._capture)
+        environment.letter_sink = self._letter_sink
+        environment.rehearsal_directory = self._rehearsal_directory
+        return environment
 
     def _begin_life(self) -> None:
         """What a driver does first: replay the log, begin a life, open the spouts."""
         self.failure: str | None = None
         """Why the topology stopped; None while it did not."""
-        self.worker = Worker(self._materials)
+        self.worker = Worker(self._environment)
         self.ledger = Ledger(**ledger_settings(self.lane))
         for entry in self.log:
             self.ledger.replay(entry)
         self.ledger.begin_life(self.ledger.life + 1)
-        ranged = open_ranged(self.lane, self._materials)
-        self.host = Host(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
-        self.spouts = open_tasks(self.lane, self._materials, self.host)
+        ranged = open_ranged(self.lane, self._environment)
+        self.coordinator = Coordinator(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
+        self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
 
     @property
     def _mono_s(self) -> float:
@@ -103,19 +103,19 @@ class LocalEngine:
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; None if there is nothing to do."""
         for spout in self.spouts.values():
-            spout.turn(self.host.active)
-        plan = self.host.next_plan(self.now_ms, self._mono_s)
+            spout.turn(self.coordinator.active)
+        plan = self.coordinator.next_plan(self.now_ms, self._mono_s)
         if plan is None:
             return None
-        self.host.confirm(plan, self._mono_s)
+        self.coordinator.confirm(plan, self._mono_s)
         feedback = gather(data for _, data in self.run(plan))
         if feedback.letters:
             self.letters[plan.micro_batch_id] = b"".join(feedback.letters)
-        self.log.append(self.host.stage(plan.micro_batch_id, feedback))
-        promotion = self.host.promote(plan.micro_batch_id, self._mono_s)
-        self.failure = self.failure or self.host.reason_to_stop(promotion)
+        self.log.append(self.coordinator.stage(plan.micro_batch_id, feedback))
+        promotion = self.coordinator.promote(plan.micro_batch_id, self._mono_s)
+        self.failure = self.failure or self.coordinator.reason_to_stop(promotion)
         if self.failure is not None:
-            self.host.active = False
+            self.coordinator.active = False
         for spout in self.spouts.values():
             spout.hear()
         return promotion
@@ -124,8 +124,8 @@ class LocalEngine:
         """The rows that come out of the lane for a plan."""
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
-        for piece, entry in enumerate(plan.alive_entries(self.host.life)):
-            records = self.host.records_of(entry) if entry.source is None else ()
+        for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
+            records = self.coordinator.records_of(entry) if entry.source is None else ()
             rows += run_entry(self.worker, moment, piece, entry, records)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
@@ -137,9 +137,9 @@ class LocalEngine:
 
     def next_due_ms(self) -> int | None:
         """When, on this engine's clock, a tick or a rotation of open trees is due next; None if none will be."""
-        return self.host.next_due_ms(self.now_ms, self._mono_s)
+        return self.coordinator.next_due_ms(self.now_ms, self._mono_s)
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[ErrorReport]:
         """What spout tasks raised or reported in this life since the last call."""
         found = []
         for spout in self.spouts.values():
@@ -157,7 +157,7 @@ class LocalEngine:
         if topology is not None:
             self.topology = topology
             self.lane = lay_out(topology, self._cores, json.loads(json.dumps(self.lane.placement())))
-            self._materials = self._make_materials()
+            self._environment = self._make_environment()
         self._begin_life()
 
     def close(self) -> None:
@@ -167,4 +167,4 @@ class LocalEngine:
         finally:
             for spout in self.spouts.values():
                 spout.close()
-            close_ranged(self.host.spouts)
+            close_ranged(self.coordinator.spouts)

@@ -24,7 +24,7 @@ from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.levels import by_dest, run_level
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Materials, Worker
+from sparkbolt.core.worker.worker import Worker, WorkerEnvironment
 from sparkbolt.sim.faults import (
     CONNECTION_BREAKS,
     EXECUTOR_DIES,
@@ -34,7 +34,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
-from sparkbolt.sim.observer import Eyes, Sightings, WorkerDied
+from sparkbolt.sim.observer import AttemptObserver, Sightings, WorkerDied
 
 ROWS_UNTIL_DEATH_MAX = 300
 READERS, BOLTS = 0, 1
@@ -75,11 +75,13 @@ class Outcome:
 class Executors:
     """All worker processes of one run of a query."""
 
-    def __init__(self, lane: Lane, materials: Materials, eyes: Eyes, stores: Mapping[int, DictStore]) -> None:
+    def __init__(
+        self, lane: Lane, environment: WorkerEnvironment, observer: AttemptObserver, stores: Mapping[int, DictStore]
+    ) -> None:
         """Nothing runs yet; ``stores`` are the committed segments, by dest."""
         self._lane = lane
-        self._materials = materials
-        self._eyes = eyes
+        self._environment = environment
+        self._observer = observer
         self._stores = stores
         self._size = max(1, lane.spark_partitions)
         self._pools: list[list[Worker | None]] = [[None] * self._size, [None] * self._size]
@@ -213,13 +215,13 @@ class Executors:
         slot = random_.randrange(self._size)
         worker = self._pools[pool][slot]
         if worker is None:
-            worker = self._pools[pool][slot] = Worker(self._materials)
+            worker = self._pools[pool][slot] = Worker(self._environment)
         return slot, worker
 
     def _attempt(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, random_: random.Random
     ) -> Attempt:
-        sightings = self._eyes.begin(micro_batch_id)
+        sightings = self._observer.begin(micro_batch_id)
         stores: dict[int, DictStore] = {}
         rows = work(self._worker(pool, random_)[1], came, stores)
         return Attempt(rows, sightings, stores)
@@ -231,7 +233,9 @@ class Executors:
         slot, worker = self._worker(pool, random_)
         left = fault.place // 31 % ROWS_UNTIL_DEATH_MAX
         breaks = fault.kind == CONNECTION_BREAKS
-        self._eyes.begin(micro_batch_id, rows_left=None if breaks else left, trees_left=left % 50 if breaks else None)
+        self._observer.begin(
+            micro_batch_id, rows_left=None if breaks else left, trees_left=left % 50 if breaks else None
+        )
         try:
             work(worker, came, {})
         except (WorkerDied, BaseExceptionGroup):

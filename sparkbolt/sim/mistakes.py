@@ -17,7 +17,7 @@ from typing import Any
 
 from sparkbolt.core.base.ids import mix64, split_key
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.outcomes import GIVEN_UP
+from sparkbolt.core.driver.ledger.outcomes import EXHAUSTED
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.protocol.causes import UNAVAILABLE
@@ -38,7 +38,7 @@ class MistakeKind(StrEnum):
 
     NEVER_ACKED = "never acked"
     FAILED = "failed"
-    GIVEN_UP = "given up"
+    EXHAUSTED = "given up"
     NEVER_TAKEN = "never taken"
     CHANGED = "changed after being emitted"
 
@@ -131,7 +131,7 @@ class _Mishaps(Checker):
             if tree.fail.cause == "timeout":
                 self._timed_out(tree)
             else:
-                kind = MistakeKind.GIVEN_UP if tree.fate in GIVEN_UP else MistakeKind.FAILED
+                kind = MistakeKind.EXHAUSTED if tree.fate in EXHAUSTED else MistakeKind.FAILED
                 self._note(kind, tree.fail.component, tree.fail.cause, _message(tree), tree.story, held=False)
 
     def _timed_out(self, tree: FailedTree) -> None:
@@ -157,7 +157,7 @@ class _Mishaps(Checker):
                 example = f"{self._place(key)}: {component}[{index}] got {values} and neither acked nor failed it"
                 self._note(MistakeKind.NEVER_ACKED, component, "timeout", mix64(key), example, held=False)
         given_up = {
-            message for (kind, *_), found in self._found.items() if kind == MistakeKind.GIVEN_UP for message in found
+            message for (kind, *_), found in self._found.items() if kind == MistakeKind.EXHAUSTED for message in found
         }
         mistakes = []
         for (kind, component, cause), found in self._found.items():

@@ -24,7 +24,7 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.routing import Parcel
+from sparkbolt.core.worker.routing import RoutedRows
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.sim.canonical import stable_bytes
@@ -36,7 +36,7 @@ class WorkerDied(Interruption):
 
 
 @dataclass(frozen=True)
-class Hop:
+class TreeStep:
     """Something that happened to a tree, for its story."""
 
     micro_batch_id: int
@@ -54,7 +54,7 @@ class Sightings:
     """(roots, edges) of deliveries; one pair for each tree that a delivery belongs to."""
     settled: list[tuple[U64, U64]] = field(default_factory=list)
     fails: list[Fail] = field(default_factory=list)
-    hops: list[Hop] = field(default_factory=list)
+    hops: list[TreeStep] = field(default_factory=list)
     """Only where stories are told."""
     trail: list[tuple[str, int]] = field(default_factory=list)
     """(component, checksum of something that it did), in order; only where two runs are to be compared."""
@@ -67,7 +67,7 @@ class Sightings:
     """Values that somebody has changed after they had been emitted; only where stories are told."""
 
 
-class _Doomed(Rows):
+class _DyingRows(Rows):
     """Rows that end, with their worker, in the middle."""
 
     died_at: int
@@ -85,8 +85,8 @@ class _Doomed(Rows):
             yield value
 
 
-class Eyes:
-    """Sees what the attempt that is running does; obeys the ``Witness`` protocol of ``core.worker.worker``."""
+class AttemptObserver:
+    """Sees what the attempt that is running does; obeys the ``Observer`` protocol of ``core.worker.worker``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """See nothing yet.
@@ -121,7 +121,7 @@ class Eyes:
         return self.now
 
     def again(self) -> None:
-        """See ``Witness``."""
+        """See ``Observer``."""
         vars(self.now).update(vars(Sightings(self.now.micro_batch_id, changes=self._changes.begin())))
 
     # What stages tell.
@@ -152,7 +152,7 @@ class Eyes:
             return rows
         if isinstance(task.bolt, ColumnBolt) or not rows.columns:
             raise WorkerDied
-        doomed = _Doomed(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
+        doomed = _DyingRows(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
         doomed.died_at = self._rows_left
         return doomed
 
@@ -171,13 +171,13 @@ class Eyes:
             if self._rows_left < 0:
                 raise WorkerDied
 
-    def sent(self, sender: int, stream: int, parcel: Parcel) -> None:
+    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
         """Rows are on their way."""
-        anchoring = parcel.anchoring
+        anchoring = routed.anchoring
         if anchoring is not None:
             self.now.sent.append((anchoring.roots, anchoring.edges))
         if self._trails or self._stories:
-            self._note_parcel(sender, parcel)
+            self._note_routed(sender, routed)
 
     def settled(self, roots: U64, edges: U64) -> None:
         """Rows were acked."""
@@ -203,30 +203,30 @@ class Eyes:
             self._note(mix64(fail.key), f"{fail.component}[{fail.task}] failed it: {fail.reason}")
 
     def _note(self, root: int, words: str) -> None:
-        self.now.hops.append(Hop(self.now.micro_batch_id, root, words))
+        self.now.hops.append(TreeStep(self.now.micro_batch_id, root, words))
 
-    def _note_parcel(self, sender: int, parcel: Parcel) -> None:
+    def _note_routed(self, sender: int, routed: RoutedRows) -> None:
         component, index = self._lane.topology.task_owner(sender)
-        columns = [python_values(column) for column in parcel.columns]
-        anchoring = parcel.anchoring
+        columns = [python_values(column) for column in routed.columns]
+        anchoring = routed.anchoring
         if self._trails:
-            checksum = zlib.crc32(stable_bytes((parcel.target, columns)))
+            checksum = zlib.crc32(stable_bytes((routed.target, columns)))
             if anchoring is not None:
                 checksum = zlib.crc32(anchoring.edges.tobytes(), checksum)
             self.now.trail.append((component, checksum))
         if not self._stories:
             return
-        target, to = self._lane.topology.task_owner(parcel.target)
-        values = [f"{[column[row] for column in columns]!r:.80}" for row in range(parcel.count)]
+        target, to = self._lane.topology.task_owner(routed.target)
+        values = [f"{[column[row] for column in columns]!r:.80}" for row in range(routed.count)]
         words = [f"{component}[{index}] sent {text} to {target}[{to}]" for text in values]
         if self._trails:
             self.now.details.append(tuple(words))
         if anchoring is None:
             return
         offsets = anchoring.offsets
-        for row in range(parcel.count):
+        for row in range(routed.count):
             pairs = range(row, row + 1) if offsets is None else range(int(offsets[row]), int(offsets[row + 1]))
             for pair in pairs:
                 root, edge = int(anchoring.roots[pair]), int(anchoring.edges[pair])
                 self._note(root, words[row])
-                self.now.deliveries[edge ^ mix64(root)] = parcel.target, values[row]
+                self.now.deliveries[edge ^ mix64(root)] = routed.target, values[row]

@@ -34,7 +34,7 @@ HOPS_MAX = 60
 
 
 @dataclass(frozen=True)
-class Report:
+class SimulationReport:
     """What came of one seed."""
 
     ok: bool
@@ -60,7 +60,7 @@ class Report:
         mistakes = [mistake.to_json() for mistake in self.mistakes]
         return {**vars(self), "history": list(self.history), "mistakes": mistakes, "unsent": dict(self.unsent)}
 
-    def with_trial(self, subject: Subject, trial: Trial, *, strict: bool) -> Report:
+    def with_trial(self, subject: Subject, trial: Trial, *, strict: bool) -> SimulationReport:
         """The report with what the topology does by itself; with ``strict`` a mistake of it is a failure, too."""
         story = "\n".join(filter(None, (self.story, in_words(subject, trial))))
         is_ok = self.ok and not (strict and trial.mistakes)
@@ -122,18 +122,20 @@ def trail_of(subject: Subject, seed: int, faults: Sequence[Fault] | None, *, tol
     return run.trail, run.details
 
 
-def nondeterministic(run: Run, component: str, sides: str = "") -> Report:
+def nondeterministic(run: Run, component: str, sides: str = "") -> SimulationReport:
     """The report of a seed that did not do the same again; ``sides`` shows both runs, as ``side_by_side`` does."""
     words = (
         f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not deterministic."
     )
     words = "\n".join(filter(None, (words, sides, HINT)))
-    return Report(False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches)
+    return SimulationReport(
+        False, words, run.seed, DETERMINISTIC, component, tuple(map(str, run.faults)), run.micro_batches
+    )
 
 
 def report_of(
     subject: Subject, run: Run, *, command: str = "simulate(topology, seed={seed}, history={history!r})"
-) -> Report:
+) -> SimulationReport:
     """The report of a run; one that failed is shrunk, and its tree is told.
 
     Args:
@@ -142,7 +144,7 @@ def report_of(
         command: how to see it again, with ``{seed}`` and ``{history}`` in it.
     """
     if not run.violations:
-        return Report(
+        return SimulationReport(
             True, _fine(run), run.seed, history=tuple(map(str, run.happened)), micro_batches=run.micro_batches
         )
     promise = run.violations[0].promise
@@ -159,7 +161,7 @@ def report_of(
         raised = next((component for component, checksum in run.trail[-1:] if checksum == RAISED), "")
         sides = f"  the first time:  {first.words}\n  the second time: nothing of the kind"
         return nondeterministic(run, first.component or raised or "one of the components", sides)
-    return Report(
+    return SimulationReport(
         ok=False,
         story=_failed(told, told.violations[0], command),
         seed=run.seed,
@@ -225,7 +227,7 @@ def simulate(
     history: str | Sequence[str] | None = None,
     repeat: bool = True,
     strict: bool = False,
-) -> Report:
+) -> SimulationReport:
     """Run a topology in one process while everything around it goes wrong, then let it heal and finish.
 
     The plans, tasks, frames, state and ledger are those that run on Spark; what dies, and when, is drawn from the seed.
@@ -239,10 +241,10 @@ def simulate(
         feed: by spout (or ``"spout/stream"``): the values of its messages, in order or by field. A fed ``Spout``
             stands for a queue, which gives a message again that was failed or whose connection was lost.
         messages_max: how many messages of a spout are read, where it is not fed.
-        history: faults in the place of those that the seed draws, as ``Report.history`` gives them.
+        history: faults in the place of those that the seed draws, as ``SimulationReport.history`` gives them.
         repeat: run the seed a second time, in a process with another hash seed, and name a component that does
             something else there.
-        strict: whether what the topology does wrong by itself (``Report.mistakes``) is a failure, too.
+        strict: whether what the topology does wrong by itself (``SimulationReport.mistakes``) is a failure, too.
 
     Raises:
         SimulationError: a spout cannot be read here, or ``feed`` names none.
@@ -263,7 +265,7 @@ def simulate(
     >>> report.ok
     True
     """
-    from sparkbolt.sim.subprocess_runner import twin_of
+    from sparkbolt.sim.subprocess_runner import process_like
 
     topology = topology_of(topology)
     faults = None if history is None else history_of(history)
@@ -273,13 +275,13 @@ def simulate(
         if not repeat:
             report = report_of(subject, run_seed(subject, seed, faults, state=True))
             return report.with_trial(subject, trial, strict=strict)
-        twin = twin_of(topology, feed, messages_max)
-        if twin is not None:
-            twin.ask("trail", seed, faults, False)
+        other_process = process_like(topology, feed, messages_max)
+        if other_process is not None:
+            other_process.ask("trail", seed, faults, False)
         run = run_seed(subject, seed, faults, trails=True, state=True)
 
         def again(told: bool) -> tuple[Trail, Details]:
-            answer = twin.answer() if twin is not None else None
+            answer = other_process.answer() if other_process is not None else None
             return answer if answer is not None else trail_of(subject, seed, faults, told=told)
 
         component = difference(run.trail, again(False)[0])
@@ -287,8 +289,8 @@ def simulate(
             return report_of(subject, run).with_trial(subject, trial, strict=strict)
 
         def both() -> str:
-            if twin is not None:
-                twin.ask("trail", seed, faults, True)
+            if other_process is not None:
+                other_process.ask("trail", seed, faults, True)
             return side_by_side(trail_of(subject, seed, faults, told=True), again(True))
 
         sides = next(filter(None, (both() for _ in range(SIDES_TRIES))), "")

@@ -105,7 +105,7 @@ def run_seed(
         elif world.stopped is None and facts.away is None and not checkers.violations:
             checkers.ended(world.driver)
     except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is what is looked for
-        component = world.eyes.preparing if world is not None else ""
+        component = world.observer.preparing if world is not None else ""
         raised.append((component, _in_words(error, component)))
         extra.append(Violation(ENGINE, raised[0][1]))
     finally:

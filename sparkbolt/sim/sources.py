@@ -138,13 +138,13 @@ class BoundedSpout(PartitionedSpout):
         """Whether all ends were planned."""
         return all(progress.get(source, 0) >= end for source, (_, end) in self.ends.items())
 
-    def committed(self, progress: Mapping[str, int]) -> None:
+    def on_committed(self, progress: Mapping[str, int]) -> None:
         """As the user's."""
-        self.inner.committed(progress)
+        self.inner.on_committed(progress)
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         """As the user's."""
-        self.inner.told(sources)
+        self.inner.on_sources_changed(sources)
 
     def close(self) -> None:
         """As the user's."""
@@ -166,9 +166,9 @@ class BoundedSpout(PartitionedSpout):
         """As the user's."""
         return self.inner.read_bytes()
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """As the user's."""
-        self.inner.measured(reads)
+        self.inner.on_read(reads)
 
     def cleanup(self) -> None:
         """As the user's."""
@@ -270,7 +270,7 @@ class Queue:
             self.done.add(message)
 
 
-class QueueSpout(Spout):
+class SimulatedQueue(Spout):
     """Emits what its task's queue gives; the world connects it."""
 
     def __init__(self, outputs: Any) -> None:

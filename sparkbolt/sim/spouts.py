@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, said, text_of, user_code
-from sparkbolt.core.driver.coordinator import Host
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
 from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.returned_values import refuse_of_spout
 from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.worker import Materials, context_of
+from sparkbolt.core.worker.worker import WorkerEnvironment, context_of
 
 CALLS_PER_TURN_MAX = 1000
 """How often ``next_tuple`` is called before other tasks have their turn."""
@@ -32,15 +32,17 @@ CALLS_PER_TURN_MAX = 1000
 class LocalSpout:
     """One task of a ``Spout``."""
 
-    def __init__(self, spout: Spout, context: TopologyContext, output: Output, desk: Desk, *, tracked: bool) -> None:
-        """Nothing is opened yet; what the spout emits is put on ``desk``."""
+    def __init__(
+        self, spout: Spout, context: TopologyContext, output: Output, buffer: SpoutBuffer, *, tracked: bool
+    ) -> None:
+        """Nothing is opened yet; what the spout emits is put on ``buffer``."""
         self.spout = spout
-        self.reports: list[Report] = []
+        self.reports: list[ErrorReport] = []
         """What ``next_tuple``, ``ack`` and the others raised, and the errors that the spout reported."""
         self._context = context
         self._output = output
         self._collector = SpoutRecordCollector(output)
-        self._desk = desk
+        self._buffer = buffer
         self._tracked = tracked
         self._opened = False
         self._was_active = False
@@ -60,24 +62,24 @@ class LocalSpout:
             self._was_active = active
             self._call(self.spout.activate if active else self.spout.deactivate)
         for _ in range(CALLS_PER_TURN_MAX):
-            self._desk.exhausted = self._is_exhausted()
-            if not active or self._desk.exhausted or not self._desk.open_for_more:
+            self._buffer.exhausted = self._is_exhausted()
+            if not active or self._buffer.exhausted or not self._buffer.open_for_more:
                 return
-            before, self._collector.room = len(self._desk.waiting), self._desk.room
-            if not self._call(self.spout.next_tuple, self._collector) or len(self._desk.waiting) == before:
+            before, self._collector.room = len(self._buffer.waiting), self._buffer.room
+            if not self._call(self.spout.next_tuple, self._collector) or len(self._buffer.waiting) == before:
                 break
-        self._desk.exhausted = self._is_exhausted()
+        self._buffer.exhausted = self._is_exhausted()
 
-    def go_on_with(self, desk: Desk) -> None:
+    def go_on_with(self, buffer: SpoutBuffer) -> None:
         """Use the desk of a new life in the same driver, which has taken over what the old one had."""
-        self._desk = desk
+        self._buffer = buffer
 
     def hear(self) -> None:
         """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
-        while self._desk.acks:
-            self._call(self.spout.ack, self._desk.acks.popleft())
-        while self._desk.fails:
-            self._call(self.spout.fail, self._desk.fails.popleft())
+        while self._buffer.acks:
+            self._call(self.spout.ack, self._buffer.acks.popleft())
+        while self._buffer.fails:
+            self._call(self.spout.fail, self._buffer.fails.popleft())
 
     def close(self) -> None:
         """Close the spout, if it was opened."""
@@ -107,27 +109,27 @@ class LocalSpout:
 
     def _raised(self, what: str, error: BaseException) -> None:
         text = f"{what} raised {line_of(error)}"
-        self.reports.append(Report(self._context.component, self._context.index, text, text_of(error)))
+        self.reports.append(ErrorReport(self._context.component, self._context.index, text, text_of(error)))
 
     def _hand_over(self) -> None:
         bytes_max = self._context.config.tuple_bytes_max
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._desk.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
+            self._buffer.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(Report(self._context.component, self._context.index, *said(error)))
+            self.reports.append(ErrorReport(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()
 
 
-def open_ranged(lane: Lane, materials: Materials) -> dict[str, PartitionedSpout]:
+def open_ranged(lane: Lane, environment: WorkerEnvironment) -> dict[str, PartitionedSpout]:
     """The driver's copy of each ``PartitionedSpout``, opened."""
     spouts = {}
     for spec in lane.topology.spouts:
         if isinstance(spec.component, PartitionedSpout):
-            spout: PartitionedSpout = materials.unpickle(materials.components[spec.id])
+            spout: PartitionedSpout = environment.unpickle(environment.components[spec.id])
             with user_code(f"open of {spec.id!r}"):
-                spout.open(context_of(lane, lane.topology.tasks(spec.id)[0], materials.rehearsal_directory))
+                spout.open(context_of(lane, lane.topology.tasks(spec.id)[0], environment.rehearsal_directory))
             spouts[spec.id] = spout
     return spouts
 
@@ -139,13 +141,13 @@ def close_ranged(spouts: Mapping[str, PartitionedSpout]) -> None:
             spout.close()
 
 
-def open_tasks(lane: Lane, materials: Materials, host: Host) -> dict[int, LocalSpout]:
+def open_tasks(lane: Lane, environment: WorkerEnvironment, coordinator: Coordinator) -> dict[int, LocalSpout]:
     """The tasks of each ``Spout``, by their numbers; they open themselves in their first turn."""
     spouts = {}
-    for number, desk in host.desks.items():
+    for number, buffer in coordinator.buffers.items():
         component, _ = lane.topology.task_owner(number)
-        spout: Spout = materials.unpickle(materials.components[component])
+        spout: Spout = environment.unpickle(environment.components[component])
         output = Output(component, routes_of(lane.topology, component, frozenset(), number))
-        context = context_of(lane, number, materials.rehearsal_directory)
-        spouts[number] = LocalSpout(spout, context, output, desk, tracked=lane.tracked)
+        context = context_of(lane, number, environment.rehearsal_directory)
+        spouts[number] = LocalSpout(spout, context, output, buffer, tracked=lane.tracked)
     return spouts

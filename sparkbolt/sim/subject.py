@@ -29,10 +29,10 @@ from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.core.worker.environment import main_definitions
-from sparkbolt.core.worker.worker import Materials, Witness, context_of
+from sparkbolt.core.worker.worker import Observer, WorkerEnvironment, context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.rehearsal import Rehearsal
-from sparkbolt.sim.sources import BoundedSpout, FedSpout, QueueSpout, Survey, survey, values_row
+from sparkbolt.sim.sources import BoundedSpout, FedSpout, SimulatedQueue, Survey, survey, values_row
 
 MESSAGES_MAX = 200
 """How many messages of each spout a simulation reads, where nothing else is said."""
@@ -56,8 +56,8 @@ class Subject:
     topology: Topology
     """As it is simulated."""
     lane: Lane
-    materials: Materials
-    """Without stamps and eyes: each world has its own, by ``materials_with``."""
+    environment: WorkerEnvironment
+    """Without stamps and eyes: each world has its own, by ``environment_with``."""
     surveys: dict[str, Survey]
     """The messages of each ``PartitionedSpout``."""
     queued: dict[int, list[tuple[str, list[Any]]]]
@@ -66,9 +66,11 @@ class Subject:
     rehearsal: Rehearsal
     """Where its components write their files; all that runs it in one process writes there, one after the other."""
 
-    def materials_with(self, stamps: Callable[[], int], witness: Witness | None, sink: DeadLetterSink) -> Materials:
+    def environment_with(
+        self, stamps: Callable[[], int], observer: Observer | None, sink: DeadLetterSink
+    ) -> WorkerEnvironment:
         """What a world's workers are given; ``sink`` takes the dead letters of all spouts."""
-        return dataclasses.replace(self.materials, stamps=stamps, witness=witness, letter_sink=lambda _: sink)
+        return dataclasses.replace(self.environment, stamps=stamps, observer=observer, letter_sink=lambda _: sink)
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -116,12 +118,12 @@ def subject_of(
     queued = {
         number: fed[spec.id][index :: spec.parallelism]
         for spec in simulated.spouts
-        if isinstance(spec.component, QueueSpout)
+        if isinstance(spec.component, SimulatedQueue)
         for index, number in enumerate(simulated.tasks(spec.id))
     }
-    materials = _materials(lane)
-    materials.rehearsal_directory = rehearsal.directory
-    return Subject(simulated, lane, materials, surveys, queued, messages_max, rehearsal)
+    environment = _environment(lane)
+    environment.rehearsal_directory = rehearsal.directory
+    return Subject(simulated, lane, environment, surveys, queued, messages_max, rehearsal)
 
 
 def _shortened(config: Config) -> Config:
@@ -130,8 +132,8 @@ def _shortened(config: Config) -> Config:
     return dataclasses.replace(config, compact_every=COMPACT_EVERY, outage_patience_secs=patience_secs)
 
 
-def _materials(lane: Lane) -> Materials:
-    return Materials(
+def _environment(lane: Lane) -> WorkerEnvironment:
+    return WorkerEnvironment(
         lane=lane,
         components={name: dumps(spec.component) for name, spec in lane.topology.components.items()},
         unpickle=pickle.loads,
@@ -183,7 +185,7 @@ def _source_of(spec: ComponentSpec, rows: list[tuple[str, list[Any]]] | None) ->
     if rows is None:
         return spec.component
     if isinstance(spec.component, Spout):
-        return QueueSpout(spec.component.outputs)
+        return SimulatedQueue(spec.component.outputs)
     assert isinstance(spec.component, PartitionedSpout)
     return FedSpout(spec.component, [values for _, values in rows], spec.parallelism)
 

@@ -24,7 +24,7 @@ import cloudpickle
 
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.sim.rehearsal import Rehearsal
-from sparkbolt.sim.report import Report, report_of, trail_of
+from sparkbolt.sim.report import SimulationReport, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Feed, Subject, subject_of
 
@@ -108,27 +108,27 @@ class SimulatingProcess:
         self._rehearsal.close()
 
 
-_twins: dict[bytes, SimulatingProcess] = {}
+_processes: dict[bytes, SimulatingProcess] = {}
 
 
-def twin_of(topology: Topology, feed: Feed | None, messages_max: int) -> SimulatingProcess | None:
+def process_like(topology: Topology, feed: Feed | None, messages_max: int) -> SimulatingProcess | None:
     """A process with another hash seed for this topology, kept for the next call; None if there can be none."""
     try:
         key = cloudpickle.dumps((topology, feed, messages_max))
     except Exception:  # noqa: BLE001  pickling calls code of the user's; the second run is then made here
         return None
-    if key not in _twins:
-        close_twins()
+    if key not in _processes:
+        close_processes()
         other = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
-        _twins[key] = SimulatingProcess(topology, feed, messages_max, hash_seed=other)
-    return _twins[key] if _twins[key].failure is None else None
+        _processes[key] = SimulatingProcess(topology, feed, messages_max, hash_seed=other)
+    return _processes[key] if _processes[key].failure is None else None
 
 
 @atexit.register
-def close_twins() -> None:
+def close_processes() -> None:
     """End the processes that are kept."""
-    while _twins:
-        _twins.popitem()[1].close()
+    while _processes:
+        _processes.popitem()[1].close()
 
 
 def _write(pipe: IO[bytes], value: Any) -> None:
@@ -147,7 +147,7 @@ def _read(pipe: IO[bytes]) -> Any:
 # The other side.
 
 
-def run_seeds(subject: Subject, seeds: Sequence[int], command: str) -> tuple[int, int, Report | None]:
+def run_seeds(subject: Subject, seeds: Sequence[int], command: str) -> tuple[int, int, SimulationReport | None]:
     """Run seeds one after the other, up to the first that fails: (seeds, micro-batches, its report)."""
     micro_batches = 0
     for place, seed in enumerate(seeds):

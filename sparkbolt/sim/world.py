@@ -39,7 +39,7 @@ from sparkbolt.sim.faults import (
     Fault,
     Pending,
 )
-from sparkbolt.sim.observer import Eyes
+from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.spouts import close_ranged
@@ -83,8 +83,8 @@ class World:
             faults: what goes wrong, in this order where it is at the same step.
             micro_batches: in so many, about, the messages are read; later ones read all that is left.
             checkers: watch what happens.
-            stories: as of ``Eyes``.
-            trails: as of ``Eyes``.
+            stories: as of ``AttemptObserver``.
+            trails: as of ``AttemptObserver``.
         """
         self.subject = subject
         self.seed = seed
@@ -115,16 +115,16 @@ class World:
         self._restarts = 0
         """How often the query was started since the last commit."""
         stamps = random.Random(seed)
-        self.eyes = Eyes(subject.lane, stories=stories, trails=trails)
-        sink = SimulatedSink(self.durable.letters, self.eyes)
-        self._materials = subject.materials_with(lambda: stamps.getrandbits(63) + 1, self.eyes, sink)
-        self.executors = Executors(subject.lane, self._materials, self.eyes, self.durable.stores)
+        self.observer = AttemptObserver(subject.lane, stories=stories, trails=trails)
+        sink = SimulatedSink(self.durable.letters, self.observer)
+        self._environment = subject.environment_with(lambda: stamps.getrandbits(63) + 1, self.observer, sink)
+        self.executors = Executors(subject.lane, self._environment, self.observer, self.durable.stores)
         self._begin_life()
 
     def _begin_life(self, before: Driver | None = None) -> None:
         tenure = Tenure(self.durable.files) if before is None else before.tenure
-        self.driver = Driver(self.subject, self._materials, self.durable, self.now_ms, self.mono_s, tenure, before)
-        self._limit_desks()
+        self.driver = Driver(self.subject, self._environment, self.durable, self.now_ms, self.mono_s, tenure, before)
+        self._limit_buffers()
         self.checkers.life_began(self.driver)
         if self._late is not None:
             plan, outcome = self._late
@@ -133,11 +133,11 @@ class World:
             self._count(plan, outcome)
         self._loop = MicroBatchLoop[Ready](self.durable.log, self)
 
-    def _limit_desks(self) -> None:
+    def _limit_buffers(self) -> None:
         """A ``Spout`` of the user's may have no end: it gives a part of its messages to each micro-batch."""
         share = max(1, self.subject.messages_max // self._micro_batches)
-        for desk in self.driver.host.desks.values():
-            desk.pending_max = min(desk.pending_max, share)
+        for buffer in self.driver.coordinator.buffers.values():
+            buffer.pending_max = min(buffer.pending_max, share)
 
     # The two phases.
 
@@ -153,19 +153,19 @@ class World:
             if self.stopped is not None or self.checkers.facts.away is not None:
                 return None
             enough = self._enough()
-            self.driver.host.active = not enough
+            self.driver.coordinator.active = not enough
             if self._quiet:
                 return None
             if self._turn():
                 idle = 0
                 continue
-            if self.driver.host.finished:
+            if self.driver.coordinator.finished:
                 return None
-            if enough and self.driver.host.drained and not self.driver.host.retries:
+            if enough and self.driver.coordinator.drained and not self.driver.coordinator.retries:
                 return None
             idle += 1
             self._quiet_turns += 1
-            due = self.driver.host.next_due_ms(self.now_ms, self.mono_s)
+            due = self.driver.coordinator.next_due_ms(self.now_ms, self.mono_s)
             self.checkers.idle(self.driver, self.now_ms, due)
             self._pass(max(1, due - self.now_ms) if due is not None else MICRO_BATCH_MS)
         return f"it does not finish: {self.executions} micro-batches were run, {self._rest()}"
@@ -176,9 +176,11 @@ class World:
 
         A source that is followed never ends. Without message timeouts a tree that nobody acks stays open for ever.
         """
-        host = self.driver.host
-        still = host.drained or (not host.config.enable_message_timeouts and host.ledger.staged is None)
-        return self._quiet_turns >= QUIET_TURNS_MAX and still and not host.retries
+        coordinator = self.driver.coordinator
+        still = coordinator.drained or (
+            not coordinator.config.enable_message_timeouts and coordinator.ledger.staged is None
+        )
+        return self._quiet_turns >= QUIET_TURNS_MAX and still and not coordinator.retries
 
     @property
     def stopped(self) -> str | None:
@@ -187,12 +189,12 @@ class World:
 
     def _rest(self) -> str:
         ledger = self.driver.ledger
-        return f"{ledger.open_trees} trees are open, {self.driver.host.retries} records wait to be read again"
+        return f"{ledger.open_trees} trees are open, {self.driver.coordinator.retries} records wait to be read again"
 
     def _enough(self) -> bool:
         """Whether spouts that perhaps never end have given enough: what is open is finished then, nothing begins."""
         queues = [queue for queue in self.durable.queues.values() if len(queue.done) < len(queue.messages)]
-        own = len(self.driver.host.desks) > len(self.durable.queues)
+        own = len(self.driver.coordinator.buffers) > len(self.durable.queues)
         return own and not queues and self.checkers.facts.records >= self.subject.messages_max
 
     def _pass(self, ms: int) -> None:
@@ -256,11 +258,11 @@ class World:
         self._hear()
         if self._step(number, "ask") is None:
             for task in self.driver.spouts.values():
-                task.turn(self.driver.host.active)
+                task.turn(self.driver.coordinator.active)
             self._set_budgets(number)
         else:
             for component in self.subject.positions:
-                self.driver.host.pacers[component].budget = 0
+                self.driver.coordinator.rates[component].budget = 0
         offset = planner.next_offset(self.now_ms, self.mono_s)
         if offset is None:
             return planner.no_news(start, self.now_ms, self.mono_s)
@@ -336,11 +338,11 @@ class World:
     def _set_budgets(self, number: int) -> None:
         """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
-        for component, pacer in self.driver.host.pacers.items():
+        for component, rate in self.driver.coordinator.rates.items():
             share = total = self.subject.positions.get(component, self.subject.messages_max)
             if random_ is not None:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
-            pacer.budget = max(1, share)
+            rate.budget = max(1, share)
 
     def _promote(self, number: int) -> None:
         promotion: Promotion = self.driver.promote(number, self.mono_s)
@@ -391,4 +393,4 @@ class World:
     def close(self) -> None:
         """End all processes; what a topology has open is closed as a crash would."""
         self.executors.die()
-        close_ranged(self.driver.host.spouts)
+        close_ranged(self.driver.coordinator.spouts)

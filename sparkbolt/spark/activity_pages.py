@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Sight
-from sparkbolt.core.worker.activity import Activity, Hangs, Looker, sight_of
+from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16
@@ -95,19 +95,19 @@ class LookOut:
         if directory is not None:
             with suppress(OSError):
                 self._page = Page(directory)
-        self.activity = Activity(time.monotonic, self._page.note if self._page is not None else None)
+        self.monitor = ActivityMonitor(time.monotonic, self._page.note if self._page is not None else None)
         if self._page is not None:
-            self._page.note(self.activity.doing.pack())
+            self._page.note(self.monitor.doing.pack())
         self._hangs = Hangs()
         working = threading.get_ident()
-        self._looker = Looker(self.activity, lambda: line_of(frames_of_threads().get(working)))
+        self._looker = Looker(self.monitor, lambda: line_of(frames_of_threads().get(working)))
         self._ended = threading.Event()
         threading.Thread(target=self._look, name="sparkbolt-look-out", daemon=True).start()
 
     def _look(self) -> None:
         seen = -1
         while not self._ended.wait(LOOK_EVERY_SECS):
-            doing = self.activity.doing
+            doing = self.monitor.doing
             if doing.task == 0 and doing.serial == seen:
                 continue  # nothing has happened
             seen = doing.serial
@@ -118,7 +118,7 @@ class LookOut:
         if self._page is not None:
             self._page.keep(look)
         elif self.directory is None:
-            sight = sight_of(self.activity.doing.pack(), look, time.monotonic())
+            sight = sight_of(self.monitor.doing.pack(), look, time.monotonic())
             for hung in self._hangs.worth({} if sight is None else {"": sight}):
                 log.warning("%s", warning(hung, self.who))
 

@@ -37,7 +37,7 @@ from pyspark import TaskContext
 
 from sparkbolt.core.base.exceptions import own_process
 from sparkbolt.core.state.segments import SegmentStore
-from sparkbolt.core.worker.crash_isolation import PLACE_BYTES, Deaths, Place, Watch
+from sparkbolt.core.worker.crash_isolation import PLACE_BYTES, Crashes, Watch, WorkPlace
 from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError
@@ -59,7 +59,7 @@ log = logging.getLogger("sparkbolt")
 class Dead(Exception):  # noqa: N818  an outcome
     """The child died before it had delivered anything."""
 
-    def __init__(self, place: Place, how: str) -> None:
+    def __init__(self, place: WorkPlace, how: str) -> None:
         """It noted ``place`` last; ``how`` says by what it ended."""
         super().__init__(how)
         self.place = place
@@ -74,7 +74,7 @@ class Task:
     work: Work
     store_of: StoreOf
     """As the worker has them: a child only sees which there are."""
-    deaths: Deaths
+    crashes: Crashes
 
 
 class StagedStore:
@@ -127,13 +127,13 @@ def shielded(worker: Worker, work: Work, store_of: StoreOf = lambda _: None) -> 
     """
     if not is_repeated():
         return work(worker, store_of)
-    deaths = Deaths(worker.lane.topology.task_owner)
+    crashes = Crashes(worker.lane.topology.task_owner)
     while True:
         try:
-            rows, writes = _in_child(worker, work, store_of, deaths)
+            rows, writes = _in_child(worker, work, store_of, crashes)
         except Dead as dead:
-            deaths.add(dead.place, dead.how)
-            component, index = deaths.who(dead.place.task)
+            crashes.add(dead.place, dead.how)
+            component, index = crashes.who(dead.place.task)
             log.error("%s[%d] killed its worker (%s); the work begins again without that", component, index, dead.how)
             continue
         for dest, changes in writes.items():
@@ -148,7 +148,7 @@ def _write(store: SegmentStore | None, changes: dict[str, bytes | None]) -> None
 
 
 def _in_child(
-    worker: Worker, work: Work, store_of: StoreOf, deaths: Deaths
+    worker: Worker, work: Work, store_of: StoreOf, crashes: Crashes
 ) -> tuple[list[Row], dict[int, dict[str, bytes | None]]]:
     """One child's attempt at the work: its rows, and what it would have written, by dest.
 
@@ -157,7 +157,7 @@ def _in_child(
     """
     ours, its = Pipe()
     with ours, mmap.mmap(-1, PLACE_BYTES + len(CLOSED)) as memory:
-        memory[:PLACE_BYTES] = Place().pack()
+        memory[:PLACE_BYTES] = WorkPlace().pack()
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -165,7 +165,7 @@ def _in_child(
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: libraries' own, which outlive a fork
             pid = os.fork()
         if pid == 0:
-            _live(its, parent, memory, Task(worker, work, store_of, deaths))
+            _live(its, parent, memory, Task(worker, work, store_of, crashes))
         its.close()
         wait_secs = 0.0
         try:
@@ -175,7 +175,7 @@ def _in_child(
             status = _end(pid, wait_secs)
         if outcome == "dead":
             closed = memory[PLACE_BYTES:] == CLOSED
-            raise Dead(Place.unpack(memory[:PLACE_BYTES]), "closed its files" if closed else _how(status))
+            raise Dead(WorkPlace.unpack(memory[:PLACE_BYTES]), "closed its files" if closed else _how(status))
     if outcome == "raised":
         raise cloudpickle.loads(rest[0])
     rows, writes = rest
@@ -233,7 +233,7 @@ def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) ->
         _die_with(parent)
         own, said = _attempt(connection, memory, task)
         connection.send(said)
-        memory[:PLACE_BYTES] = Place().pack()
+        memory[:PLACE_BYTES] = WorkPlace().pack()
         own.close()
     except SystemExit as leaving:  # in user code this is one more way to die
         code = leaving.code if isinstance(leaving.code, int) else 1
@@ -266,7 +266,7 @@ def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Wor
             os._exit(1)
         memory[:PLACE_BYTES] = place
 
-    own = Worker(task.worker.materials, Watch(task.deaths, note), activity_of_child(task.worker))
+    own = Worker(task.worker.environment, Watch(task.crashes, note), activity_of_child(task.worker))
     try:
         rows = [(dest, bytes(frame)) for dest, frame in task.work(own, store_of)]
     except Exception as error:  # noqa: BLE001  handed on to the worker, which raises it

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from sparkbolt.spark.driver_rpc_client import Asker
-from sparkbolt.spark.job_bundle import SCHEMA, Shipment
+from sparkbolt.spark.driver_rpc_client import DriverRpcClient
+from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,15 +35,15 @@ class LanePartition(InputPartition):
 class LaneReader(DataSourceStreamReader):
     """Plans in the planner process, reads on executors."""
 
-    def __init__(self, directory: str, shipment: Shipment) -> None:
-        """Ask the bridge in ``directory``; run the tasks of ``shipment``."""
+    def __init__(self, directory: str, bundle: JobBundle) -> None:
+        """Ask the bridge in ``directory``; run the tasks of ``bundle``."""
         self._directory = directory
-        self._shipment = shipment
+        self._bundle = bundle
 
     @property
-    def _asker(self) -> Asker:
-        asker: Asker = self.__dict__.setdefault("asker", Asker(self._directory))
-        return asker
+    def _client(self) -> DriverRpcClient:
+        client: DriverRpcClient = self.__dict__.setdefault("asker", DriverRpcClient(self._directory))
+        return client
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection out."""
@@ -51,38 +51,38 @@ class LaneReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         """The constant before micro-batch 0."""
-        offset: dict[str, Any] = self._asker.ask("initial")
+        offset: dict[str, Any] = self._client.ask("initial")
         return offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
-        offset: dict[str, Any] = self._asker.ask("latest", start)
+        offset: dict[str, Any] = self._client.ask("latest", start)
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each spark_task reads for the plan ``end``."""
-        return [LanePartition(task) for task in self._asker.ask("partitions", end)]
+        return [LanePartition(task) for task in self._client.ask("partitions", end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one spark_task."""
         from sparkbolt.spark.source_task import read  # rule 3
 
         assert isinstance(partition, LanePartition)
-        return read(self._shipment, partition.task)
+        return read(self._bundle, partition.task)
 
 
-def data_source(shipment: Shipment) -> type[DataSource]:
+def data_source(bundle: JobBundle) -> type[DataSource]:
     """The data source of one run; its name is the run's, so that runs in one session stay apart."""
 
     class LaneSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return f"sparkbolt_{shipment.run}"
+            return f"sparkbolt_{bundle.run}"
 
         def schema(self) -> str:
             return SCHEMA
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:
-            return LaneReader(self.options["directory"], shipment)
+            return LaneReader(self.options["directory"], bundle)
 
     return LaneSource

@@ -19,7 +19,7 @@ SOCKET = "planner.sock"
 SECRET = "secret"
 
 
-class Asker:
+class DriverRpcClient:
     """The planner's end; connects when it is first used."""
 
     def __init__(self, directory: str) -> None:

@@ -19,7 +19,7 @@ from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.throttle import Throttle
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
-from sparkbolt.core.model.reports import FailedTree, Promotion, Report
+from sparkbolt.core.model.reports import ErrorReport, FailedTree, Promotion
 from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.spark.user_calls import name_of
 
@@ -28,7 +28,7 @@ REPORTS_OF_A_PROBE_MAX = 2
 log = logging.getLogger("sparkbolt")
 
 
-class Announcer:
+class ErrorLog:
     """Logs what a topology has to tell; may be called from any thread."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class Announcer:
         self._last: dict[str, tuple[int, str]] = {}
         """By whom: the level and the text of the report that was withheld last."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ErrorReport) -> None:
         """Somebody reported an error."""
         self._log_some(logging.WARNING, report.component, _report_text(report))
 
@@ -122,7 +122,7 @@ class Announcer:
         return f" (and {withheld:,} more like it in the last {self._interval_secs:g} s)" if withheld > 0 else ""
 
 
-def _report_text(report: Report) -> str:
+def _report_text(report: ErrorReport) -> str:
     return f"{report.component}[{report.task}] reported: {report.text}"
 
 

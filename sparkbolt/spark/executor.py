@@ -26,15 +26,15 @@ import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.worker.activity import Activity
-from sparkbolt.core.worker.environment import main_definitions, materials_of, pickled_components, pickled_definitions
+from sparkbolt.core.worker.activity import ActivityMonitor
+from sparkbolt.core.worker.environment import environment_of, main_definitions, pickled_components, pickled_definitions
 from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Materials, Worker
+from sparkbolt.core.worker.worker import Worker, WorkerEnvironment
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import LookOut
 from sparkbolt.spark.failure_text import errors_carried
-from sparkbolt.spark.job_bundle import Shipment
-from sparkbolt.spark.task_stdout import print_to_driver
+from sparkbolt.spark.job_bundle import JobBundle
+from sparkbolt.spark.task_stdout import stdout_to_driver
 
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
 BATCH_BYTES_MAX = 64 << 20
@@ -46,9 +46,9 @@ _stages_run = 0
 log = logging.getLogger("sparkbolt")
 
 
-def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
-    """A lane as executors get it; see ``Shipment``."""
-    return Shipment(
+def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
+    """A lane as executors get it; see ``JobBundle``."""
+    return JobBundle(
         run=run,
         lane=cloudpickle.dumps(lane),
         components=pickled_components(lane),
@@ -57,43 +57,43 @@ def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> Shipment:
     )
 
 
-def worker_of(shipment: Shipment) -> Worker:
+def worker_of(bundle: JobBundle) -> Worker:
     """This process's worker for a shipment, made on first use.
 
     Raises:
         EngineError: a module that a component needs cannot be imported here.
     """
-    worker = _workers.get(shipment.run)
+    worker = _workers.get(bundle.run)
     if worker is None:
         for old in list(_workers):
             _close(_workers.pop(old))
             _look_outs.pop(old).close()
-        sys.path.extend(entry for entry in shipment.path if entry not in sys.path)
-        print_to_driver()
-        materials = _materials(shipment)
-        look_out = _look_outs[shipment.run] = LookOut(shipment.pages, materials.lane.topology.task_owner)
-        worker = _workers[shipment.run] = Worker(materials, activity=look_out.activity)
+        sys.path.extend(entry for entry in bundle.path if entry not in sys.path)
+        stdout_to_driver()
+        environment = _environment(bundle)
+        look_out = _look_outs[bundle.run] = LookOut(bundle.pages, environment.lane.topology.task_owner)
+        worker = _workers[bundle.run] = Worker(environment, monitor=look_out.monitor)
         gc.collect()
         gc.freeze()
     return worker
 
 
-def _materials(shipment: Shipment) -> Materials:
+def _environment(bundle: JobBundle) -> WorkerEnvironment:
     try:
-        lane = cloudpickle.loads(shipment.lane)
-        namespace = cloudpickle.loads(shipment.namespace)
-        for component in shipment.components.values():
+        lane = cloudpickle.loads(bundle.lane)
+        namespace = cloudpickle.loads(bundle.namespace)
+        for component in bundle.components.values():
             cloudpickle.loads(component)
     except ModuleNotFoundError as error:
         raise EngineError(
             f"module {error.name!r} is missing on the executors: install it there, or send it with "
             f"py_files=[...] (sparkbolt run --py-files)"
         ) from error
-    return materials_of(
+    return environment_of(
         lane,
         stamps=lambda: secrets.randbits(63) + 1,
         clock=time.monotonic,
-        components=shipment.components,
+        components=bundle.components,
         namespace=namespace,
         debug=logging.getLogger("sparkbolt.debug").warning,
     )
@@ -115,10 +115,10 @@ def staged() -> Iterator[None]:
         gc.collect(2 if _stages_run % FULL_COLLECTION_EVERY == 0 else 1)
 
 
-def activity_of_child(worker: Worker) -> Activity | None:
+def activity_of_child(worker: Worker) -> ActivityMonitor | None:
     """In a forked child of this process: what it is at is shown on a page of its own."""
-    look_out = next((known for known in _look_outs.values() if known.activity is worker.activity), None)
-    return None if look_out is None else look_out.forked().activity
+    look_out = next((known for known in _look_outs.values() if known.monitor is worker.monitor), None)
+    return None if look_out is None else look_out.forked().monitor
 
 
 def _close(worker: Worker) -> None:

@@ -17,7 +17,7 @@ SCHEMA = "dest int, frame binary"
 
 
 @dataclass(frozen=True)
-class Shipment:
+class JobBundle:
     """What ``workers.packed`` makes of a lane."""
 
     run: str

@@ -25,7 +25,7 @@ from typing import Any
 from py4j import java_gateway
 
 from sparkbolt.spark import scratch
-from sparkbolt.spark.task_stdout import PRINTS_ENV, PrintReader
+from sparkbolt.spark.task_stdout import TASK_STDOUT_ENV, StdoutReader
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
 """``-``: Spark's noise goes to standard error; a path: to that file; not set: to a temporary file."""
@@ -63,12 +63,12 @@ class JvmOutput:
         self._ended = threading.Event()
         self.log_path: str | None = None
         """Where Spark's log is; None if it goes to standard error, or if the JVM was not started here."""
-        self.prints = PrintReader(f"{self._directory}/prints", write_to_stdout)
+        self.prints = StdoutReader(f"{self._directory}/prints", write_to_stdout)
         atexit.register(self._end)
 
     def environment(self) -> dict[str, str]:
         """What Python workers on this machine must know."""
-        return {f"spark.executorEnv.{PRINTS_ENV}": self.prints.path}
+        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path}
 
     def popen_arguments(self) -> dict[str, Any]:
         """How the JVM's process is to be started."""

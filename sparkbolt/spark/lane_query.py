@@ -20,17 +20,17 @@ from sparkbolt.core.worker.levels import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
-from sparkbolt.spark.job_bundle import SCHEMA, Shipment
+from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.processor import LevelProcessor
 
 
-def stateless_level(shipment: Shipment, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What ``mapInArrow`` runs for a level that keeps nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with staged():
             came = [row for batch in batches for row in rows_of(batch)]
-            out = shielded(worker_of(shipment), lambda own, stores: run_level(own, level, came, stores))
+            out = shielded(worker_of(bundle), lambda own, stores: run_level(own, level, came, stores))
         yield from batches_of(out)
 
     return run
@@ -43,20 +43,20 @@ def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches_of(out)
 
 
-def lane_frame(spark: SparkSession, lane: Lane, shipment: Shipment, directory: str) -> DataFrame:
+def lane_frame(spark: SparkSession, lane: Lane, bundle: JobBundle, directory: str) -> DataFrame:
     """The streaming DataFrame whose rows are what comes out of the last level."""
-    source = data_source(shipment)
+    source = data_source(bundle)
     spark.dataSource.register(source)
     frame = spark.readStream.format(source.name()).option("directory", directory).load()
     for level in lane.levels:
         if level.stateful:
             frame = frame.groupBy("dest").transformWithStateInPandas(
-                statefulProcessor=LevelProcessor(shipment, level.number),
+                statefulProcessor=LevelProcessor(bundle, level.number),
                 outputStructType=SCHEMA,
                 outputMode="append",
                 timeMode="none",
             )
         else:
             shuffled = frame.repartition(lane.spark_partitions, "dest")
-            frame = shuffled.mapInArrow(stateless_level(shipment, level.number), SCHEMA)
+            frame = shuffled.mapInArrow(stateless_level(bundle, level.number), SCHEMA)
     return frame

@@ -15,7 +15,7 @@ import pandas as pd
 from sparkbolt.core.worker.levels import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import parts_of, staged, worker_of
-from sparkbolt.spark.job_bundle import Shipment
+from sparkbolt.spark.job_bundle import JobBundle
 
 
 class MapStateStore:
@@ -43,11 +43,11 @@ class MapStateStore:
         return [row[0] for row in self._state.keys()]  # noqa: SIM118  no dict
 
 
-def run(shipment: Shipment, level: int, dest: int, rows: Iterator[Any], segments: Any) -> Iterator[pd.DataFrame]:
+def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments: Any) -> Iterator[pd.DataFrame]:
     """Run the tasks that live at ``dest`` on their rows; ``segments`` is Spark's ``MapState`` of them."""
     store = MapStateStore(segments)
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]
-        out = shielded(worker_of(shipment), lambda own, stores: run_level(own, level, came, stores), lambda _: store)
+        out = shielded(worker_of(bundle), lambda own, stores: run_level(own, level, came, stores), lambda _: store)
     for part in parts_of(out):
         yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.base.exceptions import line_of, user_code
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
@@ -75,7 +75,7 @@ class Life:
         spark: SparkSession,
         checkpoint: Checkpoint,
         calls: Calls,
-        tell: Callable[[Host, Promotion], None],
+        tell: Callable[[Coordinator, Promotion], None],
     ) -> None:
         """Load the ledger, begin a life, open the partitioned spouts; ``start`` begins to process.
 
@@ -120,12 +120,12 @@ class Life:
         check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
-        self.shipment = packed(lane, self.run_id, sys.path if is_local(spark) else ())
+        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else ())
         spouts: dict[str, PartitionedSpout] = {}
         try:
             self._open_spouts(spouts)
-            self.host = Host(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
-            self._planner = Planner(self.host, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
+            self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
+            self._planner = Planner(self.coordinator, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
             self._bridge = Bridge(self._answer)
         except BaseException:
             close_spouts(spouts)
@@ -133,13 +133,13 @@ class Life:
         self._pages: Pages | None = None
         if is_local(spark):
             self._pages = Pages(f"{self._bridge.directory}/pages")
-            self.shipment = replace(self.shipment, pages=self._pages.directory)
+            self.bundle = replace(self.bundle, pages=self._pages.directory)
 
     def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
         """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
-                spout = in_driver(cloudpickle.loads(self.shipment.components[spec.id]), spec.id, self._calls)
+                spout = in_driver(cloudpickle.loads(self.bundle.components[spec.id]), spec.id, self._calls)
                 spouts[spec.id] = spout
                 try:
                     with user_code(f"open of {spec.id!r}"):
@@ -155,7 +155,7 @@ class Life:
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url)
         self.passing = choose_form(self._spark, checkpoint)
-        frame = lane_frame(self._spark, self.lane, self.shipment, self._bridge.directory)
+        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
@@ -228,8 +228,8 @@ class Life:
         feedback = gather(frames)
         self._partials = feedback.partials
         with self._changed:
-            self._checkpoint.check_life(self.host.life)
-            entry = self.host.stage(micro_batch_id, feedback)
+            self._checkpoint.check_life(self.coordinator.life)
+            entry = self.coordinator.stage(micro_batch_id, feedback)
             self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
 
@@ -237,9 +237,9 @@ class Life:
         self._runs = None
         self.telling = True
         try:
-            promotion = self.host.promote(micro_batch_id, time.monotonic())
+            promotion = self.coordinator.promote(micro_batch_id, time.monotonic())
             self.promoted = True
-            self._tell(self.host, promotion)
+            self._tell(self.coordinator, promotion)
         finally:
             self.telling = False
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
@@ -248,7 +248,7 @@ class Life:
 
     def _compact(self, micro_batch_id: int) -> None:
         try:
-            self._checkpoint.compact(micro_batch_id, self.host.ledger.snapshot())
+            self._checkpoint.compact(micro_batch_id, self.coordinator.ledger.snapshot())
         except OSError as error:  # entries that stay are as good, and the next compaction takes them along
             log.warning(
                 "the ledger's log could not be compacted (%s): it is tried again %d micro-batches later",
@@ -268,7 +268,7 @@ class Life:
         if runs is None:
             return Progress(levels=len(self.lane.levels))
         micro_batch_id, began_s = runs
-        committing = self.host.ledger.staged == micro_batch_id
+        committing = self.coordinator.ledger.staged == micro_batch_id
         found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
         if self._pages is None and query is not None and not committing:
             with suppress(Py4JError, OSError):  # the JVM is going
@@ -311,7 +311,7 @@ class Life:
                 return
             self._ended = True
             self._changed.notify_all()
-        close_spouts(self.host.spouts)
+        close_spouts(self.coordinator.spouts)
         self._bridge.close()
 
 

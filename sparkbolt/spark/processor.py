@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from sparkbolt.spark.job_bundle import Shipment
+from sparkbolt.spark.job_bundle import JobBundle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class LevelProcessor(StatefulProcessor):
     """A stateful level: one grouping key a task."""
 
-    def __init__(self, shipment: Shipment, level: int) -> None:
+    def __init__(self, bundle: JobBundle, level: int) -> None:
         """Run level ``level`` of the shipment's lane."""
-        self._shipment = shipment
+        self._bundle = bundle
         self._level = level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -37,7 +37,7 @@ class LevelProcessor(StatefulProcessor):
         """Called by Spark for each task that has rows, and for each dest that passes through."""
         from sparkbolt.spark.level_task import run  # rule 2
 
-        return run(self._shipment, self._level, int(key[0]), rows, self._segments)
+        return run(self._bundle, self._level, int(key[0]), rows, self._segments)
 
     def close(self) -> None:
         """Called by Spark at the end of a spark_task: nothing is open."""

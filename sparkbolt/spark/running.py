@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.driver.restart_policy import QueryFailure, Restarts
@@ -31,7 +31,7 @@ from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import MicroBatchReport, Report
+from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.emission import Output
@@ -41,7 +41,7 @@ from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
-from sparkbolt.spark.error_log import Announcer
+from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spark.failure_text import explain, query_failure
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.life import Life, now_ms
@@ -84,8 +84,8 @@ class RunningTopology(core_running.RunningTopology):
         self._temporary = temporary
         self._changed = threading.Condition(threading.RLock())
         self._calls = Calls(self._changed)
-        self._announcer = Announcer(topology.config)
-        self._listeners = Listeners(self._calls, self._announcer.listener_raised)
+        self._error_log = ErrorLog(topology.config)
+        self._listeners = Listeners(self._calls, self._error_log.listener_raised)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -104,7 +104,7 @@ class RunningTopology(core_running.RunningTopology):
             self._stopping.set()
             raise
         self._calls.ended_s = math.inf
-        self._aside_before = {name: one.set_aside for name, one in self._host.ledger.metrics.components.items()}
+        self._aside_before = {name: one.set_aside for name, one in self._coordinator.ledger.metrics.components.items()}
         self._threads: list[SpoutThread] = []
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
 
@@ -138,13 +138,13 @@ class RunningTopology(core_running.RunningTopology):
         for spec in self.topology.spouts:
             if isinstance(spec.component, Spout):
                 for number in self.topology.tasks(spec.id):
-                    spout = cloudpickle.loads(self._life.shipment.components[spec.id])
+                    spout = cloudpickle.loads(self._life.bundle.components[spec.id])
                     output = Output(spec.id, routes_of(self.topology, spec.id, frozenset(), number))
                     thread = SpoutThread(
                         spout,
                         context_of(self.lane, number),
                         output,
-                        self._host.desks[number],
+                        self._coordinator.buffers[number],
                         self._changed,
                         tracked=self.lane.tracked,
                         report=self._spout_raised,
@@ -166,8 +166,8 @@ class RunningTopology(core_running.RunningTopology):
         return f"<RunningTopology {self.topology.name!r}: {state}, {place}>"
 
     @property
-    def _host(self) -> Host:
-        return self._life.host
+    def _coordinator(self) -> Coordinator:
+        return self._life.coordinator
 
     @property
     def run_id(self) -> str:
@@ -186,8 +186,8 @@ class RunningTopology(core_running.RunningTopology):
             EngineError: Spark does not take the query. Whatever is raised, all is ended as by ``close``.
         """
         try:
-            if self._host.ledger.replayed is not None:  # told again rather than never
-                self._announcer.promotion(self._host.ledger.replayed, self._host.ledger.outages.out())
+            if self._coordinator.ledger.replayed is not None:  # told again rather than never
+                self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
             for thread in self._make_threads():
                 thread.start()
                 self._threads.append(thread)
@@ -259,9 +259,9 @@ class RunningTopology(core_running.RunningTopology):
         old.end()
         life = self._new_life()
         with self._changed:
-            life.host.take_over(old.host)
+            life.coordinator.take_over(old.coordinator)
             for thread in self._threads:
-                thread.go_on_with(life.host.desks)
+                thread.go_on_with(life.coordinator.buffers)
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
@@ -282,24 +282,24 @@ class RunningTopology(core_running.RunningTopology):
             for sight in self._hangs.worth(sights):
                 log.warning("%s", warning(sight, self.topology.task_owner))
 
-    def _tell(self, host: Host, promotion: Promotion) -> None:
-        self._announcer.promotion(promotion, host.ledger.outages.out())
-        reason = host.reason_to_stop(promotion)
+    def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
+        self._error_log.promotion(promotion, coordinator.ledger.outages.out())
+        reason = coordinator.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
-            host.active = False
-        metrics = host.ledger.metrics.copy_for(self.topology.components)
+            coordinator.active = False
+        metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
         self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
 
-    def _spout_reported(self, report: Report) -> None:
-        self._announcer.report(report)
+    def _spout_reported(self, report: ErrorReport) -> None:
+        self._error_log.report(report)
         with self._changed:
-            self._host.ledger.metrics.of(report.component).errors += 1
+            self._coordinator.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
-        self._announcer.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
+        self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
         with self._changed:
-            self._host.ledger.metrics.of(failure.component).errors += 1
+            self._coordinator.ledger.metrics.of(failure.component).errors += 1
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
         """Have ``listener`` called after each promotion, from a thread of the listeners, for which the engine waits.
@@ -311,14 +311,14 @@ class RunningTopology(core_running.RunningTopology):
     def metrics(self) -> TopologyMetrics:
         """A copy of the counters, totals since the topology's first start with its checkpoint; all components' ones."""
         with self._changed:
-            self._host.ledger.metrics.see_sources(self._host.spouts)
-            return self._host.ledger.metrics.copy_for(self.topology.components)
+            self._coordinator.ledger.metrics.see_sources(self._coordinator.spouts)
+            return self._coordinator.ledger.metrics.copy_for(self.topology.components)
 
     @property
     def set_aside(self) -> list[FailedTree]:
         """The newest trees that were given up, with their stories."""
         with self._changed:
-            return self._host.ledger.set_aside
+            return self._coordinator.ledger.set_aside
 
     @property
     def dead_letters_directory(self) -> str:
@@ -332,7 +332,7 @@ class RunningTopology(core_running.RunningTopology):
     def set_aside_here(self) -> dict[str, int]:
         """How many messages of each spout were given up since ``start``; only of those that have some."""
         with self._changed:
-            counts = self._host.ledger.metrics.components
+            counts = self._coordinator.ledger.metrics.components
             found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
         return {name: count for name, count in found.items() if count}
 
@@ -340,13 +340,13 @@ class RunningTopology(core_running.RunningTopology):
     def failed(self) -> list[FailedTree]:
         """The newest trees that failed, with their stories, also those that were given again."""
         with self._changed:
-            return self._host.ledger.failed
+            return self._coordinator.ledger.failed
 
     @property
     def traced(self) -> list[Story]:
         """The stories of the newest trees that were traced and acked."""
         with self._changed:
-            return self._host.ledger.traced
+            return self._coordinator.ledger.traced
 
     # Control.
 
@@ -390,7 +390,7 @@ class RunningTopology(core_running.RunningTopology):
     def outages(self) -> list[str]:
         """The bolts that are out just now, a sentence each: for how long, why, and when they are tried next."""
         with self._changed:
-            return self._host.ledger.outages.sentences(now_ms())
+            return self._coordinator.ledger.outages.sentences(now_ms())
 
     @property
     def _life_works(self) -> bool:
@@ -423,7 +423,7 @@ class RunningTopology(core_running.RunningTopology):
 
     def _set_active(self, active: bool) -> None:
         with self._changed:
-            self._host.active = active
+            self._coordinator.active = active
             self._changed.notify_all()
         for thread in self._threads:
             thread.set_active(active)
@@ -443,7 +443,7 @@ class RunningTopology(core_running.RunningTopology):
         Raises:
             EngineError: the topology failed.
         """
-        return self._await(lambda: self._host.finished, timeout_secs)
+        return self._await(lambda: self._coordinator.finished, timeout_secs)
 
     def await_drained(self, timeout_secs: float | None = None) -> bool:
         """Wait until no tree is open and every verdict is told; False if the time is over first.
@@ -453,19 +453,19 @@ class RunningTopology(core_running.RunningTopology):
         Raises:
             EngineError: the topology failed.
         """
-        return self._await(lambda: self._host.drained, timeout_secs)
+        return self._await(lambda: self._coordinator.drained, timeout_secs)
 
     @property
     def retries(self) -> int:
         """How many messages wait to be given again."""
         with self._changed:
-            return self._host.retries
+            return self._coordinator.retries
 
     def _idle_since(self, since_s: float) -> bool:
         """Whether everything is finished, and spouts were asked since then and had nothing new."""
-        host = self._host
-        asked_s = host.nothing_new_s
-        return host.drained and not host.retries and asked_s is not None and asked_s >= since_s
+        coordinator = self._coordinator
+        asked_s = coordinator.nothing_new_s
+        return coordinator.drained and not coordinator.retries and asked_s is not None and asked_s >= since_s
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs
@@ -501,7 +501,7 @@ class RunningTopology(core_running.RunningTopology):
                 self.await_drained(limit)
             except EngineError:
                 log.error("topology %r failed while it was draining: %s", self.topology.name, self._failure)
-        drained = self._host.drained
+        drained = self._coordinator.drained
         self.close()
         return drained
 
@@ -521,7 +521,7 @@ class RunningTopology(core_running.RunningTopology):
         close_all(self._threads)
         self._life.end()
         self._listeners.end()
-        self._announcer.tell_withheld(at_once=True)
+        self._error_log.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)

@@ -21,7 +21,7 @@ from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.spark.crash_shield import StoreOf, shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
-from sparkbolt.spark.job_bundle import Shipment
+from sparkbolt.spark.job_bundle import JobBundle
 
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:
@@ -30,14 +30,14 @@ def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) 
     return data
 
 
-def read(shipment: Shipment, task: bytes) -> Iterator[pa.RecordBatch]:
+def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
     """Do what ``packed_task`` has packed."""
     moment, pieces, clocks = cloudpickle.loads(task)
     if clocks:
         yield from batches_of(clocks)
     for piece in pieces:
         with staged():
-            rows = shielded(worker_of(shipment), partial(_read, moment, piece))
+            rows = shielded(worker_of(bundle), partial(_read, moment, piece))
         yield from batches_of(rows)
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, said
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import Spout, TopologyContext
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
 from sparkbolt.core.worker.emission import Output
@@ -81,12 +81,12 @@ class SpoutThread:
         spout: Spout,
         context: TopologyContext,
         output: Output,
-        desk: Desk,
+        buffer: SpoutBuffer,
         lock: threading.Condition,
         *,
         tracked: bool,
         report: Callable[[SpoutFailure], None],
-        tell: Callable[[Report], None],
+        tell: Callable[[ErrorReport], None],
         calls: Calls | None = None,
     ) -> None:
         """Nothing is opened yet.
@@ -95,7 +95,7 @@ class SpoutThread:
             spout: the task's own copy.
             context: the task's own.
             output: the streams on which it emits.
-            desk: where its records wait.
+            buffer: where its records wait.
             lock: guards the desk and wakes whoever waits for a plan.
             tracked: whether the topology has ackers.
             report: is called with what raised.
@@ -106,7 +106,7 @@ class SpoutThread:
         self._context = context
         self._output = output
         self._collector = SpoutRecordCollector(output)
-        self._desk = desk
+        self._buffer = buffer
         self._lock = lock
         self._tracked = tracked
         self._report = report
@@ -136,9 +136,9 @@ class SpoutThread:
         """Open the task and begin."""
         self._thread.start()
 
-    def go_on_with(self, desks: Mapping[int, Desk]) -> None:
+    def go_on_with(self, buffers: Mapping[int, SpoutBuffer]) -> None:
         """Use the desk of a new life, which has taken over what the old one had; called under the lock."""
-        self._desk = desks[self._desk.number]
+        self._buffer = buffers[self._buffer.number]
 
     def set_active(self, active: bool) -> None:
         """Let the thread activate or deactivate its spout before its next call."""
@@ -168,9 +168,9 @@ class SpoutThread:
                 )
             exhausted = self._is_exhausted()
             with self._lock:
-                self._desk.exhausted = exhausted and not self._collector.records
-                may_read = self._active and self._desk.open_for_more and not self._desk.exhausted
-                self._collector.room = self._desk.room
+                self._buffer.exhausted = exhausted and not self._collector.records
+                may_read = self._active and self._buffer.open_for_more and not self._buffer.exhausted
+                self._collector.room = self._buffer.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
@@ -180,18 +180,20 @@ class SpoutThread:
     def _verdicts(self) -> None:
         while True:
             with self._lock:
-                desk = self._desk
-                if desk.acks:
-                    call, message_id = self.spout.ack, desk.acks[0]
-                elif desk.fails:
-                    call, message_id = self.spout.fail, desk.fails[0]
+                buffer = self._buffer
+                if buffer.acks:
+                    call, message_id = self.spout.ack, buffer.acks[0]
+                elif buffer.fails:
+                    call, message_id = self.spout.fail, buffer.fails[0]
                 else:
                     return
-                acked = bool(desk.acks)
+                acked = bool(buffer.acks)
             self._call("ack" if acked else "fail", call, message_id)
             with self._lock:  # taken away only now, so that the topology is not idle before the spout has heard
-                desk = self._desk  # that of a new life, if one has begun meanwhile, has taken over what was being told
-                (desk.acks if acked else desk.fails).popleft()
+                buffer = (
+                    self._buffer
+                )  # that of a new life, if one has begun meanwhile, has taken over what was being told
+                (buffer.acks if acked else buffer.fails).popleft()
 
     def _next(self) -> bool:
         """Call ``next_tuple``; whether it emitted anything."""
@@ -208,7 +210,7 @@ class SpoutThread:
             for stream, values, message_id, task in records
         ]
         with self._lock:
-            self._desk.waiting.extend(given)
+            self._buffer.waiting.extend(given)
             self._lock.notify_all()
         self._collector.records = []
         return True
@@ -260,5 +262,5 @@ class SpoutThread:
 
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(Report(self._context.component, self._context.index, *said(error)))
+            self._tell(ErrorReport(self._context.component, self._context.index, *said(error)))
         self._output.errors.clear()

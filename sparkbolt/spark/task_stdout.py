@@ -20,11 +20,11 @@ import threading
 import uuid
 from collections.abc import Callable
 
-PRINTS_ENV = "SPARKBOLT_PRINTS"
+TASK_STDOUT_ENV = "SPARKBOLT_PRINTS"
 """Names the named pipe to worker processes."""
 
 
-class PrintWriter(io.RawIOBase):
+class StdoutWriter(io.RawIOBase):
     """The writing end in a worker process."""
 
     def __init__(self, path: str) -> None:
@@ -57,20 +57,20 @@ class PrintWriter(io.RawIOBase):
         return size
 
 
-def print_to_driver() -> None:
+def stdout_to_driver() -> None:
     """In a worker process: let ``sys.stdout`` write to the driver, if it asked for that; once."""
-    path = os.environ.get(PRINTS_ENV)
-    if path is None or isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), PrintWriter):
+    path = os.environ.get(TASK_STDOUT_ENV)
+    if path is None or isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), StdoutWriter):
         return
     try:
-        writer = PrintWriter(path)
+        writer = StdoutWriter(path)
     except OSError:
         return
     buffered = io.BufferedWriter(writer, 1 << 16)  # type: ignore[type-var]
     sys.stdout = io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-class PrintReader:
+class StdoutReader:
     """The reading end in the driver: a thread that hands on whole lines."""
 
     def __init__(self, path: str, show: Callable[[str], None]) -> None:

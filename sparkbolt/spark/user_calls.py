@@ -318,13 +318,13 @@ class DriverSpout(PartitionedSpout):
             self._asked = of, self._caller.later(self._what("finished"), lambda: self.spout.finished(of))
         return False
 
-    def committed(self, progress: Mapping[str, int]) -> None:
+    def on_committed(self, progress: Mapping[str, int]) -> None:
         """As the user's."""
-        self._ask("committed", progress)
+        self._ask("on_committed", progress)
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """As the user's."""
-        self._ask("measured", reads)
+        self._ask("on_read", reads)
 
     def lag(self) -> Mapping[str, int]:
         """As the user's; what it said last, where it does not answer at once."""
@@ -357,12 +357,12 @@ class DriverSpout(PartitionedSpout):
 class TellingSpout(DriverSpout):
     """The same of a spout that wants to be told."""
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         """As the user's."""
-        self._ask("told", sources)
+        self._ask("on_sources_changed", sources)
 
 
 def in_driver(spout: PartitionedSpout, component: str, calls: Calls) -> DriverSpout:
     """A spout as the driver calls it."""
-    asks = type(spout).told is not PartitionedSpout.told
+    asks = type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
     return (TellingSpout if asks else DriverSpout)(spout, component, calls)

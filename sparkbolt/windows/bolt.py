@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.core.worker.bolt_runtime import Hosted
+from sparkbolt.core.worker.bolt_runtime import BoltRuntime
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
@@ -64,7 +64,7 @@ class LateTuple:
         return self.fields
 
 
-class WindowedBolt(HostedBolt):
+class WindowedBolt(RuntimeBolt):
     """A bolt whose ``execute`` gets windows of tuples (Storm's ``IWindowedBolt``).
 
     Say which windows with the ``with_...`` methods, which change the bolt and return it. A window's content is
@@ -244,16 +244,16 @@ class WindowedBolt(HostedBolt):
         streams: Mapping[str, tuple[str, ...]],
         inputs: Mapping[tuple[str, str], tuple[str, ...]],
     ) -> list[str]:
-        """Every sentence that says what is wrong with the settings; see ``HostedBolt``."""
+        """Every sentence that says what is wrong with the settings; see ``RuntimeBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
 
     @property
     def runs_timers(self) -> bool:
-        """Whether windows are due at fixed times; see ``HostedBolt``."""
+        """Whether windows are due at fixed times; see ``RuntimeBolt``."""
         return self._windowing.runs_timers
 
-    def hosted(self, context: TopologyContext, output: Output) -> Hosted:
-        """What runs this bolt in a task; see ``HostedBolt``."""
+    def runtime(self, context: TopologyContext, output: Output) -> BoltRuntime:
+        """What runs this bolt in a task; see ``RuntimeBolt``."""
         from sparkbolt.windows.task import WindowTask
 
         return WindowTask(self, self._windowing, context, output)

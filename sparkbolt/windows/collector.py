@@ -97,16 +97,16 @@ class WindowCollector:
     def mark(self) -> Mark:
         """How far each stream has come."""
         return [
-            (out, len(out.values), len(out.parents), len(out.extras), len(out.direct_to), out.unheard)
+            (out, len(out.values), len(out.parents), len(out.extras), len(out.direct_to), out.uncollected)
             for out in self._output.streams.values()
         ]
 
     def back_to(self, mark: Mark) -> None:
         """Take back what was emitted since ``mark``."""
-        for out, values, parents, extras, direct_to, unheard in mark:
+        for out, values, parents, extras, direct_to, uncollected in mark:
             del out.values[values:]
             del out.parents[parents:]
             del out.extras[extras:]
             del out.extra_attempts[extras:]
             del out.direct_to[direct_to:]
-            out.unheard = unheard
+            out.uncollected = uncollected

@@ -24,8 +24,8 @@ from sparkbolt.core.model import durable
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
-from sparkbolt.core.protocol.plan import Wake
-from sparkbolt.core.worker.bolt_runtime import Hosted, joined
+from sparkbolt.core.protocol.plan import Timer
+from sparkbolt.core.worker.bolt_runtime import BoltRuntime, joined
 from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.returned_values import emit_all
@@ -80,8 +80,8 @@ class _TaskShelf:
         self.state.drop(f"{HEAD}/{number}")
 
 
-class WindowTask(Hosted):
-    """Runs a windowed bolt; made by ``WindowedBolt.hosted``."""
+class WindowTask(BoltRuntime):
+    """Runs a windowed bolt; made by ``WindowedBolt.runtime``."""
 
     def __init__(self, bolt: WindowedBolt, windowing: Windowing, context: TopologyContext, output: Output) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class WindowTask(Hosted):
         self._origin_ms: int | None = None
         """When the task began."""
         self._next_mark_ms = 0
-        self._awake_ms = self._context.now_ms
+        self._next_due_ms = self._context.now_ms
         """When it ran last, or had asked to run next."""
         self._marks: WaterMarkEventGenerator | None = None
         self._seen = SeenIds()
@@ -114,7 +114,7 @@ class WindowTask(Hosted):
     # The micro-batch, step by step.
 
     def attach(self, state: TaskState) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         self._state = self._shelf.state = state
         self._changed = False
         self._collector.begin_micro_batch()
@@ -127,7 +127,7 @@ class WindowTask(Hosted):
             self._begin_life(self._context.now_ms if head is None else head[0])
             self._changed = head is None and self._windowing.runs_timers  # they run on from here after a crash, too
         if fresh and head is not None:
-            _, self._next_mark_ms, marks, seen, window, self._awake_ms = head
+            _, self._next_mark_ms, marks, seen, window, self._next_due_ms = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
             self._seen.load(seen)
@@ -140,7 +140,7 @@ class WindowTask(Hosted):
     def _come_back(self) -> None:
         """Silence counts from now on if the task was not run for long, or not when it asked to be: nobody listened."""
         now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
-        if self._marks is not None and idle is not None and now_ms - self._awake_ms > ms(idle):
+        if self._marks is not None and idle is not None and now_ms - self._next_due_ms > ms(idle):
             self._marks.hear_all(now_ms)
             self._changed = True
 
@@ -185,7 +185,7 @@ class WindowTask(Hosted):
         return windowing.watermark_interval_ms if isinstance(slide, Count) else 1
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Hosted``; only where tuples are acked when they expire do windows know their trees."""
+        """See ``BoltRuntime``; only where tuples are acked when they expire do windows know their trees."""
         if self._windowing.ack_on_expiry:
             for _, window in self._windows():
                 window.forget(is_void)
@@ -198,7 +198,7 @@ class WindowTask(Hosted):
         return iter([(None, self._window)])
 
     def begin(self, counts: Counts) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         now_ms = self._context.now_ms
         if self._marks is None:
             for key, window in self._due(now_ms):
@@ -221,7 +221,7 @@ class WindowTask(Hosted):
         self._changed = True
 
     def rows(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         if rows.origin.component == SYSTEM_COMPONENT:
             return None
         self._changed = True
@@ -305,7 +305,7 @@ class WindowTask(Hosted):
             self._late, self._late_told_ms = 0, now_ms
 
     def end(self, counts: Counts) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None and now_ms >= self._next_mark_ms:
             before, mark = marks.last, marks.watermark(now_ms)
@@ -322,11 +322,11 @@ class WindowTask(Hosted):
         if marks is not None and marks.last:
             self.told.metrics.watermark_ms = marks.last
             self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
-        self.wake = self._next_wake()
-        self._awake_ms = now_ms if self.wake is None else max(now_ms, self.wake.due_ms)
+        self.timer = self._next_timer()
+        self._next_due_ms = now_ms if self.timer is None else max(now_ms, self.timer.due_ms)
         self._changed = self._changed or self._windowing.idle_timeout is not None  # silence counts from then
 
-    def _next_wake(self) -> Wake | None:
+    def _next_timer(self) -> Timer | None:
         if self._keyed is not None:
             due, waits = self._keyed.next_due_ms(), self._keyed.waits
         else:
@@ -336,23 +336,23 @@ class WindowTask(Hosted):
             return None
         marks, now_ms = self._marks, self._context.now_ms
         if marks is None:
-            return Wake(max(due, now_ms + 1), waits)
+            return Timer(max(due, now_ms + 1), waits)
         candidate = marks.candidate(now_ms)
         if candidate is not None and candidate >= due:
-            return Wake(max(self._next_mark_ms, now_ms + 1))
+            return Timer(max(self._next_mark_ms, now_ms + 1))
         idle = marks.next_idle_ms(now_ms)
-        return None if idle is None else Wake(max(idle, self._next_mark_ms, now_ms + 1))
+        return None if idle is None else Timer(max(idle, self._next_mark_ms, now_ms + 1))
 
     def begin_flush(self) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         self._collector.begin(None)
 
     def end_flush(self) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         self._collector.end()
 
     def save(self) -> None:
-        """See ``Hosted``."""
+        """See ``BoltRuntime``."""
         state, limit = self._state, self._windowing.max_events_in_memory
         assert state is not None
         if not self._changed and not (self._keyed is not None and self._keyed.is_touched):
@@ -363,7 +363,9 @@ class WindowTask(Hosted):
             assert self._window is not None
             window = self._window.save()
         marks = None if self._marks is None else self._marks.get_state()
-        data = pickle.dumps((self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._awake_ms), 5)
+        data = pickle.dumps(
+            (self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._next_due_ms), 5
+        )
         self._head = durable.loads(data)
         state.write_own(HEAD, data, self._head, alone=True)
         if limit is not None and self._keyed is not None:

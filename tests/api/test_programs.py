@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.testing import TopologyTestDriver, simulate
 from tests.api.word_count import topology as word_count
 
@@ -116,7 +116,7 @@ def test_the_word_count_in_the_simulator(project: Path, monkeypatch: pytest.Monk
     topology = importlib.import_module("word_count").topology
     report = simulate(topology, seed=7)
     assert report.ok, report.story
-    close_twins()
+    close_processes()
 
 
 def test_the_join_acks_both_halves() -> None:

@@ -49,8 +49,10 @@ def test_the_program_of_the_sources_reads_a_broker_and_writes_its_dead_letters()
         builder.set_bolt("keep", Keep("sources")).shuffle_grouping("orders")
         builder.set_bolt("write", KafkaBolt(kafka.brokers, topic="billed")).shuffle_grouping("orders")
         engine = LocalEngine(builder.build())
-        run(engine, lambda: engine.ledger.metrics.of("orders").dead_letters == 1 and engine.host.in_force is None)
-        for one in engine.host.spouts.values():
+        run(
+            engine, lambda: engine.ledger.metrics.of("orders").dead_letters == 1 and engine.coordinator.in_force is None
+        )
+        for one in engine.coordinator.spouts.values():
             one.close()
         engine.close()
         assert [(row["customer"], row["amount"]) for row in SEEN["sources"]] == [("ann", 3)]

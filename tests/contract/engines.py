@@ -12,7 +12,7 @@ from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.ledger.reader import dump_tasks
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
@@ -38,7 +38,7 @@ class Engine(ABC):
         self.topology = topology
         self.directory = directory
         self.failed: list[FailedTree] = []
-        self.reports: list[Report] = []
+        self.reports: list[ErrorReport] = []
         self.micro_batches = 0
 
     def learn(self, promotion: Promotion) -> None:
@@ -107,7 +107,7 @@ class Sim(Engine):
         raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
 
     def until_finished(self) -> None:
-        self.until(lambda: self.engine.host.finished)
+        self.until(lambda: self.engine.coordinator.finished)
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.engine.ledger.failed, self.engine.ledger.traced

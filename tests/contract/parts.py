@@ -101,7 +101,7 @@ class Sink(BasicBolt):
 
 # One message, one deed.
 
-DEEDS: dict[str, tuple[str, str, str] | None] = {
+ACTIONS: dict[str, tuple[str, str, str] | None] = {
     "acks": None,
     "raises": ("exception", "deeds", "ValueError: on purpose"),
     "raises FailedException": ("fail", "deeds", "on purpose"),
@@ -125,4 +125,4 @@ DEEDS: dict[str, tuple[str, str, str] | None] = {
     "emits directly": None,
     "emits a thousand": None,
 }
-"""What the bolt ``deeds`` does with message n, and (cause, component, part of the reason) if its tree must fail."""
+"""What the bolt ``actions`` does with message n, and (cause, component, part of the reason) if its tree must fail."""

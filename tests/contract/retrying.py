@@ -30,7 +30,7 @@ class Log(Messages):
     def __init__(self, directory: str) -> None:
         super().__init__(directory, LOGGED, PER_MICRO_BATCH)
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         for view in sources.values():
             note(self.directory, "told", view.planned, view.finished, view.waiting, view.open, view.done(3))
 

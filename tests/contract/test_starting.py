@@ -12,7 +12,7 @@ from tests.contract.engines import Engine
 from tests.contract.starting import BEHIND, STARTED, starting
 
 EACH = STARTED // len(BEHIND)
-ACKED = sum(deeds[-1] == "ack" for deeds in BEHIND.values()) * EACH
+ACKED = sum(actions[-1] == "ack" for actions in BEHIND.values()) * EACH
 SET_ASIDE = STARTED - ACKED
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.parts import DEEDS
+from tests.contract.parts import ACTIONS
 from tests.contract.tracking import DIAMONDS, GROUPINGS, QUEUED, TRIED, everything
 
 
@@ -23,10 +23,10 @@ def ended(begin: Begin) -> Iterator[Engine]:
         yield engine
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_a_tree_completes_or_fails_by_what_its_bolt_does(ended: Engine, deed: str) -> None:
-    expected = DEEDS[deed]
-    tree = ended.failures_of("messages").get(list(DEEDS).index(deed))
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_tree_completes_or_fails_by_what_its_bolt_does(ended: Engine, action: str) -> None:
+    expected = ACTIONS[action]
+    tree = ended.failures_of("messages").get(list(ACTIONS).index(action))
     if expected is None:
         assert tree is None
     else:
@@ -38,9 +38,9 @@ def test_a_tree_completes_or_fails_by_what_its_bolt_does(ended: Engine, deed: st
 
 
 def test_every_message_is_acked_or_failed_and_none_twice(ended: Engine) -> None:
-    failed = sum(expected is not None for expected in DEEDS.values())
+    failed = sum(expected is not None for expected in ACTIONS.values())
     metrics = ended.of("messages")
-    assert (metrics.acked, metrics.failed, metrics.pending) == (len(DEEDS) - failed, failed, 0)
+    assert (metrics.acked, metrics.failed, metrics.pending) == (len(ACTIONS) - failed, failed, 0)
 
 
 def test_a_second_ack_is_ignored_and_reported(ended: Engine) -> None:

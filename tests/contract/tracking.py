@@ -23,12 +23,12 @@ from sparkbolt import (
     TopologyBuilder,
     bolt,
 )
-from tests.contract.parts import DEEDS, Messages, Queue, Sink, note
+from tests.contract.parts import ACTIONS, Messages, Queue, Sink, note
 
 GROUPINGS = ["shuffle", "fields", "partial_key", "all", "global", "none", "direct", "local_or_shuffle", "custom"]
 
 
-class Deeds(Bolt):
+class Actions(Bolt):
     outputs = {
         "default": ["value"],
         "keyed": ["value"],
@@ -40,8 +40,8 @@ class Deeds(Bolt):
         self.context = context
 
     def execute(self, tup: Any, collector: Any) -> None:
-        deed = list(DEEDS)[tup["n"]]
-        done = getattr(self, deed.replace(" ", "_"))(tup, collector)
+        action = list(ACTIONS)[tup["n"]]
+        done = getattr(self, action.replace(" ", "_"))(tup, collector)
         if done is None:
             collector.ack(tup)
 
@@ -301,8 +301,8 @@ def everything(directory: str) -> Topology:
     """Independent lines in one topology, so that Spark starts once for all of them."""
     builder = TopologyBuilder("everything", Config(max_attempts=1, max_error_report_per_interval=1000))
 
-    builder.set_spout("messages", Messages(directory, len(DEEDS)))
-    builder.set_bolt("deeds", Deeds()).shuffle_grouping("messages")
+    builder.set_spout("messages", Messages(directory, len(ACTIONS)))
+    builder.set_bolt("deeds", Actions()).shuffle_grouping("messages")
     sink = builder.set_bolt("sink", Sink(), parallelism=2).shuffle_grouping("deeds")
     sink.fields_grouping("deeds", ["value"], stream="keyed").direct_grouping("deeds", stream="direct")
 

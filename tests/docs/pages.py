@@ -63,6 +63,12 @@ def pages() -> list[str]:
     return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 
+def site_pages() -> list[str]:
+    """The pages of the site: those, what else it has of the root, and the reference."""
+    reference = sorted(f"docs/api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.md"))
+    return [*pages(), "CONTRIBUTING.md", "CHANGELOG.md", *reference]
+
+
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import LANGUAGES, ROOT, Block, Runner, blocks_of, expect, pages, text_of
+from docs.links import anchors_of, is_elsewhere, targets_of, with_targets
+from tests.docs.pages import LANGUAGES, ROOT, Block, Runner, blocks_of, expect, pages, site_pages, text_of
 
 PAGES = pages()
 RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
@@ -49,26 +50,17 @@ def test_every_block_says_what_it_is(page: str) -> None:
     assert not unknown
 
 
-def anchors_of(page: str) -> set[str]:
-    """The anchors that GitHub makes of a page's headings."""
-    found = set()
-    for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE):
-        kept = re.sub(r"[^\w\- ]", "", heading.lower())
-        found.add(kept.strip().replace(" ", "-"))
-    return found
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", site_pages())
 def test_links_and_pictures_lead_somewhere(page: str) -> None:
     here = (ROOT / page).parent
-    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-        if "://" in target:
+    for target in targets_of(text_of(page)):
+        if is_elsewhere(target):
             continue
         path, _, anchor = target.partition("#")
         file = (here / path).resolve() if path else ROOT / page
         assert file.exists(), f"{page} links to {target}, which does not exist"
         if anchor:
-            assert anchor in anchors_of(str(file.relative_to(ROOT))), (
+            assert anchor in anchors_of(file.read_text(encoding="utf-8")), (
                 f"{page} links to {target}: there is no such heading"
             )
 
@@ -130,3 +122,19 @@ def test_a_file_can_be_imported_by_the_next_block_and_run_by_a_command(tmp_path:
 
 def test_dots_stand_for_anything() -> None:
     expect("a ... c\n", "a b c\n", "p.md:1")
+
+
+def test_a_heading_has_the_anchor_that_the_code_host_gives_it() -> None:
+    text = (
+        "# What comes first?\n\n```sh\n# no heading\n```\n\n## `emit(values)` -> [ids](a.md)\n\n## What comes first?\n"
+    )
+    assert list(anchors_of(text)) == ["what-comes-first", "emitvalues---ids", "what-comes-first-1"]
+
+
+def test_links_in_code_are_none() -> None:
+    text = "[`a`](a.md#b) and `[c](c.md)`\n![d](d.svg)\n```text\n[e](e.md)\n```\n[f](https://example.org/f)\n"
+    assert targets_of(text) == ["a.md#b", "d.svg", "https://example.org/f"]
+    assert [is_elsewhere(target) for target in targets_of(text)] == [False, False, True]
+    assert with_targets(text, str.upper) == text.replace("(a.md#b)", "(A.MD#B)").replace("(d.svg)", "(D.SVG)").replace(
+        "(https://example.org/f)", "(HTTPS://EXAMPLE.ORG/F)"
+    )

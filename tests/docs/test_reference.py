@@ -7,8 +7,8 @@ import re
 import pytest
 
 from docs.reference import PAGES, exported, markdown_of, pages
-from tests.docs.pages import ROOT, text_of
 from tests.docs.pages import pages as all_pages
+from tests.docs.pages import text_of
 
 TEXTS = pages()
 
@@ -59,9 +59,3 @@ def test_read_on_in_the_readme_links_each_page_once() -> None:
     links = re.findall(r"\]\(([^)#]+\.md)[^)]*\)", text_of("README.md").split("## Read on", 1)[1])
     wanted = [page for page in all_pages() if page != "README.md"] + ["docs/api/sparkbolt.md"]
     assert {page: links.count(page) for page in wanted} == dict.fromkeys(wanted, 1)
-
-
-def test_the_pages_of_the_reference_lead_somewhere() -> None:
-    for name, text in TEXTS.items():
-        for target in re.findall(r"\]\(([^)#]+\.md)\)", text):
-            assert (PAGES / target).exists(), f"{name} links {target} below {ROOT}"

@@ -163,8 +163,8 @@ def test_a_message_that_failed_and_is_compacted_away_before_its_retry_holds_up_n
     engine = LocalEngine(topology(name, own, Keep(name, lambda tup: tup["line"] == "a")))
     run(engine, lambda: len(SEEN[name]) == 3)
     delete_before(kafka, name, 2)
-    run(engine, lambda: engine.host.finished)
-    for one in engine.host.spouts.values():
+    run(engine, lambda: engine.coordinator.finished)
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
     assert lines(name).count("a") <= 2
@@ -180,7 +180,7 @@ def test_offsets_that_retention_took_are_skipped_as_told_and_counted(kafka, name
     engine = LocalEngine(topology(name, own))
     try:
         if read:
-            run(engine, lambda: len(SEEN[name]) == len(read) and engine.host.in_force is None)
+            run(engine, lambda: len(SEEN[name]) == len(read) and engine.coordinator.in_force is None)
         else:
             assert engine.step() is None
             produce(kafka, name, ["new"])
@@ -190,7 +190,7 @@ def test_offsets_that_retention_took_are_skipped_as_told_and_counted(kafka, name
         assert engine.ledger.metrics.of("messages").skipped == (4 if out_of_range == "latest" else 2)
         assert "offset 0 comes next, but the brokers have offsets 2 to 4" in caplog.text
     finally:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
         engine.close()
 
@@ -202,7 +202,7 @@ def test_offsets_that_retention_took_stop_the_topology_where_that_was_asked_for(
     engine = LocalEngine(topology(name, spout(kafka, name, start={f"{name}/0": 0}, out_of_range="fail")))
     with pytest.raises(ConfigError, match="out_of_range is 'fail'"):
         engine.step()
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
 
 
@@ -229,16 +229,16 @@ def test_a_topic_that_was_made_again_is_read_from_its_start_as_another_source(ka
     create(kafka, name)
     produce(kafka, name, [f"old {number}" for number in range(20)])
     engine = LocalEngine(topology(name, spout(kafka, name)))
-    run(engine, lambda: len(SEEN[name]) == 20 and engine.host.in_force is None)
+    run(engine, lambda: len(SEEN[name]) == 20 and engine.coordinator.in_force is None)
     admin(kafka).delete_topics([name])[name].result()
     until(lambda: name not in admin(kafka).list_topics(timeout=10).topics)
     create(kafka, name)
     produce(kafka, name, ["new 0", "new 1"])
-    run(engine, lambda: len(SEEN[name]) == 22 and engine.host.in_force is None)
+    run(engine, lambda: len(SEEN[name]) == 22 and engine.coordinator.in_force is None)
     assert lines(name)[20:] == ["new 0", "new 1"]
     assert engine.ledger.progress["messages"][f"{name}/0~1"] == 2
     assert "the topic was made again" in caplog.text
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
     assert committed(kafka, name)[0][0] == 2
@@ -250,9 +250,9 @@ def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(ka
     produce(kafka, name, [f"old {number}" for number in range(5)])
     engine = LocalEngine(topology(name, spout(kafka, name)))
     progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
-    run(engine, lambda: len(progress()) == 2 and engine.host.in_force is None)
+    run(engine, lambda: len(progress()) == 2 and engine.coordinator.in_force is None)
     if stopped:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
     admin(kafka).delete_topics([name])[name].result()
     until(lambda: name not in admin(kafka).list_topics(timeout=10).topics)
@@ -261,10 +261,10 @@ def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(ka
     produce(kafka, name, new)
     if stopped:
         engine.restart()
-    run(engine, lambda: set(new) <= set(lines(name)) and engine.host.in_force is None)
+    run(engine, lambda: set(new) <= set(lines(name)) and engine.coordinator.in_force is None)
     assert progress()[f"{name}/0~1"] == 9
     assert "the topic was made again (its id was " in caplog.text
-    for one in engine.host.spouts.values():
+    for one in engine.coordinator.spouts.values():
         one.close()
     engine.close()
     assert committed(kafka, name)[0][0] == 9
@@ -310,8 +310,8 @@ def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, t
                 if engine.step() is None:
                     break
             server.start()
-        run(engine, lambda: engine.host.finished)
-        for one in engine.host.spouts.values():
+        run(engine, lambda: engine.coordinator.finished)
+        for one in engine.coordinator.spouts.values():
             one.close()
         engine.close()
         assert set(lines(name)) == {f"{part}.{number}" for part in range(2) for number in range(3000)}
@@ -331,13 +331,13 @@ def test_zookeeper_keeps_offsets_in_the_layout_of_storms_first_spout(kafka, zook
     client.start()
     try:
         node = json.loads(client.get(f"{root}/words/partition_0")[0])
-        host, port = kafka.split(":")
+        coordinator, port = kafka.split(":")
         node.pop("topic_id", None)
         assert node == {
             "topology": {"id": f"{name}/messages", "name": name},
             "offset": 3,
             "partition": 0,
-            "broker": {"host": host, "port": int(port)},
+            "broker": {"host": coordinator, "port": int(port)},
             "topic": name,
         }
         produce(kafka, name, ["d"])

@@ -35,7 +35,7 @@ def publishing(bolt: RabbitMQBolt) -> TopologyTestDriver:
     builder.set_spout("orders", GeneratorSpout(list, outputs=["customer", "amount"], count=0))
     builder.set_bolt("publish", bolt).shuffle_grouping("orders")
     driver = TopologyTestDriver(builder.build())
-    driver._engine._materials.rehearsal_directory = None  # else nothing would be sent
+    driver._engine._environment.rehearsal_directory = None  # else nothing would be sent
     return driver
 
 

@@ -137,10 +137,10 @@ def test_mistakes_of_readers(seed: int) -> None:
     for _ in range(500):
         engine.step()
         engine.now_ms += 1000
-        if engine.host.finished:
+        if engine.coordinator.finished:
             break
     assert engine.ledger.progress["source"] == {"numbers": MESSAGES}, mistakes
-    assert engine.host.finished, mistakes
+    assert engine.coordinator.finished, mistakes
     broken = [n for n in mistakes if mistakes[n].action != "value"]  # nobody knows what would have come behind it
     good = [n for n in range(MESSAGES) if n not in mistakes]
     sure = {n for n in good if not any(n > bad for bad in broken if bad // 20 == n // 20)}

@@ -16,7 +16,7 @@ from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
 from sparkbolt.sim.report import report_of
 from sparkbolt.sim.simulate import ENGINE, RAISED, run_seed
 from sparkbolt.sim.subject import subject_of
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.sim.world import START_MS
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import simulate
@@ -30,7 +30,7 @@ FEED = {"m": [[number] for number in range(30)]}
 @pytest.fixture(autouse=True, scope="module")
 def _processes() -> Any:
     yield
-    close_twins()
+    close_processes()
 
 
 def behind(component: Any, config: Config | None = None, **settings: Any) -> Any:
@@ -318,13 +318,13 @@ def test_a_bolt_that_is_unavailable_for_a_time_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("here_raises", [True, False])
-@pytest.mark.parametrize("hosted", [True, False], ids=["window", "bolt"])
+@pytest.mark.parametrize("runtime", [True, False], ids=["window", "bolt"])
 def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_comes_before_it(
-    hosted: bool, here_raises: bool
+    runtime: bool, here_raises: bool
 ) -> None:
     here = os.getpid()
 
-    class Locked(WindowedBolt if hosted else BasicBolt):
+    class Locked(WindowedBolt if runtime else BasicBolt):
         def prepare(self, context: Any) -> None:
             if (os.getpid() == here) == here_raises:
                 raise OSError("the file is locked")
@@ -332,7 +332,7 @@ def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_com
         def execute(self, tup: Any, collector: Any) -> None:
             pass
 
-    locked = Locked().with_tumbling_window(Count(5)) if hosted else Locked()
+    locked = Locked().with_tumbling_window(Count(5)) if runtime else Locked()
     report = simulate(behind(locked), seed=0, feed=FEED)
     assert not report.ok
     assert report.component == "b", report.story

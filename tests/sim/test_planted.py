@@ -16,15 +16,15 @@ import pytest
 from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
 from sparkbolt.core.driver import planner
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
-from sparkbolt.core.driver.ledger.outbox_acks import Settled
+from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model import groupings
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.tuples import Tuple
@@ -34,7 +34,7 @@ from sparkbolt.core.protocol.frames import Inbox, python_values
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
-from sparkbolt.core.worker.outbox import OwnTrees
+from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.core.worker.stages import StageRun
 from sparkbolt.core.worker.worker import Worker
@@ -42,7 +42,7 @@ from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop
 from sparkbolt.sim.subject import Subject, subject_of
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
 from tests.sim.planting import Patch, hunt
@@ -85,20 +85,20 @@ def staging_adds_instead_of_replacing(patch: Patch) -> None:
 
 
 def an_ack_before_the_commit(patch: Patch) -> None:
-    stage = Host.stage
+    stage = Coordinator.stage
 
-    def eager(self: Host, micro_batch_id: int, feedback: Any) -> bytes:
+    def eager(self: Coordinator, micro_batch_id: int, feedback: Any) -> bytes:
         entry = stage(self, micro_batch_id, feedback)
         verdicts: Verdicts = feedback.verdicts
         for first, last in zip(verdicts.done_first.tolist(), verdicts.done_last.tolist(), strict=True):
             for key in range(first, last + 1):
-                desk = self.desks.get(key >> 48)
-                message_id = desk.message_ids.pop(key & ((1 << 48) - 1), None) if desk is not None else None
-                if desk is not None and message_id is not None:
-                    desk.acks.append(message_id)
+                buffer = self.buffers.get(key >> 48)
+                message_id = buffer.message_ids.pop(key & ((1 << 48) - 1), None) if buffer is not None else None
+                if buffer is not None and message_id is not None:
+                    buffer.acks.append(message_id)
         return entry
 
-    patch.setattr(Host, "stage", eager)
+    patch.setattr(Coordinator, "stage", eager)
 
 
 def a_plan_that_is_computed_again(patch: Patch) -> None:
@@ -109,7 +109,7 @@ def a_plan_that_is_computed_again(patch: Patch) -> None:
         plan = self.durable.logged()
         if plan is not None:
             self._set_budgets(plan.micro_batch_id + 1000)
-            again = self.driver.host.next_plan(self.now_ms, self.mono_s)
+            again = self.driver.coordinator.next_plan(self.now_ms, self.mono_s)
             if again is None:
                 del self.durable.log.offsets[plan.micro_batch_id]
             else:
@@ -269,7 +269,7 @@ def nobody_wakes_for_a_retry(patch: Patch) -> None:
 
 
 def nobody_wakes_for_the_retry_of_a_spout(patch: Patch) -> None:
-    patch.setattr(Desk, "next_due_ms", lambda self: None)
+    patch.setattr(SpoutBuffer, "next_due_ms", lambda self: None)
 
 
 def a_further_attempt_has_the_number_of_the_last(patch: Patch) -> None:
@@ -288,14 +288,14 @@ def a_beginning_that_is_given_as_an_end(patch: Patch) -> None:
 
 def a_life_that_does_not_look_at_what_was_promoted(patch: Patch) -> None:
     def trusting(self: Planner, start: Any) -> int | None:
-        staged = self.host.ledger.staged
+        staged = self.coordinator.ledger.staged
         return staged if staged is not None and start.get("n") == staged else None
 
     patch.setattr(Planner, "committed", trusting)
 
 
 def a_life_that_never_read_is_taken_for_another_driver(patch: Patch) -> None:
-    patch.setattr(World, "_still_ours", lambda self: self.driver.tenure.check(self.driver.host.life))
+    patch.setattr(World, "_still_ours", lambda self: self.driver.tenure.check(self.driver.coordinator.life))
 
 
 PLANTS = (
@@ -338,25 +338,25 @@ def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) ->
 
 
 def what_is_settled_stays(patch: Patch) -> None:
-    patch.setattr(OwnTrees, "settle", lambda self, spans: None)
+    patch.setattr(Outbox, "settle", lambda self, spans: None)
 
 
 def what_was_set_aside_is_never_told(patch: Patch) -> None:
-    learn = Settled.learn
+    learn = OutboxAcks.learn
 
-    def deaf(self: Settled, told: Any, promotion: Any, messages: Any) -> None:
+    def deaf(self: OutboxAcks, told: Any, promotion: Any, messages: Any) -> None:
         learn(self, told, replace(promotion, failed=[]), messages)
 
-    patch.setattr(Settled, "learn", deaf)
+    patch.setattr(OutboxAcks, "learn", deaf)
 
 
 def two_values_are_given_again_at_most(patch: Patch) -> None:
-    again = OwnTrees.again
+    again = Outbox.again
 
-    def shortened(self: OwnTrees, entry: Entry, streams: Any) -> Any:
+    def shortened(self: Outbox, entry: Entry, streams: Any) -> Any:
         return again(self, replace(entry, positions=(entry.positions or ())[:2]), streams)
 
-    patch.setattr(OwnTrees, "again", shortened)
+    patch.setattr(Outbox, "again", shortened)
 
 
 def compaction_forgets_what_is_settled(patch: Patch) -> None:
@@ -366,15 +366,15 @@ def compaction_forgets_what_is_settled(patch: Patch) -> None:
 
 def sequences_begin_anew_with_each_worker(patch: Patch) -> None:
     known: set[int] = set()
-    init = OwnTrees.__init__
+    init = Outbox.__init__
 
-    def forgetful(self: OwnTrees, state: Any, number: int, pickling: Any) -> None:
+    def forgetful(self: Outbox, state: Any, number: int, pickling: Any) -> None:
         init(self, state, number, pickling)
         if id(state) not in known:
             known.add(id(state))
             self._first = self._next = 0
 
-    patch.setattr(OwnTrees, "__init__", forgetful)
+    patch.setattr(Outbox, "__init__", forgetful)
 
 
 OWN_PLANTS = (
@@ -457,6 +457,6 @@ def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> N
     builder.set_bolt("pass", Planting(), fuse=False).shuffle_grouping("words")
     builder.set_bolt("last", Planting(), parallelism=3).fields_grouping("pass", ["n"])
     report = simulate(builder.build(), feed={"words": [[f"word {number}"] for number in range(30)]}, history="")
-    close_twins()
+    close_processes()
     assert report.promise == "components are deterministic"
     assert report.component == "pass"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from sparkbolt.core.base.ids import AGAIN
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger import messages
-from sparkbolt.core.driver.ledger.attempt_store import Histories
+from sparkbolt.core.driver.ledger.attempt_store import AttemptStore
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.worker.dead_letter_reader import LetterReader
 from sparkbolt.sim.subject import Subject, subject_of
 from tests.sim.planting import Patch, hunt
@@ -42,14 +42,14 @@ def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
 
 
 def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
-    fail = Desk.fail
+    fail = SpoutBuffer.fail
 
-    def hasty(self: Desk, tree: Any) -> None:
+    def hasty(self: SpoutBuffer, tree: Any) -> None:
         fail(self, tree)
         if tree.fate == "dead_letter" and not tree.letter:
             self.acks.append(self.dying[-1].message_id)
 
-    patch.setattr(Desk, "fail", hasty)
+    patch.setattr(SpoutBuffer, "fail", hasty)
 
 
 def letters_and_messages_share_their_sequences(patch: Patch) -> None:
@@ -78,7 +78,7 @@ def the_letter_of_another_message_is_written(patch: Patch) -> None:
 
 
 def histories_are_never_forgotten(patch: Patch) -> None:
-    patch.setattr(Histories, "settle", lambda self, open_among, waits: None)
+    patch.setattr(AttemptStore, "settle", lambda self, open_among, waits: None)
 
 
 LETTER_PLANTS = (
@@ -117,7 +117,7 @@ def a_snapshot_forgets_outages(patch: Patch) -> None:
 
 
 def spouts_go_on_at_full_speed(patch: Patch) -> None:
-    patch.setattr(Host, "_rooms", lambda self, ready_ms: {})
+    patch.setattr(Coordinator, "_rooms", lambda self, ready_ms: {})
 
 
 OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go_on_at_full_speed)

@@ -24,7 +24,7 @@ from sparkbolt.sim.faults import KINDS, Fault, history_of
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True, scope="module")
 def _processes() -> Any:
     yield
-    close_twins()
+    close_processes()
 
 
 def behind(component: Any, *, spout: Any = None, config: Config | None = None, **settings: Any) -> Any:
@@ -422,8 +422,8 @@ class Leaves(GeneratorSpout):
         self._may_leave("prepare")
         super().prepare(context)
 
-    def committed(self, progress: Any) -> None:
-        self._may_leave("committed")
+    def on_committed(self, progress: Any) -> None:
+        self._may_leave("on_committed")
 
     def close(self) -> None:
         self._may_leave("close")
@@ -436,6 +436,6 @@ def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
 
 
 def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
-    report = simulate(behind(CountNumbers(), spout=Leaves("committed")), repeat=False)
+    report = simulate(behind(CountNumbers(), spout=Leaves("on_committed")), repeat=False)
     assert report.promise == "the engine goes on"
-    assert "committed of 'm' raised SystemExit: 3" in report.story
+    assert "on_committed of 'm' raised SystemExit: 3" in report.story

@@ -113,7 +113,7 @@ class WindowsAreRight(Checker):
     def _kept(self, component: str) -> list[dict[str, Any]]:
         lane = self.facts.subject.lane
         stores = [self.facts.stores.get(lane.dests[task]) for task in lane.topology.tasks(component)]
-        found = [content_of(store, self.facts.subject.materials.namespace) for store in stores if store]
+        found = [content_of(store, self.facts.subject.environment.namespace) for store in stores if store]
         return [row for content in found for row in content.attributes["kept"]]
 
 

@@ -73,8 +73,8 @@ class Notes:
 def recording(make: Any, notes: Notes) -> Any:
     """``spark.data_source.data_source``, with a source that notes what it is asked."""
 
-    def data_source(shipment: Any) -> Any:
-        inner = make(shipment)
+    def data_source(bundle: Any) -> Any:
+        inner = make(bundle)
 
         class Recorded(inner):
             def streamReader(self, schema: Any) -> Any:  # noqa: N802  Spark calls it so

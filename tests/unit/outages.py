@@ -111,7 +111,7 @@ class Run:
         raise AssertionError(f"it never came to that: {self.engine.ledger.metrics} {self.engine.ledger.outages.known}")
 
     def to_the_end(self) -> None:
-        self.until(lambda: self.engine.host.finished)
+        self.until(lambda: self.engine.coordinator.finished)
 
     @property
     def counts(self) -> Any:

@@ -2,19 +2,82 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 from typing import get_type_hints
 
 import pytest
 
 import sparkbolt
+from docs.reference import DOORS
 from sparkbolt import BasicBolt, RunningTopology, Spout, Topology, TopologyBuilder, TopologyMetrics
+from tests.docs.pages import ROOT, site_pages, text_of
 
 TOUCHED = {
     "BasicCollector", "BoltCollector", "ColumnCollector", "SpoutCollector", "WindowCollector", "TupleWindow",
     "KeyValueState", "RunningTopology", "MicroBatchReport", "TopologyMetrics", "ComponentMetrics", "FailedTree",
     "Story", "Progress", "Promotion", "EnoughRead", "LateTuple", "BoltDeclarer", "Component", "GroupingContext",
 }  # fmt: skip
+
+IMPORT = re.compile(r"\bfrom (sparkbolt[\w.]*) import (\([^)]*\)|[^\n;'\"]+)|\bimport (sparkbolt[\w.]*)")
+# Pages that show the code at work, and so import what is not public.
+ON_THE_INSIDE = {"docs/how-it-works.md"}
+READ_BY_USERS = [*site_pages(), *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))]
+
+
+def exports_of(door: str) -> set[str]:
+    return set(importlib.import_module(door).__all__)
+
+
+def not_public_in(text: str) -> list[str]:
+    """What a text imports of ours otherwise than from a public door."""
+    wrong = []
+    for module, names, alone in IMPORT.findall(text):
+        if alone or module not in DOORS:
+            wrong += [alone or module] if (alone or module) not in DOORS else []
+            continue
+        listed = re.sub(r"#[^\n]*", "", names).strip("() \n").split(",")
+        imported = {name.split()[0] for name in listed if name.strip()}
+        wrong += [f"{module}.{name}" for name in sorted(imported - exports_of(module))]
+    return wrong
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_a_door_names_is_there_and_on_a_page_of_the_reference(door: str) -> None:
+    names = list(importlib.import_module(door).__all__)
+    assert len(names) == len(set(names))
+    missing = [name for name in names if not hasattr(importlib.import_module(door), name)]
+    assert not missing
+    reference = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    unsaid = [name for name in names if f"\n### {name}\n" not in reference]
+    assert not unsaid, f"{door} exports what no page of docs/api has: python -m docs.reference"
+
+
+@pytest.mark.parametrize("path", READ_BY_USERS)
+def test_what_users_read_imports_from_public_doors_alone(path: str) -> None:
+    wrong = not_public_in(text_of(path))
+    assert path in ON_THE_INSIDE or not wrong, f"{path} imports {wrong}; public are the names in __all__ of {[*DOORS]}"
+
+
+def test_pages_on_the_inside_are_named_only_while_they_need_it() -> None:
+    assert all(not_public_in(text_of(page)) for page in ON_THE_INSIDE)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("from sparkbolt import Bolt, Tuple as T  # both\nfrom sparkbolt.spouts.kafka import MockKafka", []),
+        ("from sparkbolt import (\n    Bolt,  # one\n    Spout,\n)\nimport sparkbolt\n", []),
+        ("$ python -c 'from sparkbolt.testing import simulate; simulate(1)'", []),
+        (">>> from sparkbolt.core.model.tuples import Tuple", ["sparkbolt.core.model.tuples"]),
+        ("from sparkbolt import (\n    Bolt,\n    Nobody,\n)", ["sparkbolt.Nobody"]),
+        ("from sparkbolt.errors import check", ["sparkbolt.errors.check"]),
+        ("import sparkbolt.core.model", ["sparkbolt.core.model"]),
+    ],
+)
+def test_an_import_past_the_doors_is_seen(text: str, wrong: list[str]) -> None:
+    assert not_public_in(text) == wrong
 
 
 def test_everything_that_users_touch_is_at_the_door() -> None:

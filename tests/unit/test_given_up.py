@@ -27,7 +27,7 @@ from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.partition_manager import Retry
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 from sparkbolt.sim.engine import LocalEngine
@@ -127,7 +127,7 @@ class Run:
                 promotions.append(promotion)
                 continue
             due = self.engine.next_due_ms()
-            if due is None or due > until or self.engine.host.finished:
+            if due is None or due > until or self.engine.coordinator.finished:
                 return promotions
             self.engine.now_ms = max(due, self.engine.now_ms + 1)
 
@@ -159,7 +159,7 @@ def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
     assert run.grave.opened == 5, "after a failure another copy is opened"
     waits = [tree.due_ms - tree.ended_ms for tree in tried]
     assert all(900 * 2**place <= wait <= 1000 * 2**place for place, wait in enumerate(waits))
-    assert not run.engine.host.finished
+    assert not run.engine.coordinator.finished
 
     run.grave.away = False
     run.steps(secs=40)
@@ -167,7 +167,7 @@ def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
     assert run.finished == 10
     assert (run.counts.set_aside, run.counts.dead_letters, run.counts.waiting) == (1, 1, 0)
     assert run.counts.failed == 3, "a letter that failed is no failure of a message"
-    assert run.engine.host.finished
+    assert run.engine.coordinator.finished
 
 
 def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
@@ -188,7 +188,7 @@ def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -
     run.grave.away = False
     run.steps(secs=70)
     assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
-    assert run.engine.host.finished
+    assert run.engine.coordinator.finished
 
 
 def test_a_message_that_timed_out_tells_who_held_what() -> None:
@@ -217,10 +217,10 @@ def test_nothing_is_remembered_of_a_message_that_is_acked_at_last() -> None:
 
     run = Run(Numbers(), Moody(), retry=RetryPolicy(max_retries=3, min_backoff=timedelta(seconds=1)))
     run.engine.step()
-    assert len(run.engine.ledger.messages.histories) == 5
+    assert len(run.engine.ledger.messages.attempt_store) == 5
     run.steps(secs=5)
-    assert run.engine.host.finished
-    assert len(run.engine.ledger.messages.histories) == 0
+    assert run.engine.coordinator.finished
+    assert len(run.engine.ledger.messages.attempt_store) == 0
     assert run.grave.letters == []
 
 
@@ -316,7 +316,7 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     settings = ledger_settings(run.engine.lane)
     assert Ledger.restore(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
     run.engine.restart()
-    assert run.engine.ledger.messages.histories.items() == ledger.messages.histories.items()
+    assert run.engine.ledger.messages.attempt_store.items() == ledger.messages.attempt_store.items()
     run.grave.away = False
     run.steps(secs=70)
     [letter] = run.grave.letters
@@ -420,14 +420,14 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
     run = Run(Jobs())
     run.grave.away = True
     run.steps()
-    [old] = run.engine.host.desks.values()
-    new = Desk(old.number, 10, keeps=True, remembers=True)
+    [old] = run.engine.coordinator.buffers.values()
+    new = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
     new.take_over(old)
     assert [one.message_id for one in new.dying] == [("job", 3)]
     [entry] = new.plan_letters(100)
     planned = new.planned_of(entry)
     assert [(record.values, message_id) for record, message_id in planned] == [([3], ("job", 3))]
-    newest = Desk(old.number, 10, keeps=True, remembers=True)
+    newest = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
     newest.take_over(new)
     assert [one.message_id for one in newest.dying] == [("job", 3)], "also what was planned and never committed"
 

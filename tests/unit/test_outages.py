@@ -78,9 +78,9 @@ def test_kill_9_in_an_outage_neither_resets_nor_loses_anything() -> None:
     WORLD.away = (0, 180_000)
     run = Run(topology(Log(200)))
     kills = 0
-    while not run.engine.host.finished:
+    while not run.engine.coordinator.finished:
         for _ in range(4):
-            if not run.engine.host.finished and not run.step():
+            if not run.engine.coordinator.finished and not run.step():
                 due = run.engine.next_due_ms()
                 run.engine.now_ms = max(run.engine.now_ms, (due or 0) - MICRO_BATCH_MS)
         known = run.engine.ledger.outages.known

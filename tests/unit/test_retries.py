@@ -29,7 +29,7 @@ from sparkbolt import (
 from sparkbolt.core.driver.ledger.ledger import FailedTree
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.error_log import Announcer
+from sparkbolt.spark.error_log import ErrorLog
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -77,7 +77,7 @@ class Log(PartitionedSpout):
     def finished(self, progress: Mapping[str, int]) -> bool:
         return progress.get(SOURCE, 0) >= self.count
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         WORLD.told.append(dict(sources))
         WORLD.done.append(sources[SOURCE].done(5) if SOURCE in sources else [])
 
@@ -148,7 +148,7 @@ class Run:
         raise AssertionError(f"it never came to that: {self.engine.ledger.metrics}")
 
     def to_the_end(self) -> None:
-        self.until(lambda: self.engine.host.finished)
+        self.until(lambda: self.engine.coordinator.finished)
 
     @property
     def finished(self) -> int:
@@ -232,7 +232,7 @@ def test_a_failed_message_that_is_gone_from_the_source_is_told_and_passed() -> N
     WORLD.fails = lambda number, attempt: number == 4
     run = Run(topology(Forgetful(20), retry=FOR_EVER))
     reports: list[str] = []
-    while not run.engine.host.finished:
+    while not run.engine.coordinator.finished:
         run.engine.now_ms += 50
         promotion = run.engine.step()
         reports += [report.text for report in promotion.reports] if promotion is not None else []
@@ -300,13 +300,13 @@ def test_an_idle_engine_waits_for_what_is_due_and_not_more_often() -> None:
 def test_a_clock_that_is_set_back_holds_up_no_retry() -> None:
     WORLD.fails = lambda number, attempt: number == 3 and attempt == 1
     engine = LocalEngine(topology(Log(10), retry=PATIENT), now_ms=10_000_000)
-    host = engine.host
+    coordinator = engine.coordinator
     engine.step()
-    assert host.next_plan(9_000_000, 10_000.05) is None
-    due_ms = host.next_due_ms(9_000_000, 10_000.05)
+    assert coordinator.next_plan(9_000_000, 10_000.05) is None
+    due_ms = coordinator.next_due_ms(9_000_000, 10_000.05)
     assert due_ms is not None
     assert 9_000_050 <= due_ms <= 9_000_065, "time goes on a tenth slower until the clock has come up"
-    assert host.next_plan(9_000_000, 10_000.12) is not None
+    assert coordinator.next_plan(9_000_000, 10_000.12) is not None
 
 
 def test_what_cannot_be_read_is_not_tried_again() -> None:
@@ -367,12 +367,12 @@ def test_a_source_that_is_away_is_let_alone_for_a_while_where_messages_are_given
 
 def announced(built: Topology) -> LocalEngine:
     """The topology's engine, at its end, when its log lines were written."""
-    announcer, engine = Announcer(built.config), LocalEngine(built)
-    while not engine.host.finished:
+    error_log, engine = ErrorLog(built.config), LocalEngine(built)
+    while not engine.coordinator.finished:
         engine.now_ms += 50
         promotion = engine.step()
         if promotion is not None:
-            announcer.promotion(promotion)
+            error_log.promotion(promotion)
     return engine
 
 
@@ -404,7 +404,7 @@ def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_los
     WORLD.away = lambda position, reads: position == 14
     run = Run(topology(Log(20), acker_tasks=0))
     reports: list[str] = []
-    while not run.engine.host.finished:
+    while not run.engine.coordinator.finished:
         promotion = run.engine.step()
         reports += [report.text for report in promotion.reports] if promotion is not None else []
     assert reports == [f"{SOURCE} is away, from 14 on: the broker does not answer"]
@@ -463,10 +463,10 @@ def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
 
 def test_a_plan_of_a_dead_life_repeats_without_what_is_read_once() -> None:
     run = Run(topology(Log(20, once=True)))
-    plan = run.engine.host.next_plan(1_000_000, 1000.0)
+    plan = run.engine.coordinator.next_plan(1_000_000, 1000.0)
     assert plan is not None
-    assert len(plan.alive_entries(run.engine.host.life)) == 1
-    assert type(plan).from_json(plan.to_json()).alive_entries(run.engine.host.life + 1) == ()
+    assert len(plan.alive_entries(run.engine.coordinator.life)) == 1
+    assert type(plan).from_json(plan.to_json()).alive_entries(run.engine.coordinator.life + 1) == ()
 
 
 def test_a_policy_is_that_of_set_spout_else_that_of_the_spout_else_that_of_the_topology() -> None:
@@ -553,11 +553,11 @@ def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_fr
     WORLD.fails = lambda number, attempt: number < 3 and attempt == 1
     run = Run(topology(Inbox(retry=PATIENT), max_spout_pending=3))
     run.step()
-    [desk] = run.engine.host.desks.values()
-    assert (desk.pending, desk.open_for_more) == (3, False)
-    assert run.engine.host.retries == run.engine.ledger.metrics.of("log").waiting == 3
-    assert run.engine.host.drained
-    assert not run.engine.host.finished
+    [buffer] = run.engine.coordinator.buffers.values()
+    assert (buffer.pending, buffer.open_for_more) == (3, False)
+    assert run.engine.coordinator.retries == run.engine.ledger.metrics.of("log").waiting == 3
+    assert run.engine.coordinator.drained
+    assert not run.engine.coordinator.finished
     run.to_the_end()
     assert len(WORLD.calls) == 10
 
@@ -589,7 +589,7 @@ def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_atte
     WORLD.fails = lambda number, attempt: number == 1
     run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
     run.step()
-    [old] = run.engine.host.desks.values()
+    [old] = run.engine.coordinator.buffers.values()
     assert list(old.records) == [1]
     new = type(old)(old.number, old.pending_max, old.keeps)
     new.take_over(old)

@@ -223,9 +223,9 @@ def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_stay(
 
 def test_one_story_has_a_bounded_number_of_hops() -> None:
     stories = Stories(limit=1)
-    stories.hear([Hop(5, 0, 0, 0, "lines", 0)], {})
+    stories.receive([Hop(5, 0, 0, 0, "lines", 0)], {})
     for n in range(1, HOPS_MAX + 50):
-        stories.hear([hop(5, n, tuples=1, held=1)], {})
+        stories.receive([hop(5, n, tuples=1, held=1)], {})
     assert [one.micro_batch_id for one in stories.told[5].hops] == list(range(HOPS_MAX))
 
 

@@ -218,7 +218,7 @@ SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: shelf_
 
 
 @dataclass(frozen=True)
-class Place:
+class LetterStore:
     """Where letters are."""
 
     where: str
@@ -226,7 +226,7 @@ class Place:
     """A file of properties of Kafka's client; they are read when the place is opened, and never printed."""
 
 
-def open_shelf(place: Place) -> Shelf:
+def open_shelf(place: LetterStore) -> Shelf:
     """The letters at a place.
 
     Raises:
@@ -239,7 +239,7 @@ def open_shelf(place: Place) -> Shelf:
     return shelf_at(place.where, client)
 
 
-def list_letters(place: Place, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
+def list_letters(place: LetterStore, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
     """The newest letters, the newest last, as lines."""
     shelf = open_shelf(place)
     read = shelf.letters()
@@ -286,7 +286,7 @@ def _closing(read: Found, letters: Sequence[DeadLetter], shown: int, replayed: s
     return lines if read.damage is None else [*lines, read.damage]
 
 
-def show_letters(place: Place, names: Sequence[str], *, as_json: bool) -> list[str]:
+def show_letters(place: LetterStore, names: Sequence[str], *, as_json: bool) -> list[str]:
     """All that some letters say, as lines.
 
     Raises:
@@ -345,7 +345,7 @@ def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLett
 class Order:
     """What ``sparkbolt dlq replay`` is asked for."""
 
-    place: Place
+    place: LetterStore
     names: Sequence[str] = ()
     """Beginnings of ids; none: all that were not replayed."""
     spout: str | None = None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from sparkbolt.errors import EngineError
 
 
-class Outside(Protocol):
+class EngineDoor(Protocol):
     """What is asked; the results are those of ``Topology.run`` and ``start``, and a ``DeadLetterSink``."""
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
@@ -26,21 +26,21 @@ class Outside(Protocol):
         """The sink that writes dead letters into a file."""
 
 
-_outside: Outside | None = None
+_door: EngineDoor | None = None
 
 
-def set_outside(given: Outside) -> None:
+def set_engine_door(given: EngineDoor) -> None:
     """From now on this one is asked."""
-    global _outside
-    _outside = given
+    global _door
+    _door = given
 
 
-def outside() -> Outside:
+def engine_door() -> EngineDoor:
     """Whom to ask.
 
     Raises:
         EngineError: nobody has set it.
     """
-    if _outside is None:
+    if _door is None:
         raise EngineError("nothing that runs a topology is loaded: import sparkbolt.launch")
-    return _outside
+    return _door

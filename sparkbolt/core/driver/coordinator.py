@@ -28,10 +28,10 @@ from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
-from sparkbolt.core.driver.rate import Pacer
+from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
-from sparkbolt.core.driver.spout_buffer import DESK_RECORDS_MAX, Desk
-from sparkbolt.core.driver.timers import Wakes
+from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
+from sparkbolt.core.driver.timers import Timers
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
@@ -47,9 +47,9 @@ GROWTH_AT_FIRST = 8.0
 """How many times as much the next one may read, as long as none has taken as long as it may."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
-SETTLED_PER_PLAN_MAX = 5000
+OUTBOX_ACKS_PER_PLAN_MAX = 5000
 """Spans of what tasks need not keep any more; the rest goes with the next plans."""
-SETTLED_WAIT_SECS = 1.0
+OUTBOX_ACKS_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
 CATCH_UP_SPEED = 0.9
 """How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
@@ -59,7 +59,7 @@ STOPPING = frozenset({"exception", "killed", "read"})
 """The causes of failure that stop the topology where ``on_error`` is ``stop``."""
 
 
-class Host:
+class Coordinator:
     """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
 
     def __init__(
@@ -81,9 +81,11 @@ class Host:
         self.life = ledger.life
         self.active = True
         self.spouts = spouts
-        self.desks = {number: desk for spec in self.topology.spouts for number, desk in self._desks_of(spec).items()}
-        self.pacers = {spec.id: self._pacer_of(spec) for spec in self.topology.spouts}
-        self._pace_desks()
+        self.buffers = {
+            number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
+        }
+        self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
+        self._limit_buffers()
         self.in_force: MicroBatchPlan | None = None
         """The plan that was made or confirmed last and is not promoted."""
         self._planned_at = mono_s
@@ -95,7 +97,7 @@ class Host:
         self._timed_at = mono_s
         """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
-        self._wakes = Wakes(lane.hosted_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as of ``Feedback``."""
         self._fresh = empty_u64()
@@ -110,26 +112,26 @@ class Host:
         for component in spouts:
             self._tell_spout(component, changed=False)
 
-    def _desks_of(self, spec: Any) -> dict[int, Desk]:
+    def _buffers_of(self, spec: Any) -> dict[int, SpoutBuffer]:
         if not isinstance(spec.component, Spout):
             return {}
-        limit = spec.config.max_spout_pending or DESK_RECORDS_MAX
+        limit = spec.config.max_spout_pending or SPOUT_BUFFER_RECORDS_MAX
         keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
         fails = spec.dead_letters == CHECKPOINT
-        return {number: Desk(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
+        return {number: SpoutBuffer(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
 
-    def _pacer_of(self, spec: Any) -> Pacer:
+    def _rate_of(self, spec: Any) -> RateController:
         target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
         if spout is not None:
-            return Pacer(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
-        limit = (spec.config.max_spout_pending or DESK_RECORDS_MAX) * len(self.topology.tasks(spec.id))
-        return Pacer(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
+            return RateController(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        limit = (spec.config.max_spout_pending or SPOUT_BUFFER_RECORDS_MAX) * len(self.topology.tasks(spec.id))
+        return RateController(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
 
-    def take_over(self, old: Host) -> None:
+    def take_over(self, old: Coordinator) -> None:
         """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
         self.active = old.active
-        for number, desk in self.desks.items():
-            desk.take_over(old.desks[number])
+        for number, buffer in self.buffers.items():
+            buffer.take_over(old.buffers[number])
 
     # Plans.
 
@@ -152,9 +154,9 @@ class Host:
         self.nothing_new_s = None if entries or again else mono_s
         ticks = self._due_ticks(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
-        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
-        clocks = self._wakes.due(now_ms)
-        news = settled and mono_s >= self._settled_due(settled)
+        outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
+        clocks = self._timers.due(now_ms)
+        news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         if not (entries or again or ticks or expired or clocks or news):
             return None
         number = self.ledger.last_promoted + 1
@@ -168,7 +170,7 @@ class Host:
             void=self.ledger.void,
             asked=self._holders(expired[:ASKED_FOR_MAX]),
             again=again,
-            settled=settled,
+            outbox_acks=outbox_acks,
             clocks=clocks,
         )
         self.in_force = plan
@@ -211,7 +213,7 @@ class Host:
 
     def records_of(self, entry: Entry) -> list[Record]:
         """The records of a ``Spout``'s entry of this life's plan in force."""
-        planned = self.desks[entry.task].planned_of(entry)
+        planned = self.buffers[entry.task].planned_of(entry)
         check(len(planned) == entry.end, f"no records for {entry}")
         return [record for record, _ in planned]
 
@@ -249,8 +251,8 @@ class Host:
         next_letter = self.ledger.messages.next_letter
         entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
         entries += letter_entries(retries, next_letter)
-        for number, desk in self.desks.items():
-            entries += desk.plan_letters(next_letter(number), ready_ms)
+        for number, buffer in self.buffers.items():
+            entries += buffer.plan_letters(next_letter(number), ready_ms)
         return entries
 
     def _reads_once(self, task: int) -> bool:
@@ -272,9 +274,9 @@ class Host:
                 return True
         return False
 
-    def _settled_due(self, settled: Sequence[tuple[int, int, int]]) -> float:
+    def _outbox_acks_due(self, outbox_acks: Sequence[tuple[int, int, int]]) -> float:
         """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
-        return self._promoted_at + (SETTLED_WAIT_SECS if len(settled) < SETTLED_PER_PLAN_MAX else 0.0)
+        return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
     def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
         """The ranges that active spouts would have read next; nothing is taken of them yet."""
@@ -301,47 +303,47 @@ class Host:
 
     def _budget(self, component: str, probe: int | None) -> int:
         """How many positions of a spout may be read; with ``probe`` about so many messages."""
-        pacer = self.pacers[component]
+        rate = self.rates[component]
         limit = self.topology.components[component].config.max_spout_pending
         rooms = [] if probe is None else [probe - probe // 2]
         if limit is not None and self.lane.tracked:
             rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
-        return min([pacer.budget, *(pacer.positions_for(max(0, room)) for room in rooms)])
+        return min([rate.budget, *(rate.positions_for(max(0, room)) for room in rooms)])
 
     def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
         entries: list[Entry] = []
-        share = self.config.micro_batch_bytes_max // max(1, len(self.desks))
+        share = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
         shares = self._shares(ready_ms)
-        for number, desk in self.desks.items():
-            check(not desk.planned, f"records of task {number} are still planned")
+        for number, buffer in self.buffers.items():
+            check(not buffer.planned, f"records of task {number} are still planned")
             probe = rooms.get(self.topology.task_owner(number)[0])
             room = shares[number] if probe is None else min(shares[number], probe)
-            entries += desk.plan(self.ledger.next_sequence(number), share, ready_ms, room)
+            entries += buffer.plan(self.ledger.next_sequence(number), share, ready_ms, room)
         return entries
 
     def _shares(self, ready_ms: int) -> dict[int, int]:
         """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
         shares: dict[int, int] = {}
-        for component, numbers in self._tasks_with_desks():
-            left = self.pacers[component].budget
-            by_need = sorted((self.desks[number].ready(ready_ms), number) for number in numbers)
+        for component, numbers in self._tasks_with_buffers():
+            left = self.rates[component].budget
+            by_need = sorted((self.buffers[number].ready(ready_ms), number) for number in numbers)
             for place, (ready, number) in enumerate(by_need):
                 shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
                 left -= shares[number]
         return shares
 
-    def _tasks_with_desks(self) -> Iterator[tuple[str, Sequence[int]]]:
+    def _tasks_with_buffers(self) -> Iterator[tuple[str, Sequence[int]]]:
         for spec in self.topology.spouts:
             if spec.id not in self.spouts:
                 yield spec.id, self.topology.tasks(spec.id)
 
-    def _pace_desks(self) -> None:
+    def _limit_buffers(self) -> None:
         """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
-        for component, numbers in self._tasks_with_desks():
-            pacer = self.pacers[component]
-            waiting_max = math.ceil((pacer.budget + pacer.outlook) / len(numbers))
+        for component, numbers in self._tasks_with_buffers():
+            rate = self.rates[component]
+            waiting_max = math.ceil((rate.budget + rate.outlook) / len(numbers))
             for number in numbers:
-                self.desks[number].waiting_max = min(DESK_RECORDS_MAX, waiting_max)
+                self.buffers[number].waiting_max = min(SPOUT_BUFFER_RECORDS_MAX, waiting_max)
 
     def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
@@ -355,17 +357,17 @@ class Host:
         allowances = self.ledger.outages.allowances(time_ms)
         probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
         retries = [self.ledger.messages.next_retry_ms(probes)]
-        for number, desk in self.desks.items() if not self._held_back() else ():
-            retries.append(desk.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        for number, buffer in self.buffers.items() if not self._held_back() else ():
+            retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
         retries += [when for when in probes.values() if when > time_ms]
-        times = [*self._next_tick.values(), *self._wakes.dues(), *(when for when in retries if when is not None)]
+        times = [*self._next_tick.values(), *self._timers.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
         due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
             due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
-        settled = self.ledger.settled.first(SETTLED_PER_PLAN_MAX)
-        if settled:
-            due.append(now_ms + max(1.0, (self._settled_due(settled) - mono_s) * 1000))
+        outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
+        if outbox_acks:
+            due.append(now_ms + max(1.0, (self._outbox_acks_due(outbox_acks) - mono_s) * 1000))
         return math.ceil(min(due)) if due else None
 
     # Verdicts.
@@ -381,19 +383,19 @@ class Host:
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
         feedback.message_ids = self._message_ids(plan, feedback)
-        self._wakes.heard, self._reads = feedback.wakes, feedback.reads
+        self._timers.reported, self._reads = feedback.timers, feedback.reads
         return self.ledger.stage(plan, feedback)
 
     def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
         """How the ids print that a ``Spout`` gave to the trees of which there is something to tell."""
-        if not self.desks:
+        if not self.buffers:
             return {}
         named = chain((fail.key for fail in feedback.verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
         found: dict[int, str] = {}
         for key in named:
             task, sequence = split_key(key)
-            desk = self.desks.get(task)
-            told = desk.text_of(sequence) if desk is not None and len(found) < self.config.stories_max else None
+            buffer = self.buffers.get(task)
+            told = buffer.text_of(sequence) if buffer is not None and len(found) < self.config.stories_max else None
             if told is not None:
                 found[key] = told
         return dict(sorted(found.items()))
@@ -410,14 +412,14 @@ class Host:
         self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
         self._schedule_ticks(plan)
-        self._wakes.count(plan.clocks)
+        self._timers.count(plan.clocks)
         self._settle_records(plan)
-        self._tell_desks(promotion)
+        self._notify_buffers(promotion)
         self._tell_sizes()
         for component, moved in promotion.progress_moved.items():
             if component in self.spouts:
-                with user_code(f"committed of {component!r}"):
-                    self.spouts[component].committed(moved)
+                with user_code(f"on_committed of {component!r}"):
+                    self.spouts[component].on_committed(moved)
         for component in self.ledger.messages.changed:
             self._tell_spout(component, changed=True)
         self.ledger.metrics.see_sources(self.spouts)
@@ -432,7 +434,7 @@ class Host:
             metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
 
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
-        for component, pacer in self.pacers.items():
+        for component, rate in self.rates.items():
             numbers = self.topology.tasks(component)
             if component in self._probing:  # how long a probe takes says nothing of what may be read
                 self._emitted_since(component)
@@ -441,8 +443,8 @@ class Host:
             read = [entry for entry in read if entry.positions is None]
             measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
             positions = measured or sum(entry.reserved for entry in read)
-            pacer.observe(elapsed_ms, positions, self._emitted_since(component))
-        self._pace_desks()
+            rate.observe(elapsed_ms, positions, self._emitted_since(component))
+        self._limit_buffers()
 
     def _emitted_since(self, component: str) -> int:
         emitted = self.ledger.metrics.of(component).emitted
@@ -460,40 +462,42 @@ class Host:
             self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period
 
     def _settle_records(self, plan: MicroBatchPlan) -> None:
-        for desk in self.desks.values():
-            if plan.life == self.life and any(entry.task == desk.number for entry in plan.entries):
+        for buffer in self.buffers.values():
+            if plan.life == self.life and any(entry.task == buffer.number for entry in plan.entries):
                 if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
-                    desk.acks.extend(message_id for record, message_id in desk.planned if message_id is not None)
-                desk.planned = []
+                    buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
+                buffer.planned = []
 
     def _tell_sizes(self) -> None:
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            with user_code(f"measured of {component!r}"):
-                self.spouts[component].measured([(range_, size) for _, range_, size in items])
+            with user_code(f"on_read of {component!r}"):
+                self.spouts[component].on_read([(range_, size) for _, range_, size in items])
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)
-        if spout is not None and type(spout).told is not PartitionedSpout.told:  # most do not ask
-            with user_code(f"told of {component!r}"):
-                spout.told(self.ledger.views(component, changed=changed))
+        if (
+            spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
+        ):  # most do not ask
+            with user_code(f"on_sources_changed of {component!r}"):
+                spout.on_sources_changed(self.ledger.views(component, changed=changed))
 
-    def _tell_desks(self, promotion: Promotion) -> None:
-        if not self.desks:
+    def _notify_buffers(self, promotion: Promotion) -> None:
+        if not self.buffers:
             return
-        for complete, hear in ((promotion.acked, Desk.ack), (promotion.letters, Desk.written)):
+        for complete, hear in ((promotion.acked, SpoutBuffer.ack), (promotion.letters, SpoutBuffer.written)):
             for first, last, _ in complete:
                 task, sequence = split_key(first)
-                desk = self.desks.get(task)
-                if desk is not None:
+                buffer = self.buffers.get(task)
+                if buffer is not None:
                     for finished in range(sequence, split_key(last)[1] + 1):
-                        hear(desk, finished)
+                        hear(buffer, finished)
         for tree in (*promotion.failed, *promotion.letters_failed):
-            desk = self.desks.get(split_key(tree.key)[0])
-            if desk is not None:
-                desk.fail(tree)
-        for number, desk in self.desks.items():
+            buffer = self.buffers.get(split_key(tree.key)[0])
+            if buffer is not None:
+                buffer.fail(tree)
+        for number, buffer in self.buffers.items():
             metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
-            metrics.waiting += desk.retries  # the ledger, which has none of them, has just written 0
+            metrics.waiting += buffer.retries  # the ledger, which has none of them, has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
         """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
@@ -521,20 +525,20 @@ class Host:
             not self.reads(self.in_force)
             and self.ledger.staged is None
             and self.ledger.open_trees == 0
-            and all(desk.idle for desk in self.desks.values())
+            and all(buffer.idle for buffer in self.buffers.values())
         )
 
     @property
     def retries(self) -> int:
         """How many messages wait to be given again."""
-        return self.ledger.retries + sum(desk.retries for desk in self.desks.values())
+        return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do, now and ever: no window waits for its time either."""
-        if not self.drained or self.retries or self._wakes.waits:
+        if not self.drained or self.retries or self._timers.waits:
             return False
-        return all(map(self._is_read_out, self.spouts)) and all(desk.exhausted for desk in self.desks.values())
+        return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
 
     def _is_read_out(self, component: str) -> bool:
         with user_code(f"finished of {component!r}"):

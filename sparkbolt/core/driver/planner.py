@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.coordinator import Host
+from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, plan_of
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
@@ -37,9 +37,9 @@ class Piece:
 class Planner:
     """What one life answers to Spark. Not thread safe: the engine calls it under the lock of its host."""
 
-    def __init__(self, host: Host, files: Files, *, where: str = "the checkpoint") -> None:
-        """Answer for ``host``; plans that are too large for an offset are in ``files``."""
-        self.host = host
+    def __init__(self, coordinator: Coordinator, files: Files, *, where: str = "the checkpoint") -> None:
+        """Answer for ``coordinator``; plans that are too large for an offset are in ``files``."""
+        self.coordinator = coordinator
         self._files = files
         self._where = where
         self._running: Offset | None = None
@@ -56,7 +56,7 @@ class Planner:
             OutdatedLifeError: Spark has committed more than this life knows of.
             CheckpointError: Spark has committed less than the ledger has promoted.
         """
-        ledger = self.host.ledger
+        ledger = self.coordinator.ledger
         number = self._number_of(start)
         if ledger.staged is not None and number == ledger.staged:
             check(start == self._running, f"micro-batch {number} was run for {self._running}, and ends at {start}")
@@ -72,7 +72,7 @@ class Planner:
 
     def next_offset(self, now_ms: int, mono_s: float) -> Offset | None:
         """The end of the next micro-batch; None if there is nothing to do."""
-        plan = self.host.next_plan(now_ms, mono_s)
+        plan = self.coordinator.next_plan(now_ms, mono_s)
         return None if plan is None else self._offset_of(plan)
 
     def no_news(self, start: Offset, now_ms: int, mono_s: float) -> Offset:
@@ -80,13 +80,13 @@ class Planner:
 
         That is ``start``, for which Spark runs no micro-batch; before micro-batch 0 it is a plan that reads nothing.
         """
-        if self.host.ledger.last_promoted >= 0:
+        if self.coordinator.ledger.last_promoted >= 0:
             return start
-        return self._offset_of(self.host.plan_nothing(now_ms, mono_s))
+        return self._offset_of(self.coordinator.plan_nothing(now_ms, mono_s))
 
     def left_over(self, last_commit: int) -> int | None:
         """When the query has ended: the staged micro-batch that Spark has committed since it asked last, if any."""
-        staged = self.host.ledger.staged
+        staged = self.coordinator.ledger.staged
         return staged if staged is not None and staged == last_commit else None
 
     # partitions.
@@ -98,7 +98,7 @@ class Planner:
             OutdatedLifeError: Spark has committed more than this life knows of.
             CheckpointError: the plan is none, its file is missing, or its micro-batch was promoted before.
         """
-        plan, last = self._plan_of(end), self.host.ledger.last_promoted
+        plan, last = self._plan_of(end), self.coordinator.ledger.last_promoted
         if plan.micro_batch_id > last + 1:
             raise self._outdated(f"Spark runs micro-batch {plan.micro_batch_id}")
         if plan.micro_batch_id <= last:
@@ -106,7 +106,7 @@ class Planner:
                 f"{self._where}: Spark is about to run micro-batch {plan.micro_batch_id}, but the ledger has counted "
                 f"{last}: two drivers have written into it, or files were removed; {VERIFY}"
             )
-        self.host.confirm(plan, mono_s)
+        self.coordinator.confirm(plan, mono_s)
         self._running = end
         return plan
 
@@ -115,11 +115,11 @@ class Planner:
 
         The entries of one spout task stay together, in their order.
         """
-        alive = plan.alive_entries(self.host.life)
+        alive = plan.alive_entries(self.coordinator.life)
         pieces: dict[int, list[Piece]] = {}
         for index, entry in enumerate(plan.entries):
             if entry in alive:
-                records = tuple(self.host.records_of(entry)) if entry.source is None else ()
+                records = tuple(self.coordinator.records_of(entry)) if entry.source is None else ()
                 pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
         shares: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), most)))]
         for own in sorted(pieces.values(), key=_size, reverse=True):
@@ -131,15 +131,15 @@ class Planner:
     def _number_of(self, offset: Offset) -> int:
         """The micro-batch that an offset is the end of; -1 for the one before the first."""
         if offset == BEFORE_THE_FIRST:
-            first = self.host.ledger.last_promoted == 0 or self._running == BEFORE_THE_FIRST
+            first = self.coordinator.ledger.last_promoted == 0 or self._running == BEFORE_THE_FIRST
             return 0 if first else -1
         return int(offset["n"])
 
     def _offset_of(self, plan: MicroBatchPlan) -> Offset:
         body, text = plan.to_json(), plan.dumps()
-        if len(text) <= self.host.config.plan_bytes_max:
+        if len(text) <= self.coordinator.config.plan_bytes_max:
             return body
-        name = f"{plan.micro_batch_id}-{self.host.life}"
+        name = f"{plan.micro_batch_id}-{self.coordinator.life}"
         self._files.write(f"plans/{name}", text.encode())
         return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
 
@@ -148,9 +148,9 @@ class Planner:
 
     def _outdated(self, what: str) -> OutdatedLifeError:
         return OutdatedLifeError(
-            f"{self._where}: {what}, but the ledger of life {self.host.life} has counted "
-            f"{self.host.ledger.last_promoted}: another driver has gone on meanwhile; this life ends without counting "
-            "anything, and what follows it begins from what is committed"
+            f"{self._where}: {what}, but the ledger of life {self.coordinator.life} has counted "
+            f"{self.coordinator.ledger.last_promoted}: another driver has gone on meanwhile; this life ends without "
+            "counting anything, and what follows it begins from what is committed"
         )
 
 

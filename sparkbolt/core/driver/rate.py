@@ -32,7 +32,7 @@ FLOOR_RISE = 1.02
 
 
 @dataclass
-class Pacer:
+class RateController:
     """The budget of one spout, in positions, or in records where its records have none."""
 
     target_ms: float

@@ -25,11 +25,11 @@ from sparkbolt.core.base.ids import split_key
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import short
-from sparkbolt.core.protocol.attempts import NO_HISTORY
+from sparkbolt.core.protocol.attempts import NO_ATTEMPTS
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.protocol.records import Record
 
-DESK_RECORDS_MAX = 65_536
+SPOUT_BUFFER_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
 
 
@@ -42,14 +42,14 @@ class Dying:
     record: Record
     message_id: Any
     letter: str
-    """What is told of it (``GivenUp``, dumped)."""
+    """What is told of it (``ExhaustedMessage``, dumped)."""
     due_ms: int
     attempt: int = 1
     """Which attempt at the letter comes next."""
 
 
 @dataclass
-class Desk:
+class SpoutBuffer:
     """The records of one ``Spout`` task: those that wait, those of the plan in force, and the ids of open trees."""
 
     number: int
@@ -76,7 +76,7 @@ class Desk:
     """What waits for its dead letter, in the order in which it was given up."""
     writing: dict[int, Dying] = field(default_factory=dict)
     """Sequence to message, for dead letters in plans that are not finished."""
-    waiting_max: int = DESK_RECORDS_MAX
+    waiting_max: int = SPOUT_BUFFER_RECORDS_MAX
     """How many records may wait for a plan: as of the pace of the component."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
@@ -111,7 +111,7 @@ class Desk:
         """Whether nothing waits here but retries, neither records nor verdicts that the spout has not heard."""
         return not (self.waiting or self.planned or self.acks or self.fails)
 
-    def take_over(self, old: Desk) -> None:
+    def take_over(self, old: SpoutBuffer) -> None:
         """Begin as the desk of the same task in an earlier life of the same driver, whose spout is still open.
 
         What was planned and not committed is planned again. What was committed and is open belongs to a life that is
@@ -215,10 +215,10 @@ class Desk:
         if record is None or tree.due_ms is None:
             self.fails.append(message_id)
             return
-        history = record.history.with_failure(tree) if self.remembers else NO_HISTORY
-        record = replace(record, attempt=tree.next_attempt, history=history)
+        attempts = record.attempts.with_failure(tree) if self.remembers else NO_ATTEMPTS
+        record = replace(record, attempt=tree.next_attempt, attempts=attempts)
         if tree.fate == "dead_letter":
-            told = replace(history.given_up(tree), message_id=short(message_id))
+            told = replace(attempts.exhausted(tree), message_id=short(message_id))
             self.dying.append(Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
         else:
             self.failures += 1

@@ -314,7 +314,7 @@ class PartitionedSpout(Component):
     """A source that can be read again from any position: a file, a log. It is how sources scale.
 
     The driver only plans which ranges are read; the executors read them. The same object is used in both
-    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``committed`` and ``close`` run in the driver, in
+    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``on_committed`` and ``close`` run in the driver, in
     one thread, ``prepare``, ``read``, ``read_columns`` and ``cleanup`` on executors. Until a method returns that the
     driver is in, nothing new is read, and a stop leaves it behind.
     """
@@ -359,23 +359,23 @@ class PartitionedSpout(Component):
         """Driver: whether there will never be a further range after ``progress``."""
         return False
 
-    def committed(self, progress: Mapping[str, int]) -> None:
+    def on_committed(self, progress: Mapping[str, int]) -> None:
         """Driver: all records below these positions are finished, durably.
 
         Called after each promotion that moved one.
         """
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         """Driver: what has become of sources.
 
         Called once after ``open``, with all that is known from the checkpoint, and after each promotion (and after
-        ``committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
+        ``on_committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
         """
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """Driver: what executors have read of the ranges of a micro-batch, with its bytes.
 
-        Called after each promotion (before ``committed``) where ``read_bytes`` said anything, with one item for each
+        Called after each promotion (before ``on_committed``) where ``read_bytes`` said anything, with one item for each
         range of which something was read, sorted; where reading broke off, the range ends there.
         """
 
@@ -440,7 +440,7 @@ class PartitionedSpout(Component):
     def read_bytes(self) -> int | None:
         """Executor: how many bytes of messages the range had that was read last; None where the driver need not know.
 
-        Called once after each new range, also where its reading broke off, so that ``measured`` tells the driver's copy
+        Called once after each new range, also where its reading broke off, so that ``on_read`` tells the driver's copy
         how large messages are, without which it cannot plan by bytes.
         """
         return None

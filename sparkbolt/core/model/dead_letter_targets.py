@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from sparkbolt.core.base.engine_door import outside
+from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.dead_letters import (
@@ -84,7 +84,7 @@ def way_of(given: Any, spout: Any) -> Way | None:
     elif given.startswith(STREAM) and given != STREAM:
         return given
     elif given.startswith(FILE) and given != FILE:
-        made: DeadLetterSink = outside().file_sink(given[len(FILE) :])
+        made: DeadLetterSink = engine_door().file_sink(given[len(FILE) :])
         return made
     elif given:
         named: DeadLetterSink | None = spout.dead_letter_sink(given)
@@ -109,13 +109,13 @@ def stream_for(given: Any, streams: tuple[StreamDef, ...]) -> tuple[StreamDef, .
     return (StreamDef(name, (*(field for field in fields if field != STORY_FIELD), STORY_FIELD)),)
 
 
-def stream_mistakes(given: Any, streams: Mapping[str, StreamDef], heard: bool) -> list[str]:
+def stream_mistakes(given: Any, streams: Mapping[str, StreamDef], subscribed: bool) -> list[str]:
     """What is wrong with the stream that dead letters go to, one sentence each.
 
     Args:
         given: what ``dead_letters`` is.
         streams: the spout's, by name, that of its dead letters among them.
-        heard: whether a bolt subscribes to it.
+        subscribed: whether a bolt subscribes to it.
     """
     name = stream_of(given)
     if name is None:
@@ -136,7 +136,7 @@ def stream_mistakes(given: Any, streams: Mapping[str, StreamDef], heard: bool) -
             f"its dead letters go to stream {name!r}, where 'story' is their story, and it has a field of that name: "
             "declare the stream's fields without it"
         )
-    if not heard:
+    if not subscribed:
         mistakes.append(
             f"its dead letters go to stream {name!r}, to which no bolt subscribes: they would be lost at once"
         )

@@ -2,8 +2,8 @@
 
 Which question it answers: what does a dead letter say, how is it written down, and where may it go?
 
-Rule 1: the driver knows a message's attempts and never its record (``GivenUp``); the letter is made where the record
-is read again.
+Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is made where the
+record is read again.
 Rule 2: a letter has an id that depends on the message's last attempt alone. It may be written more than once, always
 under that id: whoever reads letters counts ids.
 Rule 3: everything in a letter can be written as JSON and read back. A value that JSON has no form for is told apart
@@ -75,7 +75,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class ExhaustedMessage:
     """What the driver knows of a message that is given up: all but its record."""
 
     attempts: tuple[Attempt, ...]
@@ -92,11 +92,12 @@ class GivenUp:
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
-    def loads(cls, text: str) -> GivenUp:
+    def loads(cls, text: str) -> ExhaustedMessage:
         """The inverse of ``dumps``.
 
         >>> one = Attempt(1, "33c3a78b9b45efb1", "fail", "no", "count", 0, 7, 1000, 1500)
-        >>> GivenUp.loads(GivenUp((one,), message_id="'a'").dumps()) == GivenUp((one,), message_id="'a'")
+        >>> exhausted = ExhaustedMessage((one,), message_id="'a'")
+        >>> ExhaustedMessage.loads(exhausted.dumps()) == exhausted
         True
         """
         body = json.loads(text)

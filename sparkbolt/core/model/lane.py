@@ -25,7 +25,7 @@ from typing import Any
 from sparkbolt.core.model.components import Spout, defines_flush
 from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
 from sparkbolt.core.model.retry import DEFAULT, RetryPolicy, at_once
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
@@ -66,7 +66,7 @@ class Lane:
 
     topology: Topology
     levels: tuple[Level, ...]
-    hosts: Mapping[str, str]
+    fused_into: Mapping[str, str]
     """For each fused bolt the component in whose stage it runs."""
     spark_partitions: int
     dests: Mapping[int, int]
@@ -132,16 +132,16 @@ class Lane:
         ]
 
     @cached_property
-    def hosted_tasks(self) -> frozenset[int]:
+    def runtime_tasks(self) -> frozenset[int]:
         """The tasks that say themselves when they are to be told the time."""
-        bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, HostedBolt))
+        bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, RuntimeBolt))
         return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
 
     @cached_property
     def timed_tasks(self) -> frozenset[int]:
         """Those of them whose timers run from their start on, whenever their first tuple comes."""
         bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
-        timed = (name for name, bolt in bolts if isinstance(bolt, HostedBolt) and bolt.runs_timers)
+        timed = (name for name, bolt in bolts if isinstance(bolt, RuntimeBolt) and bolt.runs_timers)
         return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None 
 
     Dests of tasks that are fused now stay: whatever is kept under one is nobody else's.
     """
-    hosts = _fused(topology)
-    levels = _levels(topology, hosts)
+    fused_into = _fused(topology)
+    levels = _levels(topology, fused_into)
     widest = max(spec.parallelism for spec in topology.components.values())
     known: Mapping[str, Any] = placement or {"spark_partitions": max(1, min(cores, widest))}
     spark_partitions: int = known["spark_partitions"]
@@ -183,7 +183,7 @@ def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None 
     more = (free.take(shard % spark_partitions) for shard in range(len(ackers), wanted))
     acker_dests = (*ackers[:wanted], *more)
     feedback = free.take(0) if feedback is None else feedback
-    return Lane(topology, levels, hosts, spark_partitions, dests, acker_dests, feedback)
+    return Lane(topology, levels, fused_into, spark_partitions, dests, acker_dests, feedback)
 
 
 def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
@@ -267,12 +267,12 @@ def _may_fuse(spec: ComponentSpec) -> bool:
     )
 
 
-def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
+def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, ...]:
     found: dict[str, int] = {spec.id: 0 for spec in topology.spouts}
 
     def level_of(name: str) -> int:
-        if name in hosts:
-            return level_of(hosts[name])
+        if name in fused_into:
+            return level_of(fused_into[name])
         if name not in found:
             subscriptions = topology.components[name].subscriptions
             found[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
@@ -280,7 +280,7 @@ def _levels(topology: Topology, hosts: Mapping[str, str]) -> tuple[Level, ...]:
 
     by_level: dict[int, list[str]] = {}
     for spec in topology.bolts:
-        if spec.id not in hosts:
+        if spec.id not in fused_into:
             by_level.setdefault(level_of(spec.id), []).append(spec.id)
     return tuple(
         Level(number, any(topology.components[name].keeps_state for name in names), tuple(names))

@@ -41,10 +41,10 @@ class Sight:
     def done(self) -> int:
         """How many tuples of the frame that it is at are executed, where they come one by one; not in ``counts`` yet.
 
-        >>> Sight(Doing(5, 0, Deed.EXECUTE, 3, 100), number=30).done, Sight(Doing(5, 0, Deed.FLUSH, 3)).done
+        >>> Sight(Doing(5, 0, Activity.EXECUTE, 3, 100), number=30).done, Sight(Doing(5, 0, Activity.FLUSH, 3)).done
         (30, 0)
         """
-        one_by_one = self.doing.deed is Deed.EXECUTE and not self.more and 0 < self.number < self.doing.rows
+        one_by_one = self.doing.activity is Activity.EXECUTE and not self.more and 0 < self.number < self.doing.rows
         return self.number if one_by_one else 0
 
     @property
@@ -58,16 +58,18 @@ class Sight:
         Args:
             who: (component, index) of a task number.
 
-        >>> sight = Sight(Doing(5, 0, Deed.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
+        >>> sight = Sight(Doing(5, 0, Activity.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
         >>> sight.sentence(lambda task: ("count", 1))
         "count[1] is in execute for 31 s with ['word'] (tuple 18 of 4,096 of its frame), at words.py:12, in count"
         """
         component, index = who(self.doing.task)
-        return f"{component}[{index}] is in {_VERBS[self.doing.deed]} for {self.secs:.0f} s{self._with()}{self._at()}"
+        return (
+            f"{component}[{index}] is in {_VERBS[self.doing.activity]} for {self.secs:.0f} s{self._with()}{self._at()}"
+        )
 
     def _with(self) -> str:
         rows = self.doing.rows
-        if self.doing.deed is not Deed.EXECUTE or (self.blind and not rows):
+        if self.doing.activity is not Activity.EXECUTE or (self.blind and not rows):
             return ""
         if self.values is not None:
             place = f" (tuple {self.number + 1:,} of {rows:,} of its frame)" if 0 <= self.number < rows else ""
@@ -174,7 +176,7 @@ def duration(secs: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-class Deed(IntEnum):
+class Activity(IntEnum):
     """What somebody is at."""
 
     OTHER = 0
@@ -193,7 +195,7 @@ class Doing(NamedTuple):
     serial: int = 0
     """Counts what the process has been at."""
     micro_batch_id: int = -1
-    deed: Deed = Deed.OTHER
+    activity: Activity = Activity.OTHER
     task: int = 0
     """The number of the task in the topology; 0: none."""
     rows: int = 0
@@ -203,26 +205,28 @@ class Doing(NamedTuple):
     def pack(self) -> bytes:
         """The note, in ``NOTE_BYTES`` bytes; its serial stands at both ends.
 
-        >>> doing = Doing(7, 3, Deed.EXECUTE, 2, 4096, 1.5)
+        >>> doing = Doing(7, 3, Activity.EXECUTE, 2, 4096, 1.5)
         >>> Doing.unpack(doing.pack()) == doing
         True
         """
-        return _NOTE.pack(self.serial, self.micro_batch_id, self.deed, self.task, self.rows, self.since_s, self.serial)
+        return _NOTE.pack(
+            self.serial, self.micro_batch_id, self.activity, self.task, self.rows, self.since_s, self.serial
+        )
 
     @classmethod
     def unpack(cls, data: bytes) -> Doing | None:
         """The inverse of ``pack``; None for a note that is just being written."""
-        serial, micro_batch_id, deed, task, rows, since_s, end = _NOTE.unpack(data)
-        return cls(serial, micro_batch_id, Deed(deed), task, rows, since_s) if serial == end else None
+        serial, micro_batch_id, activity, task, rows, since_s, end = _NOTE.unpack(data)
+        return cls(serial, micro_batch_id, Activity(activity), task, rows, since_s) if serial == end else None
 
 
 _VERBS = {
-    Deed.OTHER: "its worker",
-    Deed.PREPARE: "prepare",
-    Deed.READ: "read",
-    Deed.EXECUTE: "execute",
-    Deed.FLUSH: "flush",
-    Deed.STATE: "the reading or writing of its state",
-    Deed.WINDOW: "execute",
-    Deed.WRITE: "the writing of dead letters",
+    Activity.OTHER: "its worker",
+    Activity.PREPARE: "prepare",
+    Activity.READ: "read",
+    Activity.EXECUTE: "execute",
+    Activity.FLUSH: "flush",
+    Activity.STATE: "the reading or writing of its state",
+    Activity.WINDOW: "execute",
+    Activity.WRITE: "the writing of dead letters",
 }

@@ -42,7 +42,7 @@ class Fail:
 
 
 @dataclass(frozen=True)
-class Report:
+class ErrorReport:
     """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts."""
 
     component: str
@@ -132,7 +132,7 @@ class Promotion:
     """Dead letters that could not be written, and come again."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which all is finished now; only what moved."""
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
     """Bolts that are taken for broken from now on, or for well again."""
 
@@ -175,7 +175,7 @@ def why(fail: Fail) -> str:
 
 @dataclass(frozen=True)
 class SourceView:
-    """What is known of one source of a ``PartitionedSpout``; given to its ``told``, and true while that runs."""
+    """What is known of one source of a ``PartitionedSpout``; true while its ``on_sources_changed`` runs."""
 
     planned: int
     """Where the ranges end that were ever planned."""
@@ -192,6 +192,7 @@ class SourceView:
     def done(self, limit: int) -> list[Interval]:
         """The first ``limit`` intervals [start, end) beyond ``finished`` in which nothing is unfinished.
 
-        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``told`` only.
+        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``on_sources_changed``
+        only.
         """
         return self._done(limit)

@@ -17,7 +17,7 @@ from sparkbolt.core.model.components import BoltBase, TopologyContext
 from sparkbolt.core.model.config import Config
 
 
-class HostedBolt(BoltBase):
+class RuntimeBolt(BoltBase):
     """A bolt that brings along what runs it. Its user's attributes are durable like those of any other bolt."""
 
     @property
@@ -26,7 +26,7 @@ class HostedBolt(BoltBase):
         return False
 
     @abstractmethod
-    def hosted(self, context: TopologyContext, output: Any) -> Any:
+    def runtime(self, context: TopologyContext, output: Any) -> Any:
         """What runs this bolt in a task; called once a task and worker process, after ``prepare``.
 
         Args:
@@ -34,7 +34,7 @@ class HostedBolt(BoltBase):
             output: the task's ``Output`` (``emission``).
 
         Returns:
-            A ``Hosted`` (``bolt_runtime``).
+            A ``BoltRuntime`` (``bolt_runtime``).
         """
 
     def mistakes(

@@ -22,7 +22,7 @@ from typing import Any, Generic
 from sparkbolt.core.model.components import BoltBase, Component
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.pickling import attributes_of
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
@@ -42,7 +42,7 @@ def keeps_state(component: Component) -> bool:
     """
     if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
         return False
-    if component.starts_trees or isinstance(component, HostedBolt):
+    if component.starts_trees or isinstance(component, RuntimeBolt):
         return True
     if component.stateless:
         return False

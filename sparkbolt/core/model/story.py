@@ -106,11 +106,11 @@ class Hop:
         """
         if self.is_answer:
             return f"still held by {self.who} in micro-batch {self.micro_batch_id}"
-        deeds = [(word, n) for word in ("acked", "failed", "held") if (n := getattr(self, word))]
-        if len(deeds) == 1:
-            done = deeds[0][0] if deeds[0][1] == 1 else f"{deeds[0][0]} {deeds[0][1]}"
-        elif deeds:
-            done = " and ".join(f"{word} {n}" for word, n in deeds)
+        actions = [(word, n) for word in ("acked", "failed", "held") if (n := getattr(self, word))]
+        if len(actions) == 1:
+            done = actions[0][0] if actions[0][1] == 1 else f"{actions[0][0]} {actions[0][1]}"
+        elif actions:
+            done = " and ".join(f"{word} {n}" for word, n in actions)
         else:
             done = "sent on" if self.depth else "started"
         return f"{done} by {self.who} in micro-batch {self.micro_batch_id}{self.emission()}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import cloudpickle
 
-from sparkbolt.core.base.engine_door import outside
+from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import ComponentSettings, Config, did_you_mean
@@ -290,7 +290,7 @@ class Topology:
         if drain_secs is not None:
             given["drain_secs"] = drain_secs
         options = {"stop_after_secs": stop_after_secs, "display": display, **given}
-        metrics: TopologyMetrics = outside().run(self, options)
+        metrics: TopologyMetrics = engine_door().run(self, options)
         return metrics
 
     def start(
@@ -323,7 +323,7 @@ class Topology:
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
         given = _given(checkpoint=checkpoint, **options)
-        running: RunningTopology = outside().start(self, given)
+        running: RunningTopology = engine_door().start(self, given)
         return running
 
     def __repr__(self) -> str:
@@ -462,7 +462,7 @@ class BoltDeclarer:
 class TopologyBuilder:
     """Collects spouts and bolts; ``build`` checks all of them together.
 
-    >>> from sparkbolt.core.model.function_bolts import bolt
+    >>> from sparkbolt import bolt
     >>> @bolt(outputs=["word"])
     ... def split(tup): yield from ([word] for word in tup["line"].split())
     >>> builder = TopologyBuilder("words")

@@ -33,7 +33,7 @@ from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
 from sparkbolt.core.model.method_validation import is_ours, method_mistakes
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, lasting_attributes
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
@@ -114,7 +114,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _hosted_mistakes(declaration, known, config)]
+        mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
     if not any(declaration.kind == "spout" for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
@@ -144,7 +144,7 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
     if odd:
         return [*mistakes, *odd]
     unsent = _pickle_mistakes(declaration)
-    unkept = list(_keeping_mistakes(component)) if isinstance(component, BoltBase) and not unsent else []
+    unkept = list(_statefulness_mistakes(component)) if isinstance(component, BoltBase) and not unsent else []
     return mistakes + method_mistakes(component) + _output_mistakes(declaration) + unsent + unkept
 
 
@@ -259,7 +259,7 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
     return mistakes
 
 
-def _keeping_mistakes(bolt: BoltBase) -> Iterator[str]:
+def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
     """Which attributes that ``__init__`` has set can be sent to where tasks run, and could not be kept there.
 
     Refused is only what must fail there: what ``prepare`` leaves alone, what is so in a copy that was sent, and what
@@ -386,10 +386,10 @@ def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[
     return inputs
 
 
-def _hosted_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
+def _runtime_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
     """What a hosted bolt finds wrong with itself."""
     bolt = declaration.component
-    if not isinstance(bolt, HostedBolt) or _output_mistakes(declaration):
+    if not isinstance(bolt, RuntimeBolt) or _output_mistakes(declaration):
         return []
     try:
         config = config.with_component(declaration.own_settings())
@@ -413,9 +413,9 @@ def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Decla
         return []
     if isinstance(way, str):
         name = way.partition(":")[2]
-        heard = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)
+        subscribed = any((s.source, s.stream) == (declaration.id, name) for d in declarations for s in d.subscriptions)
         streams = {stream.name: stream for stream in declaration.streams()}
-        return [*_name_mistakes(name), *stream_mistakes(way, streams, heard)]
+        return [*_name_mistakes(name), *stream_mistakes(way, streams, subscribed)]
     error_ = pickle_error(way)
     return [f"its dead_letters {way!r:.80} cannot be pickled ({error_})"] if error_ else []
 

@@ -45,7 +45,7 @@ class Accounts:
 
     def add_all(self, anchoring: Anchoring) -> None:
         """Add the edges of all rows of a block."""
-        if anchoring.births is None:
+        if anchoring.edge_origins is None:
             self.add(anchoring.roots, anchoring.edges)
         else:
             self._known.append(anchoring.by_tree())

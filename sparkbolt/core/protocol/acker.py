@@ -35,7 +35,7 @@ from sparkbolt.core.base.ids import (
     xor_by_key,
 )
 from sparkbolt.core.model.metrics import ComponentMetrics
-from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.story import Hop
 
 BLOCK_BITS = 18
@@ -104,15 +104,15 @@ class Feedback:
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ErrorReport] = field(default_factory=list)
     partials: int = 0
     """How many (key, xor) pairs the acker combined: where the next one runs is decided by it."""
     hops: list[Hop] = field(default_factory=list)
     """Of failed trees, of those that are given again, and of those that ``trace`` chose."""
     message_ids: dict[int, str] = field(default_factory=dict)
     """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
-    wakes: dict[int, Any] = field(default_factory=dict)
-    """By the numbers of hosted tasks that ran: when each is to be told the time next (``hosted.Wake``, or None)."""
+    timers: dict[int, Any] = field(default_factory=dict)
+    """By the numbers of hosted tasks that ran: when each is to be told the time next (``runtime.Timer``, or None)."""
     healths: dict[str, Any] = field(default_factory=dict)
     """Of each bolt that got tuples what became of them (``outages.Health``)."""
     letters: list[bytes] = field(default_factory=list)

@@ -10,41 +10,41 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sparkbolt.core.model.dead_letters import Attempt, GivenUp, remember
+from sparkbolt.core.model.dead_letters import Attempt, ExhaustedMessage, remember
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import root_text
 
 
 @dataclass(frozen=True)
-class History:
+class MessageAttempts:
     """The attempts at one message so far."""
 
     attempts: tuple[Attempt, ...] = ()
     left_out: int = 0
     """How many behind the first one are not kept."""
 
-    def with_failure(self, tree: FailedTree) -> History:
+    def with_failure(self, tree: FailedTree) -> MessageAttempts:
         """The history with one more attempt."""
         if not tree.counted:
             return self
         kept = remember(self.attempts, attempt_of(tree))
-        return History(kept, self.left_out + len(self.attempts) + 1 - len(kept))
+        return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
 
-    def given_up(self, tree: FailedTree) -> GivenUp:
+    def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
         """What is told of a message whose last attempt, in this history already, has failed."""
-        return GivenUp(self.attempts, self.left_out, tree.end, tree.message_id)
+        return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
 
     def to_json(self) -> list[Any]:
         """The history as a list."""
         return [[asdict(attempt) for attempt in self.attempts], self.left_out]
 
     @classmethod
-    def from_json(cls, body: list[Any]) -> History:
+    def from_json(cls, body: list[Any]) -> MessageAttempts:
         """The inverse of ``to_json``."""
         return cls(tuple(Attempt(**attempt) for attempt in body[0]), body[1])
 
 
-NO_HISTORY = History()
+NO_ATTEMPTS = MessageAttempts()
 
 
 def attempt_of(tree: FailedTree) -> Attempt:

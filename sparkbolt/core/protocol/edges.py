@@ -27,13 +27,13 @@ from sparkbolt.core.base.ids import (
 
 
 @dataclass
-class Births:
+class EdgeOrigins:
     """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run.
 
     >>> from sparkbolt.core.base.ids import edge_of
     >>> ids = np.array([7, 8], dtype=np.uint64)
-    >>> births = Births(roots=ids, parents=ids, starts=np.array([0, 2]), count=3, ordinals=0, salt=99)
-    >>> births.edges().tolist() == [edge_of(7, 0, 99), edge_of(7, 1, 99), edge_of(8, 0, 99)]
+    >>> edge_origins = EdgeOrigins(roots=ids, parents=ids, starts=np.array([0, 2]), count=3, ordinals=0, salt=99)
+    >>> edge_origins.edges().tolist() == [edge_of(7, 0, 99), edge_of(7, 1, 99), edge_of(8, 0, 99)]
     True
     """
 
@@ -70,59 +70,59 @@ class Births:
             return edges_of_runs(self.parents, self.starts, self.count, self.ordinals, self.salt)
         return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Births:
+    def take(self, rows: npt.NDArray[np.intp]) -> EdgeOrigins:
         """The births of some rows, in any order."""
         of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
         starts = run_starts(of)
         runs = of[starts]
         taken = self.row_ordinals[rows].astype(np.uint64)
-        return Births(self.roots[runs], self.parents[runs], starts, len(rows), taken, self.salt, self.root_salt)
+        return EdgeOrigins(self.roots[runs], self.parents[runs], starts, len(rows), taken, self.salt, self.root_salt)
 
 
 class Anchoring:
     """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
 
     ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
-    ``births`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and roots
-    are spread over the rows only if somebody asks for them. ``root_salt`` is known where each row has one pair, whose
-    edge is ``edges_of(its root, 0, root_salt)``.
+    ``edge_origins`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and
+    roots are spread over the rows only if somebody asks for them. ``root_salt`` is known where each row has one pair,
+    whose edge is ``edges_of(its root, 0, root_salt)``.
     """
 
-    __slots__ = ("_roots", "births", "edges", "offsets", "root_salt")
+    __slots__ = ("_roots", "edge_origins", "edges", "offsets", "root_salt")
 
     def __init__(
         self,
         roots: U64 | None,
         edges: U64,
         offsets: npt.NDArray[np.int64] | None = None,
-        births: Births | None = None,
+        edge_origins: EdgeOrigins | None = None,
         root_salt: int | None = None,
     ) -> None:
-        """``roots`` may be None where ``births`` are given."""
+        """``roots`` may be None where ``edge_origins`` are given."""
         self._roots = roots
         self.edges = edges
         self.offsets = offsets
-        self.births = births
+        self.edge_origins = edge_origins
         self.root_salt = root_salt
 
     @property
     def roots(self) -> U64:
         """The root of each pair."""
         if self._roots is None:
-            assert self.births is not None
-            self._roots = np.repeat(self.births.roots, self.births.lengths)
+            assert self.edge_origins is not None
+            self._roots = np.repeat(self.edge_origins.roots, self.edge_origins.lengths)
         return self._roots
 
     def by_tree(self) -> tuple[U64, U64]:
         """The keys of all trees, rising, and the XOR of each one's edges."""
-        if self.births is None:
+        if self.edge_origins is None:
             return xor_by_root(self.roots, self.edges)
-        return xor_by_root(self.births.roots, xor_of_runs(self.edges, self.births.starts))
+        return xor_by_root(self.edge_origins.roots, xor_of_runs(self.edges, self.edge_origins.starts))
 
     def take(self, rows: npt.NDArray[np.intp]) -> Anchoring:
         """The anchoring of some rows."""
-        if self.births is not None:
-            return Anchoring(None, self.edges[rows], None, self.births.take(rows))
+        if self.edge_origins is not None:
+            return Anchoring(None, self.edges[rows], None, self.edge_origins.take(rows))
         if self.offsets is None:
             return Anchoring(self.roots[rows], self.edges[rows], root_salt=self.root_salt)
         pairs, offsets = pairs_of_rows(self.offsets, rows)

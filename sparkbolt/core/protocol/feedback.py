@@ -68,8 +68,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
-            feedback.wakes.update(wakes)
+            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+            feedback.timers.update(timers)
             add_healths(feedback.healths, healths)
             for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)

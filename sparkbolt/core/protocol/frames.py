@@ -27,7 +27,7 @@ from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
-from sparkbolt.core.protocol.edges import Anchoring, Births
+from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import EmitError, check
 
@@ -121,7 +121,7 @@ class Clock:
     """As of ``MicroBatchPlan.void``: what the task is to forget."""
     wanted: tuple[int, ...] = ()
     """Roots of trees that time out now: the task tells which of their tuples it holds."""
-    settled: tuple[tuple[int, int], ...] = ()
+    outbox_acks: tuple[tuple[int, int], ...] = ()
     """(first, last) positions of what the task keeps for trees of its own, and need not keep any more."""
     again: tuple[Entry, ...] = ()
     """What the task is to give again."""
@@ -263,10 +263,11 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     return b"".join(pieces)
 
 
-_UNTRACKED, _PAIRS, _BORN = 0, 1, 2
+_UNTRACKED, _PAIRS, _DERIVED = 0, 1, 2
 """How trees stand in a frame: not at all, as roots and edges, or as what the edges were made of."""
 _Form: TypeAlias = tuple[int, int | None, int | None, int]
-"""One of them, and of ``Anchoring`` and ``Births`` what is no array: the salt of roots, the first ordinal, the salt."""
+"""One of them, and of ``Anchoring`` and ``EdgeOrigins`` what is no array: the salt of roots, the first ordinal, the
+salt."""
 
 
 def _packed(anchoring: Anchoring) -> tuple[_Form, list[npt.NDArray[Any]]]:
@@ -276,15 +277,15 @@ def _packed(anchoring: Anchoring) -> tuple[_Form, list[npt.NDArray[Any]]]:
     Edges that were made of nothing but their roots are left out, and so are ordinals that count on.
     Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
     """
-    births = anchoring.births
-    if births is not None and 2 * len(births.starts) <= births.count:
-        arrays = [*keys_to_pack(unmix64_array(births.roots)), narrow(births.lengths)]
-        if births.root_salt is None:
-            arrays.append(births.parents)
-        first = births.ordinals if isinstance(births.ordinals, int) else None
-        if not isinstance(births.ordinals, int):
-            arrays.append(narrow(births.ordinals))
-        return (_BORN, births.root_salt, first, births.salt), arrays
+    edge_origins = anchoring.edge_origins
+    if edge_origins is not None and 2 * len(edge_origins.starts) <= edge_origins.count:
+        arrays = [*keys_to_pack(unmix64_array(edge_origins.roots)), narrow(edge_origins.lengths)]
+        if edge_origins.root_salt is None:
+            arrays.append(edge_origins.parents)
+        first = edge_origins.ordinals if isinstance(edge_origins.ordinals, int) else None
+        if not isinstance(edge_origins.ordinals, int):
+            arrays.append(narrow(edge_origins.ordinals))
+        return (_DERIVED, edge_origins.root_salt, first, edge_origins.salt), arrays
     arrays = keys_to_pack(unmix64_array(anchoring.roots))
     if anchoring.root_salt is None:
         arrays.append(anchoring.edges)
@@ -300,13 +301,13 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
         return None
     packed = iter(arrays)
     roots = mix64_array(packed_keys(*islice(packed, KEY_ARRAYS)))
-    if kind == _BORN:
+    if kind == _DERIVED:
         lengths = next(packed).astype(np.intp)
         starts = np.add.accumulate(lengths) - lengths
         parents = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
         ordinals = next(packed) if first is None else first
-        births = Births(roots, parents, starts, int(lengths.sum()), ordinals, salt, root_salt)
-        return Anchoring(None, births.edges(), None, births)
+        edge_origins = EdgeOrigins(roots, parents, starts, int(lengths.sum()), ordinals, salt, root_salt)
+        return Anchoring(None, edge_origins.edges(), None, edge_origins)
     edges = next(packed) if root_salt is None else edges_of(roots, 0, root_salt)
     offsets = next(packed, None)
     return Anchoring(roots, edges, None if offsets is None else offsets.astype(np.int64), root_salt=root_salt)

@@ -55,7 +55,8 @@ class Entry:
     once: bool = False
     """Whether no other life may read it: its spout gives each record at most once."""
     letters: tuple[str, ...] | None = field(default=None, repr=False)
-    """What is known of each message that is given up (``GivenUp``, dumped); ``attempt`` is then that at the letter."""
+    """What is known of each message that is given up (``ExhaustedMessage``, dumped); ``attempt`` is then that at the
+    letter."""
 
     @property
     def reserved(self) -> int:
@@ -113,7 +114,7 @@ class MicroBatchPlan:
     """Numbers of tasks that hold tuples of the first of the expired trees, and are asked which."""
     again: tuple[Entry, ...] = ()
     """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
-    settled: tuple[tuple[int, int, int], ...] = ()
+    outbox_acks: tuple[tuple[int, int, int], ...] = ()
     """(task number, first, last): positions that a task which starts trees need not keep any more."""
     clocks: tuple[int, ...] = ()
     """Tasks that are told the time, besides those that get anything."""
@@ -144,8 +145,8 @@ class MicroBatchPlan:
             body["asked"] = list(self.asked)
         if self.again:
             body["again"] = [entry.to_json() for entry in self.again]
-        if self.settled:
-            body["settled"] = [list(span) for span in self.settled]
+        if self.outbox_acks:
+            body["settled"] = [list(span) for span in self.outbox_acks]
         return body
 
     @classmethod
@@ -171,7 +172,7 @@ class MicroBatchPlan:
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),
             again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
-            settled=tuple((task, first, last) for task, first, last in body.get("settled", ())),
+            outbox_acks=tuple((task, first, last) for task, first, last in body.get("settled", ())),
         )
 
     def dumps(self) -> str:
@@ -204,7 +205,7 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
     return MicroBatchPlan.from_json(offset)
 
 
-class Wake(NamedTuple):
+class Timer(NamedTuple):
     """When a hosted task has to be told the time."""
 
     due_ms: int

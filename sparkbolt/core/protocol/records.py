@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, printed
-from sparkbolt.core.protocol.attempts import NO_HISTORY, History
+from sparkbolt.core.protocol.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.errors import EmitError
 
 _PLAIN = frozenset({int, float, bool, type(None)})
@@ -52,7 +52,7 @@ class Record:
     direct_to: int | None = None
     attempt: int = 1
     """Which attempt at the message it is."""
-    history: History = NO_HISTORY
+    attempts: MessageAttempts = NO_ATTEMPTS
     """The attempts before, where the message may become a dead letter."""
 
     @classmethod

@@ -24,9 +24,9 @@ def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
         for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
     )
     fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
-    heard: dict[int, Partials] = {}
+    by_shard: dict[int, Partials] = {}
     for shard in np.unique(np.concatenate((init, ack, held, touched, fails))).tolist():
-        heard[shard] = Partials(
+        by_shard[shard] = Partials(
             init_keys=partials.init_keys[init == shard],
             init_xors=partials.init_xors[init == shard],
             ack_keys=partials.ack_keys[ack == shard],
@@ -36,4 +36,4 @@ def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
             touched_keys=partials.touched_keys[touched == shard],
             fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
         )
-    return heard
+    return by_shard

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkbolt.core.model.metrics import ComponentMetrics
-from sparkbolt.core.model.progress import HUNG_SECS, Deed, Doing, Progress, Sight
+from sparkbolt.core.model.progress import HUNG_SECS, Activity, Doing, Progress, Sight
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.lane import Lane
@@ -43,14 +43,14 @@ class Working(Protocol):
         """(the number of what user code sees now, its values, how many others it sees besides)."""
 
 
-class Activity:
+class ActivityMonitor:
     """What one process is at. The thread that works tells it; other threads may look.
 
-    >>> activity = Activity(clock=lambda: 12.0)
-    >>> with activity.at(Deed.FLUSH, 3):
-    ...     activity.doing.deed.name, activity.doing.since_s
+    >>> monitor = ActivityMonitor(clock=lambda: 12.0)
+    >>> with monitor.at(Activity.FLUSH, 3):
+    ...     monitor.doing.activity.name, monitor.doing.since_s
     ('FLUSH', 12.0)
-    >>> activity.doing.deed.name
+    >>> monitor.doing.activity.name
     'OTHER'
     """
 
@@ -73,31 +73,31 @@ class Activity:
         """A stage begins, which counts in ``metrics`` what it does; the one before has ended."""
         self._done = self.counts if micro_batch_id == self.doing.micro_batch_id else {}
         self._now = metrics
-        self._move(Deed.OTHER, 0, 0, micro_batch_id)
+        self._move(Activity.OTHER, 0, 0, micro_batch_id)
 
-    def begin(self, deed: Deed, task: int, rows: int = 0, working: Working | None = None) -> tuple[Doing, Any]:
+    def begin(self, activity: Activity, task: int, rows: int = 0, working: Working | None = None) -> tuple[Doing, Any]:
         """Be at something; what the process was at before, for ``back``."""
         before = self.doing, self.working
         self.working = working
-        self._move(deed, task, rows, self.doing.micro_batch_id)
+        self._move(activity, task, rows, self.doing.micro_batch_id)
         return before
 
     def back(self, before: tuple[Doing, Any]) -> None:
         """Be again at what the process was at before."""
         doing, self.working = before
-        self._move(doing.deed, doing.task, doing.rows, self.doing.micro_batch_id)
+        self._move(doing.activity, doing.task, doing.rows, self.doing.micro_batch_id)
 
     @contextmanager
-    def at(self, deed: Deed, task: int) -> Iterator[None]:
+    def at(self, activity: Activity, task: int) -> Iterator[None]:
         """Be at something, then again at what was before."""
-        before = self.begin(deed, task)
+        before = self.begin(activity, task)
         try:
             yield
         finally:
             self.back(before)
 
-    def _move(self, deed: Deed, task: int, rows: int, micro_batch_id: int) -> None:
-        self.doing = Doing(self.doing.serial + 1, micro_batch_id, deed, task, rows, self._clock())
+    def _move(self, activity: Activity, task: int, rows: int, micro_batch_id: int) -> None:
+        self.doing = Doing(self.doing.serial + 1, micro_batch_id, activity, task, rows, self._clock())
         if self._note is not None:
             self._note(self.doing.pack())
 
@@ -114,17 +114,17 @@ class Activity:
 class Looker:
     """Looks at an activity now and then, and remembers since when it has been at the same tuple."""
 
-    def __init__(self, activity: Activity, where: Callable[[], str | None] = lambda: None) -> None:
-        """Look at ``activity``; ``where`` says in which line of user code the working thread is."""
-        self._activity = activity
+    def __init__(self, monitor: ActivityMonitor, where: Callable[[], str | None] = lambda: None) -> None:
+        """Look at ``monitor``; ``where`` says in which line of user code the working thread is."""
+        self._monitor = monitor
         self._where = where
         self._same: tuple[int, int] = (-1, -1)
         self._since_s = 0.0
 
     def look(self, now_s: float) -> bytes:
         """What is seen, for ``sight_of``."""
-        counts = self._activity.counts  # before the rest: a frame that ends meanwhile is not counted twice
-        doing, working = self._activity.doing, self._activity.working
+        counts = self._monitor.counts  # before the rest: a frame that ends meanwhile is not counted twice
+        doing, working = self._monitor.doing, self._monitor.working
         number, values, more = (-1, None, 0) if working is None else working.current
         if (doing.serial, number) != self._same:
             self._same = doing.serial, number
@@ -196,7 +196,7 @@ def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
 class Hangs:
     """Says which sights are worth a warning: after ``HUNG_SECS`` in one call, and then at growing distance.
 
-    >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Deed.EXECUTE, 3, 10, 0.0), secs)}
+    >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Activity.EXECUTE, 3, 10, 0.0), secs)}
     >>> [secs for secs in range(0, 300, 10) if hangs.worth(at(secs))]
     [30, 60, 120, 240]
     """
@@ -241,8 +241,8 @@ def progress_of(
             component, _ = lane.topology.task_owner(sight.doing.task)
             emitted, executed = components.get(component, (0, 0))
             components[component] = emitted, executed + sight.done
-            while component in lane.hosts:
-                component = lane.hosts[component]
+            while component in lane.fused_into:
+                component = lane.fused_into[component]
             levels.append(lane.level_of[component])
             if sight.secs >= HUNG_SECS:
                 hung.append(sight.sentence(lane.topology.task_owner))

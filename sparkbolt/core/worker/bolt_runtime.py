@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sparkbolt.core.base.ids import MAX_SEQUENCE, SEQUENCE_BITS, U64, unmix64_array
 from sparkbolt.core.model.metrics import ComponentMetrics
-from sparkbolt.core.protocol.plan import Wake
+from sparkbolt.core.protocol.plan import Timer
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Told:
+class RuntimeEffects:
     """What a hosted task says of trees that are not those of the rows it was given."""
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
@@ -42,16 +42,16 @@ class Told:
     metrics: ComponentMetrics = field(default_factory=ComponentMetrics)
 
 
-class Hosted(ABC):
+class BoltRuntime(ABC):
     """One task of a hosted bolt. All methods are called in the order in which they stand here, once a micro-batch.
 
-    What they emit goes into the ``Output`` that ``HostedBolt.hosted`` was given.
+    What they emit goes into the ``Output`` that ``RuntimeBolt.runtime`` was given.
     """
 
     def __init__(self) -> None:
-        self.told = Told()
+        self.told = RuntimeEffects()
         """The engine takes it after each call and puts an empty one in its place."""
-        self.wake: Wake | None = None
+        self.timer: Timer | None = None
         """When the task has to be told the time; None: not until rows come."""
         self.has_run = False
         """Whether user code has run in this micro-batch; the engine sets it back when the micro-batch begins."""
@@ -81,7 +81,7 @@ class Hosted(ABC):
 
     @abstractmethod
     def end(self, counts: Counts) -> None:
-        """Do what is due behind this micro-batch's rows, and set ``wake``."""
+        """Do what is due behind this micro-batch's rows, and set ``timer``."""
 
     def begin_flush(self) -> None:  # noqa: B027  most emit nothing
         """``flush`` of the bolt is called next: what is emitted from now on is anchored to nothing."""

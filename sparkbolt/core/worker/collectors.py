@@ -63,7 +63,7 @@ class BasicRowCollector:
             return None
         ends = self._output.default.ends = []
         self._gate(True)
-        return ends if self._output.default.heard else None
+        return ends if self._output.default.collected else None
 
     def show(self, tup: Tuple) -> None:
         """From now on another object shows the rows."""
@@ -149,7 +149,7 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
             and stream is DEFAULT_STREAM
             and anchors is None
         ):
-            out.unheard += 1
+            out.uncollected += 1
         else:
             otherwise(values, stream, anchors)
 
@@ -157,7 +157,7 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
         nonlocal width
         width = out.width if is_open else -1
 
-    return (emit if out.heard else count), gate
+    return (emit if out.collected else count), gate
 
 
 class BoltRowCollector:

@@ -10,7 +10,7 @@ block is cut into pieces until one row is left to blame. What belongs to no tupl
 state) is nobody's fault but the component's, and is an error; what belongs to no task costs a start of the query.
 Rule 4: a window that a hosted bolt shows is a place of its own: it is over, as if the bolt had raised, and its tuples
 are not blamed for it unless they wait for it.
-Rule 5: a piece of work is begun again at most so often: after ``DEATHS_MAX`` deaths the rest of the task's rows fail
+Rule 5: a piece of work is begun again at most so often: after ``CRASHES_MAX`` deaths the rest of the task's rows fail
 unseen, and there is a limit on cuts, too.
 Rule 6: what leaves something in its task's state that cannot be kept is found and blamed in the same way, though no
 process dies: the state is looked at behind each piece, in work that begins again because of it (``Unkept``).
@@ -31,10 +31,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sparkbolt.core.base.exceptions import Interruption, pass_on
-from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.progress import Activity
 from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
-DEATHS_MAX = 100
+CRASHES_MAX = 100
 """How many tuples of one task may die in one piece of work, before the rest of its rows fails unseen."""
 CUTS_MAX = 2000
 """How many blocks may be cut in one piece of work."""
@@ -47,14 +47,14 @@ PLACE_BYTES = _PLACE.size
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkPlace:
     """Where work is.
 
-    >>> Place.unpack(Place(Deed.EXECUTE, 3, 0, 17, 18).pack())
-    Place(deed=<Deed.EXECUTE: 3>, task=3, block=0, start=17, stop=18)
+    >>> WorkPlace.unpack(WorkPlace(Activity.EXECUTE, 3, 0, 17, 18).pack())
+    WorkPlace(activity=<Activity.EXECUTE: 3>, task=3, block=0, start=17, stop=18)
     """
 
-    deed: Deed = Deed.OTHER
+    activity: Activity = Activity.OTHER
     task: int = 0
     """The number of the task in the topology; 0: none."""
     block: int = 0
@@ -66,19 +66,19 @@ class Place:
 
     def pack(self) -> bytes:
         """The place in ``PLACE_BYTES`` bytes."""
-        return _PLACE.pack(self.deed, self.task, self.block, self.start, self.stop)
+        return _PLACE.pack(self.activity, self.task, self.block, self.start, self.stop)
 
     @classmethod
-    def unpack(cls, data: bytes) -> Place:
+    def unpack(cls, data: bytes) -> WorkPlace:
         """The inverse of ``pack``."""
-        deed, *rest = _PLACE.unpack(data)
-        return cls(Deed(deed), *rest)
+        activity, *rest = _PLACE.unpack(data)
+        return cls(Activity(activity), *rest)
 
 
 class Unkept(Interruption):
     """The work ends here, and begins again without what has left something in a task's state that cannot be kept."""
 
-    def __init__(self, task: int, reason: str, place: Place | None = None) -> None:
+    def __init__(self, task: int, reason: str, place: WorkPlace | None = None) -> None:
         """Keep what it is about.
 
         Args:
@@ -91,14 +91,14 @@ class Unkept(Interruption):
 
 
 @dataclass
-class Deaths:
+class Crashes:
     """What has died so far in one piece of work.
 
-    >>> deaths = Deaths(lambda task: ("count", task - 1))
-    >>> deaths.add(Place(Deed.EXECUTE, 3, 0, 17, 18), "signal 11")
-    >>> deaths.reason(3, 0, 17)
+    >>> crashes = Crashes(lambda task: ("count", task - 1))
+    >>> crashes.add(WorkPlace(Activity.EXECUTE, 3, 0, 17, 18), "signal 11")
+    >>> crashes.reason(3, 0, 17)
     'killed its worker (signal 11)'
-    >>> deaths.reason(3, 0, 18) is None
+    >>> crashes.reason(3, 0, 18) is None
     True
     """
 
@@ -106,12 +106,12 @@ class Deaths:
     """(component, index) of a task number."""
     rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """(task, block, row) -> why it is not executed."""
-    calls: dict[tuple[Deed, int, int], str] = field(default_factory=dict)
+    calls: dict[tuple[Activity, int, int], str] = field(default_factory=dict)
     """(deed, task, block) -> why it is not called, of flushes, reads and writes of dead letters."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
     """(task, block, start, stop): rows that are not worked on together any more."""
     windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
-    """(task, block, start, number) -> why it is not shown, of windows; see ``Place``."""
+    """(task, block, start, number) -> why it is not shown, of windows; see ``WorkPlace``."""
     spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Task -> (block, row, number of the window) from which on nothing is executed."""
     void: dict[int, str] = field(default_factory=dict)
@@ -125,15 +125,15 @@ class Deaths:
         """What is raised in the place of what is not called again."""
         return UnkeptError(reason) if reason in self.unkept else KilledWorkerError(reason)
 
-    def add_unkept(self, place: Place, reason: str) -> None:
+    def add_unkept(self, place: WorkPlace, reason: str) -> None:
         """What was done at a place has left something that cannot be kept; see ``add``."""
         reason = f"what this left in the state of its task cannot be kept: {reason}"
         self.unkept.add(reason)
-        if place.deed is Deed.FLUSH:
+        if place.activity is Activity.FLUSH:
             self.void[place.task] = reason
-        self._doom(place, reason, reason)
+        self._isolate(place, reason, reason)
 
-    def add(self, place: Place, how: str) -> None:
+    def add(self, place: WorkPlace, how: str) -> None:
         """A process died at a place.
 
         Args:
@@ -144,12 +144,12 @@ class Deaths:
             EngineError: no tuple and no read can be blamed for it, or the limit is reached.
             LostWorkerError: it was at no task.
         """
-        call = f"killed its worker ({how}) in {place.deed.name.lower()}"
-        in_call = place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE)
-        self._doom(place, how, call if in_call else f"killed its worker ({how})")
+        call = f"killed its worker ({how}) in {place.activity.name.lower()}"
+        in_call = place.activity in (Activity.FLUSH, Activity.READ, Activity.WRITE)
+        self._isolate(place, how, call if in_call else f"killed its worker ({how})")
 
-    def _doom(self, place: Place, how: str, reason: str) -> None:
-        if place.deed is Deed.EXECUTE and place.stop - place.start > 1:
+    def _isolate(self, place: WorkPlace, how: str, reason: str) -> None:
+        if place.activity is Activity.EXECUTE and place.stop - place.start > 1:
             self.cuts.add((place.task, place.block, place.start, place.stop))
             if len(self.cuts) > CUTS_MAX:
                 raise self._error(place, how, f"and {CUTS_MAX} blocks of rows died before it")
@@ -157,33 +157,33 @@ class Deaths:
             for key in [key for key in self.windows if key[:3] == (place.task, place.block, place.start)]:
                 del self.windows[key]
             return
-        if place.deed is Deed.EXECUTE:
+        if place.activity is Activity.EXECUTE:
             self.rows[place.task, place.block, place.start] = reason
-        elif place.deed is Deed.WINDOW:
+        elif place.activity is Activity.WINDOW:
             self.windows[place.task, place.block, place.start, place.stop] = reason
-        elif place.deed in (Deed.FLUSH, Deed.READ, Deed.WRITE):
-            self.calls[place.deed, place.task, place.block] = reason
+        elif place.activity in (Activity.FLUSH, Activity.READ, Activity.WRITE):
+            self.calls[place.activity, place.task, place.block] = reason
         else:
             raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
         self._counts[place.task] += 1
-        if self._counts[place.task] == DEATHS_MAX:
-            self.spent[place.task] = (place.block, place.start, place.stop if place.deed is Deed.WINDOW else 0)
-        elif self._counts[place.task] > 2 * DEATHS_MAX:
-            raise self._error(place, how, f"and {2 * DEATHS_MAX} times before in the same micro-batch")
+        if self._counts[place.task] == CRASHES_MAX:
+            self.spent[place.task] = (place.block, place.start, place.stop if place.activity is Activity.WINDOW else 0)
+        elif self._counts[place.task] > 2 * CRASHES_MAX:
+            raise self._error(place, how, f"and {2 * CRASHES_MAX} times before in the same micro-batch")
 
-    def _error(self, place: Place, how: str, more: str) -> SparkboltError:
+    def _error(self, place: WorkPlace, how: str, more: str) -> SparkboltError:
         if not place.task:
             return LostWorkerError(f"a worker process died ({how}) between the tuples of a micro-batch, {more}")
         component, index = self.who(place.task)
         doing = {
-            Deed.PREPARE: "in prepare",
-            Deed.STATE: "while its state was read or written",
-            Deed.READ: "in read",
-            Deed.FLUSH: "in flush",
-            Deed.WINDOW: "in a window",
-            Deed.WRITE: "while it wrote dead letters",
+            Activity.PREPARE: "in prepare",
+            Activity.STATE: "while its state was read or written",
+            Activity.READ: "in read",
+            Activity.FLUSH: "in flush",
+            Activity.WINDOW: "in a window",
+            Activity.WRITE: "while it wrote dead letters",
         }
-        what = doing.get(place.deed, "in execute")
+        what = doing.get(place.activity, "in execute")
         return EngineError(f"{component}[{index}] killed its worker ({how}) {what}, {more}")
 
     def reason(self, task: int, block: int, row: int) -> str | None:
@@ -193,7 +193,7 @@ class Deaths:
             return reason
         if task in self.spent and (block, row, 0) > self.spent[task]:
             done = "left what cannot be kept" if self.unkept else "killed their worker"
-            return f"was not executed: {DEATHS_MAX} tuples of the micro-batch had {done} before it"
+            return f"was not executed: {CRASHES_MAX} tuples of the micro-batch had {done} before it"
         return None
 
     def reason_of_window(self, task: int, block: int, start: int, number: int) -> str | None:
@@ -202,12 +202,12 @@ class Deaths:
         if reason is not None:
             return reason
         if task in self.spent and (block, start, number) > self.spent[task]:
-            return f"was not shown: the task had killed its worker {DEATHS_MAX} times in this micro-batch before it"
+            return f"was not shown: the task had killed its worker {CRASHES_MAX} times in this micro-batch before it"
         return None
 
-    def reason_of_call(self, deed: Deed, task: int, block: int) -> str | None:
+    def reason_of_call(self, activity: Activity, task: int, block: int) -> str | None:
         """Why a flush or the next chunk of a read is not called; None if it is."""
-        return self.calls.get((deed, task, block))
+        return self.calls.get((activity, task, block))
 
     def spans(self, task: int, block: int, count: int) -> list[tuple[int, int]]:
         """The pieces, as (start, stop), in which a block of ``count`` rows is worked on."""
@@ -226,45 +226,45 @@ class Watch:
     """In the process that may die: notes where it is, and refuses what is doomed.
 
     Args:
-        deaths: of the processes before it.
-        note: keeps the bytes of a ``Place`` where they outlive the process.
+        crashes: of the processes before it.
+        note: keeps the bytes of a ``WorkPlace`` where they outlive the process.
 
     >>> noted = []
-    >>> watch = Watch(Deaths(lambda task: ("count", 0)), noted.append)
-    >>> with watch.at(Deed.PREPARE, 3):
-    ...     Place.unpack(noted[-1]).deed.name
+    >>> watch = Watch(Crashes(lambda task: ("count", 0)), noted.append)
+    >>> with watch.at(Activity.PREPARE, 3):
+    ...     WorkPlace.unpack(noted[-1]).activity.name
     'PREPARE'
-    >>> Place.unpack(noted[-1]).deed.name
+    >>> WorkPlace.unpack(noted[-1]).activity.name
     'OTHER'
     """
 
-    def __init__(self, deaths: Deaths, note: Callable[[bytes], None]) -> None:
-        self.deaths = deaths
+    def __init__(self, crashes: Crashes, note: Callable[[bytes], None]) -> None:
+        self.crashes = crashes
         self._note = note
-        self._place = Place()
+        self._place = WorkPlace()
         self._tasks: dict[int, TaskWatch] = {}
 
     def again(self) -> Watch:
         """A watch over the same work, which begins again in the same process."""
-        return Watch(self.deaths, self._note)
+        return Watch(self.crashes, self._note)
 
-    def move(self, place: Place) -> None:
+    def move(self, place: WorkPlace) -> None:
         """The work is at another place now."""
         self._place = place
         self._note(place.pack())
 
     @contextmanager
-    def at(self, deed: Deed, task: int, block: int = 0, start: int = 0, stop: int = 0) -> Iterator[None]:
+    def at(self, activity: Activity, task: int, block: int = 0, start: int = 0, stop: int = 0) -> Iterator[None]:
         """Be at a place, then again where the work was before.
 
         Raises:
             KilledWorkerError: the flush or the read died before.
         """
         before = self._place
-        reason = self.deaths.reason_of_call(deed, task, block)
+        reason = self.crashes.reason_of_call(activity, task, block)
         if reason is not None:
-            raise self.deaths.refusal(reason)
-        self.move(Place(deed, task, block, start, stop))
+            raise self.crashes.refusal(reason)
+        self.move(WorkPlace(activity, task, block, start, stop))
         try:
             yield
         except GeneratorExit:  # ``spans`` is left behind by what ends the process
@@ -308,28 +308,28 @@ class TaskWatch:
         """
         start, number = self._span[0], self._shown
         self._shown += 1
-        reason = self._watch.deaths.reason_of_window(self._task, self._block, start, number)
+        reason = self._watch.crashes.reason_of_window(self._task, self._block, start, number)
         if reason is not None:
-            raise self._watch.deaths.refusal(reason)
-        with self._looked_at(Place(Deed.WINDOW, self._task, self._block, start, number)):
+            raise self._watch.crashes.refusal(reason)
+        with self._looked_at(WorkPlace(Activity.WINDOW, self._task, self._block, start, number)):
             yield
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
         self._block += 1
         block = self._block
-        for start, stop in self._watch.deaths.spans(self._task, block, count):
+        for start, stop in self._watch.crashes.spans(self._task, block, count):
             self._span = (start, stop)
             self._shown = 0
-            with self._watch.at(Deed.EXECUTE, self._task, block, start, stop):
+            with self._watch.at(Activity.EXECUTE, self._task, block, start, stop):
                 yield start, stop
-            self._look(Place(Deed.EXECUTE, self._task, block, start, stop))
+            self._look(WorkPlace(Activity.EXECUTE, self._task, block, start, stop))
 
     @contextmanager
-    def _looked_at(self, place: Place) -> Iterator[None]:
+    def _looked_at(self, place: WorkPlace) -> Iterator[None]:
         """Be at a place, behind which the state is looked at, also where user code has raised there."""
         try:
-            with self._watch.at(place.deed, place.task, place.block, place.start, place.stop):
+            with self._watch.at(place.activity, place.task, place.block, place.start, place.stop):
                 yield
         except BaseException as error:
             pass_on(error)
@@ -337,7 +337,7 @@ class TaskWatch:
             raise
         self._look(place)
 
-    def _look(self, place: Place) -> None:
+    def _look(self, place: WorkPlace) -> None:
         """Look at the state, where that is asked for.
 
         Raises:
@@ -354,7 +354,7 @@ class TaskWatch:
             Unkept: there is a reason.
         """
         if reason is not None:
-            raise Unkept(self._task, reason, Place(Deed.EXECUTE, self._task, self._block, *self._span))
+            raise Unkept(self._task, reason, WorkPlace(Activity.EXECUTE, self._task, self._block, *self._span))
 
     def row(self, row: int) -> None:
         """User code is about to see a row of the piece, counted from the piece's start.
@@ -373,14 +373,14 @@ class TaskWatch:
         self._enter(*self._span)
 
     def _enter(self, start: int, stop: int) -> None:
-        reason = self._watch.deaths.reason(self._task, self._block, start)
+        reason = self._watch.crashes.reason(self._task, self._block, start)
         if reason is not None:
-            raise self._watch.deaths.refusal(reason)
-        self._watch.move(Place(Deed.EXECUTE, self._task, self._block, start, stop))
+            raise self._watch.crashes.refusal(reason)
+        self._watch.move(WorkPlace(Activity.EXECUTE, self._task, self._block, start, stop))
 
     def rest(self) -> None:
         """User code has seen the piece; what it emitted is about to be sent."""
-        self._watch.move(Place(Deed.EXECUTE, self._task, self._block, *self._span))
+        self._watch.move(WorkPlace(Activity.EXECUTE, self._task, self._block, *self._span))
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
@@ -389,5 +389,5 @@ class TaskWatch:
         Raises:
             KilledWorkerError: on entering, where it died before.
         """
-        with self._looked_at(Place(Deed.FLUSH, self._task, self._block)):
+        with self._looked_at(WorkPlace(Activity.FLUSH, self._task, self._block)):
             yield

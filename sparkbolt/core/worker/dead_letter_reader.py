@@ -32,15 +32,15 @@ from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.dead_letters import (
     CHECKPOINT,
     DeadLetter,
-    GivenUp,
+    ExhaustedMessage,
     Printed,
     RawMessage,
     row_of_letter,
     stream_of,
 )
 from sparkbolt.core.model.lane import policy_of
-from sparkbolt.core.model.progress import Deed
-from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.retry import refused
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.core.protocol.causes import LETTER
@@ -75,18 +75,18 @@ class LetterReader(EntryReader):
         entry = self._entry
         letters: list[tuple[int, DeadLetter]] = []
         for place, text in enumerate(entry.letters or ()):
-            given_up, sequence = GivenUp.loads(text), entry.base + place
+            exhausted, sequence = ExhaustedMessage.loads(text), entry.base + place
             if entry.source is None:
                 record = records[place]
                 fields = self._stream(record.stream).fields
                 again = self._emitted_again(record)
-                letters.append((sequence, self._letter(given_up, None, record.stream, fields, again.rows, again)))
+                letters.append((sequence, self._letter(exhausted, None, record.stream, fields, again.rows, again)))
                 continue
             position = entry.position_of(sequence)
-            found = self._found(given_up, Range(self._index, entry.source, position, position + 1), sequence)
+            found = self._found(exhausted, Range(self._index, entry.source, position, position + 1), sequence)
             if found is not None:
                 fields = self._stream(DEFAULT_STREAM).fields
-                letter = self._letter(given_up, position, DEFAULT_STREAM, fields, found.rows, found)
+                letter = self._letter(exhausted, position, DEFAULT_STREAM, fields, found.rows, found)
                 letters.append((sequence, letter))
         spec = self._stage.lane.topology.components[self._component]
         stream = stream_of(spec.dead_letters)
@@ -110,7 +110,7 @@ class LetterReader(EntryReader):
 
     def _letter(
         self,
-        given_up: GivenUp,
+        exhausted: ExhaustedMessage,
         position: int | None,
         stream: str,
         fields: tuple[str, ...],
@@ -119,17 +119,17 @@ class LetterReader(EntryReader):
     ) -> DeadLetter:
         topology = self._stage.lane.topology
         return DeadLetter(
-            id=given_up.id_in(topology.name, self._component),
+            id=exhausted.id_in(topology.name, self._component),
             topology=topology.name,
             version=topology.version,
             component=self._component,
             task=self._index,
-            attempts=given_up.attempts,
-            attempts_left_out=given_up.attempts_left_out,
+            attempts=exhausted.attempts,
+            attempts_left_out=exhausted.attempts_left_out,
             source=self._entry.source,
             position=position,
-            end=given_up.end,
-            message_id=given_up.message_id,
+            end=exhausted.end,
+            message_id=exhausted.message_id,
             stream=stream,
             fields=fields,
             tuples=tuple(rows),
@@ -137,11 +137,11 @@ class LetterReader(EntryReader):
             note="; ".join(found.notes) if found is not None else "",
         )
 
-    def _found(self, given_up: GivenUp, range_: Range, sequence: int) -> _Found | None:
+    def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> _Found | None:
         """What the spout still has of a message; None if it is to be asked again later."""
         found = _Found()
-        if given_up.end is not None and given_up.end > range_.end:
-            found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {given_up.end}")
+        if exhausted.end is not None and exhausted.end > range_.end:
+            found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")
         else:
             self._notes = found.notes
             for _, columns in self._chunks(range_, sequence - range_.start):
@@ -149,7 +149,7 @@ class LetterReader(EntryReader):
             if self._broken is not None:
                 text = f"{range_.source}@{range_.start} could not be read again: {failure_of(self._broken).reason}"
                 away = isinstance(self._broken, SourceUnavailable)
-                if away or (self._entry.attempt < READS_MAX and given_up.attempts[-1].cause != "read"):
+                if away or (self._entry.attempt < READS_MAX and exhausted.attempts[-1].cause != "read"):
                     self._fail_letters([sequence], text, failure_of(self._broken))
                     return None
                 found.notes.append(text)
@@ -166,7 +166,7 @@ class LetterReader(EntryReader):
         spout: PartitionedSpout = worker.spout(self._entry.task)
         self._reads += 1
         try:
-            with worker.doing(Deed.READ, self._entry.task, self._reads):
+            with worker.doing(Activity.READ, self._entry.task, self._reads):
                 return spout.raw(range_)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             pass_on(error)
@@ -187,7 +187,7 @@ class LetterReader(EntryReader):
             return
         self._reads += 1
         try:
-            with worker.doing(Deed.WRITE, number, self._reads):
+            with worker.doing(Activity.WRITE, number, self._reads):
                 worker.letter_sink(number).write([letter for _, letter in letters])
         except BaseException as error:  # noqa: BLE001  user code may raise anything, and so may disks and brokers
             pass_on(error)
@@ -242,7 +242,7 @@ class LetterReader(EntryReader):
         """The letters' trees begin and fail: their messages wait for another try."""
         if failure.cause != LETTER:  # what was not tried is no error of its own
             self._stage.counts(self._component).errors += 1
-            self._stage.report(Report(self._component, self._index, text, failure.traceback))
+            self._stage.report(ErrorReport(self._component, self._index, text, failure.traceback))
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():

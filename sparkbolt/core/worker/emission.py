@@ -28,6 +28,7 @@ class StreamOut:
 
     __slots__ = (
         "append_parent",
+        "collected",
         "columns",
         "direct_to",
         "ends",
@@ -35,20 +36,19 @@ class StreamOut:
         "extra_attempts",
         "extras",
         "first",
-        "heard",
         "parents",
         "routes",
         "targets",
-        "unheard",
+        "uncollected",
         "values",
         "width",
     )
 
-    def __init__(self, routes: StreamRoutes, heard: bool) -> None:
-        """Buffers for one stream; what is emitted on one that is not ``heard`` is only counted."""
+    def __init__(self, routes: StreamRoutes, collected: bool) -> None:
+        """Buffers for one stream; what is emitted on one that is not ``collected`` is only counted."""
         self.routes = routes
-        self.heard = heard
-        self.unheard = 0
+        self.collected = collected
+        self.uncollected = 0
         self.width = len(routes.fields)
         self.targets = {target: route.consumer for route in routes.routes for target in route.targets}
         """The number of each task that subscribes, and whose it is."""
@@ -138,13 +138,13 @@ class StreamOut:
     def count(self) -> int:
         """How many rows were emitted."""
         if self.ends is not None and self.width:
-            return self.unheard + len(self.values) // self.width
+            return self.uncollected + len(self.values) // self.width
         return len(self.parents) + sum(len(rows) for _, rows in self.columns)
 
     def clear(self) -> None:
         """Forget what was routed."""
         self.first += self.count
-        self.unheard = 0
+        self.uncollected = 0
         self.ends = None
         self.values.clear()
         del self.parents[:]
@@ -157,10 +157,10 @@ class StreamOut:
 class Output:
     """All streams of one task."""
 
-    def __init__(self, component: str, streams: Sequence[StreamRoutes], *, overheard: bool = False) -> None:
-        """Buffers for each stream of a component; ``overheard``: somebody hears streams without consumers too."""
+    def __init__(self, component: str, streams: Sequence[StreamRoutes], *, captured: bool = False) -> None:
+        """Buffers for each stream of a component; ``captured``: somebody hears streams without consumers too."""
         self.component = component
-        self.streams = {stream.name: StreamOut(stream, overheard or bool(stream.routes)) for stream in streams}
+        self.streams = {stream.name: StreamOut(stream, captured or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[object] = []
         """What was reported: texts and exceptions, or whatever was taken for one."""

@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.worker.worker import Capture, Materials
+from sparkbolt.core.worker.worker import Capture, WorkerEnvironment
 
 MAIN = "__main__"
 
@@ -55,7 +55,7 @@ def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
     return data
 
 
-def materials_of(
+def environment_of(
     lane: Lane,
     *,
     stamps: Callable[[], int],
@@ -64,9 +64,9 @@ def materials_of(
     namespace: Mapping[str, Any] | None = None,
     capture: Capture | None = None,
     debug: Callable[[str], None] | None = None,
-) -> Materials:
-    """What a process needs to run the tasks of a lane; see ``Materials`` for the arguments."""
-    return Materials(
+) -> WorkerEnvironment:
+    """What a process needs to run the tasks of a lane; see ``WorkerEnvironment`` for the arguments."""
+    return WorkerEnvironment(
         lane=lane,
         components=components if components is not None else pickled_components(lane),
         unpickle=cloudpickle.loads,

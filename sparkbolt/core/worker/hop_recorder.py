@@ -32,7 +32,7 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.story import Hop, short_values
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED, Origin, Tuple
 from sparkbolt.core.protocol.frames import Column, Moment, Path, python_values
-from sparkbolt.core.worker.routing import Block
+from sparkbolt.core.worker.routing import EmittedRows
 from sparkbolt.core.worker.tuple_batch import Rows
 
 FAILED_MAX = 100
@@ -44,7 +44,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass
-class _Deed:
+class _Action:
     """What one task did with the tuples of one tree."""
 
     tuples: int = 0
@@ -63,7 +63,7 @@ class Tracer:
         """Nothing is known yet."""
         self._lane = lane
         self._moment = moment
-        self._deeds: dict[tuple[int, int], _Deed] = {}
+        self._actions: dict[tuple[int, int], _Action] = {}
         """By (root, task number)."""
         self._failed: set[int] = set()
         self._ceiling = 1 << 64
@@ -84,19 +84,19 @@ class Tracer:
             if not self._wants(root):
                 continue
             told.add(root)
-            deed = self._deed(root, context.task)
+            action = self._action(root, context.task)
             lost, kept = failed[of_root], held[of_root] if held is not None else np.zeros(len(of_root), dtype=bool)
-            deed.tuples += len(of_root)
-            deed.failed += int(lost.sum())
-            deed.held += int((kept & ~lost).sum())
-            deed.acked += int((~kept & ~lost).sum())
-            self._show(deed, rows, int(of_root[lost][0] if lost.any() else of_root[0]), source, anew=bool(lost.any()))
+            action.tuples += len(of_root)
+            action.failed += int(lost.sum())
+            action.held += int((kept & ~lost).sum())
+            action.acked += int((~kept & ~lost).sum())
+            self._show(action, rows, int(of_root[lost][0] if lost.any() else of_root[0]), source, anew=bool(lost.any()))
         for row in np.flatnonzero(failed)[:FAILED_MAX].tolist():
             for root, _ in rows.anchors_of(row):
                 if self._may_fail(root) and root not in told:
-                    deed = self._deed(root, context.task)
-                    deed.failed += 1
-                    self._show(deed, rows, row, source)
+                    action = self._action(root, context.task)
+                    action.failed += 1
+                    self._show(action, rows, row, source)
                     self._pass(root, rows.path)
 
     def refused(self, roots: Sequence[int], path: Path) -> None:
@@ -105,7 +105,7 @@ class Tracer:
             if self._may_fail(root):
                 self._pass(root, path)
 
-    def emitted(self, block: Block, sender: int) -> None:
+    def emitted(self, block: EmittedRows, sender: int) -> None:
         """A task has emitted rows, some of which are marked."""
         parents, stream = block.parents, block.stream
         if parents is None or block.attempts is None:
@@ -115,24 +115,24 @@ class Tracer:
         for root, of_root in _rows_by_root(parents.roots, parents.offsets, block.attempts > 1):
             if not self._wants(root):
                 continue
-            deed = self._deed(root, sender)
-            deed.emitted[label] = deed.emitted.get(label, 0) + len(of_root)
-            if is_spout and not deed.values:
-                deed.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
+            action = self._action(root, sender)
+            action.emitted[label] = action.emitted.get(label, 0) + len(of_root)
+            if is_spout and not action.values:
+                action.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
 
     def settled(self, context: TopologyContext, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
         """A task has acked or failed tuples that it had kept."""
         for tup in acked:
             if tup.mark > 1:
                 for root in filter(self._wants, (root for root, _ in tup.anchors)):
-                    self._deed(root, context.task).acked += 1
+                    self._action(root, context.task).acked += 1
         for tup in failed:
             for root, _ in tup.anchors:
                 if self._may_fail(root) or tup.mark > 1:
-                    deed = self._deed(root, context.task)
-                    deed.failed += 1
-                    deed.source = f"{tup.source_component}[{tup.source_task}]"
-                    deed.values = short_values(tup._origin.fields, tup.values)
+                    action = self._action(root, context.task)
+                    action.failed += 1
+                    action.source = f"{tup.source_component}[{tup.source_task}]"
+                    action.values = short_values(tup._origin.fields, tup.values)
 
     def holds(self, context: TopologyContext, tuples: Iterable[Tuple], wanted: Iterable[int]) -> None:
         """A task was asked about trees that time out, and still has these tuples of theirs."""
@@ -140,11 +140,11 @@ class Tracer:
         for tup in tuples:
             for root, _ in tup.anchors:
                 if root in asked and self._may_fail(root):
-                    deed = self._deed(root, context.task)
-                    deed.held += 1
-                    if not deed.values:
-                        deed.source = f"{tup.source_component}[{tup.source_task}]"
-                        deed.values = short_values(tup._origin.fields, tup.values)
+                    action = self._action(root, context.task)
+                    action.held += 1
+                    if not action.values:
+                        action.source = f"{tup.source_component}[{tup.source_task}]"
+                        action.values = short_values(tup._origin.fields, tup.values)
 
     # What is told.
 
@@ -152,7 +152,7 @@ class Tracer:
         """The hops, in an order that depends on nothing but what was seen."""
         self._forget_some(TRACED_MAX)
         told = []
-        for (root, number), deed in sorted(self._deeds.items()):
+        for (root, number), action in sorted(self._actions.items()):
             component, index = self._lane.topology.task_owner(number)
             hop = Hop(
                 unmix64(root),
@@ -161,24 +161,24 @@ class Tracer:
                 self._lane.depths[component],
                 component,
                 index,
-                deed.tuples,
-                deed.acked,
-                deed.failed,
-                deed.held,
-                deed.source,
-                deed.values,
-                tuple(sorted(deed.emitted.items())),
+                action.tuples,
+                action.acked,
+                action.failed,
+                action.held,
+                action.source,
+                action.values,
+                tuple(sorted(action.emitted.items())),
             )
             told.append(hop)
         return told
 
-    def _deed(self, root: int, task: int) -> _Deed:
-        deed = self._deeds.get((root, task))
-        if deed is None:
-            if len(self._deeds) > 4 * TRACED_MAX:
+    def _action(self, root: int, task: int) -> _Action:
+        action = self._actions.get((root, task))
+        if action is None:
+            if len(self._actions) > 4 * TRACED_MAX:
                 self._forget_some(TRACED_MAX)
-            deed = self._deeds[root, task] = _Deed()
-        return deed
+            action = self._actions[root, task] = _Action()
+        return action
 
     def _wants(self, root: int) -> bool:
         return root < self._ceiling or root in self._failed
@@ -190,22 +190,22 @@ class Tracer:
 
     def _forget_some(self, limit: int) -> None:
         """Keep the failed trees, and of the others those with the smallest roots."""
-        marked = sorted({root for root, _ in self._deeds} - self._failed)
+        marked = sorted({root for root, _ in self._actions} - self._failed)
         if len(marked) > limit:
             self._ceiling = marked[limit]
-            self._deeds = {place: deed for place, deed in self._deeds.items() if self._wants(place[0])}
+            self._actions = {place: action for place, action in self._actions.items() if self._wants(place[0])}
 
     def _pass(self, root: int, path: Path) -> None:
         """Somebody on the path sent a tuple of the tree on, or an ancestor of it."""
         names = self._lane.topology.streams()
         for number, stream in path:
             _, definition = names[stream]
-            self._deed(root, number).emitted.setdefault(_label(definition.name, definition.fields), 0)
+            self._action(root, number).emitted.setdefault(_label(definition.name, definition.fields), 0)
 
     @staticmethod
-    def _show(deed: _Deed, rows: Rows, row: int, source: str, anew: bool = False) -> None:
-        if anew or not deed.values:
-            deed.source, deed.values = source, short_values(rows.origin.fields, _row(rows.columns, row))
+    def _show(action: _Action, rows: Rows, row: int, source: str, anew: bool = False) -> None:
+        if anew or not action.values:
+            action.source, action.values = source, short_values(rows.origin.fields, _row(rows.columns, row))
 
 
 class Chooser:

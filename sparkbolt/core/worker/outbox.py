@@ -33,7 +33,7 @@ from sparkbolt.core.protocol.frames import Clock, Column, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.routing import Block, Parents, StreamRoutes, without
+from sparkbolt.core.worker.routing import EmittedRows, Parents, StreamRoutes, without
 from sparkbolt.errors import StateError, check
 
 _TABLE = "__trees"
@@ -64,17 +64,17 @@ class _Piece:
 class Started:
     """A block of which some rows have started trees."""
 
-    block: Block
+    block: EmittedRows
     keys: U64 = field(default_factory=empty_u64)
     """The trees that were started."""
     refused: list[str] = field(default_factory=list)
     """Why rows that were to start a tree are not in the block: a value of theirs cannot be kept."""
 
 
-class OwnTrees:
+class Outbox:
     """The trees of one task in one micro-batch.
 
-    In each micro-batch: ``hear`` what the clock says, then ``start`` for what the task emits, then
+    In each micro-batch: ``receive`` what the clock says, then ``start`` for what the task emits, then
     ``save``, before the task's state is committed.
     """
 
@@ -101,9 +101,9 @@ class OwnTrees:
         before = sum(last - first + 1 for spans in self._open.values() for first, last in spans)
         return before + self._next - self._first
 
-    def hear(self, clock: Clock, output: Output) -> list[Started]:
+    def receive(self, clock: Clock, output: Output) -> list[Started]:
         """Forget what the clock says is settled; what it says is to be given again, as the next rows of ``output``."""
-        self.settle(clock.settled)
+        self.settle(clock.outbox_acks)
         streams = {name: out.routes for name, out in output.streams.items()}
         found = [started for entry in clock.again for started in self.again(entry, streams)]
         for started in found:
@@ -152,11 +152,11 @@ class OwnTrees:
                     ]
                     yield self._block(piece, positions[rows] - piece.first, entry, rows, streams[piece.stream])
         if missing:
-            nothing = Block(next(iter(streams.values())), [], 0, 0, None)
+            nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
             why = f"what was emitted at positions {missing[:5]} is not kept any more: it could not be given again"
             yield Started(nothing, refused=[why])
 
-    def start(self, block: Block) -> Started:
+    def start(self, block: EmittedRows) -> Started:
         """Start a tree for each row that belongs to none, and keep its values."""
         starting = _without_tree(block)
         if len(starting) == 0 or not block.stream.routes:
@@ -201,10 +201,11 @@ class OwnTrees:
         attempts = np.full(len(rows), min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
         direct_to = piece.direct_to[within] if piece.direct_to is not None else None
         return Started(
-            Block(stream, columns, len(rows), 0, parents, attempts, direct_to, ((self._number, stream.index),)), keys
+            EmittedRows(stream, columns, len(rows), 0, parents, attempts, direct_to, ((self._number, stream.index),)),
+            keys,
         )
 
-    def _start_what_can_be_kept(self, block: Block, starting: npt.NDArray[np.intp]) -> Started:
+    def _start_what_can_be_kept(self, block: EmittedRows, starting: npt.NDArray[np.intp]) -> Started:
         refused = []
         for row in reversed(starting.tolist()):
             for name, column in zip(block.stream.fields, block.columns, strict=True):
@@ -241,7 +242,7 @@ def _page_name(first: int) -> str:
     return f"{_TABLE}/{first:x}"
 
 
-def _without_tree(block: Block) -> npt.NDArray[np.intp]:
+def _without_tree(block: EmittedRows) -> npt.NDArray[np.intp]:
     """The rows that belong to no tree."""
     if block.parents is None:
         return np.arange(block.count)

@@ -30,7 +30,7 @@ from sparkbolt.core.model.groupings import (
     prepared,
 )
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.edges import Anchoring, Births, pairs_of_rows
+from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins, pairs_of_rows
 from sparkbolt.core.protocol.frames import Column, Path, column_of, take
 from sparkbolt.errors import EmitError, check
 
@@ -103,7 +103,7 @@ class Parents:
 
 
 @dataclass
-class Block:
+class EmittedRows:
     """Rows that one task emitted on one stream."""
 
     stream: StreamRoutes
@@ -120,7 +120,7 @@ class Block:
 
 
 @dataclass
-class Parcel:
+class RoutedRows:
     """Rows on their way to one task."""
 
     route: Route
@@ -131,13 +131,13 @@ class Parcel:
     attempts: npt.NDArray[np.uint8] | None
 
 
-def routes_of(topology: Topology, component: str, hosts: frozenset[str], sender: int) -> tuple[StreamRoutes, ...]:
+def routes_of(topology: Topology, component: str, fused: frozenset[str], sender: int) -> tuple[StreamRoutes, ...]:
     """The streams of a component with their consumers, as one of its tasks sends to them.
 
     Args:
         topology: the topology.
         component: the component that emits.
-        hosts: names of the bolts that run fused.
+        fused: names of the bolts that run fused.
         sender: the number of the task; a grouping of the user's is prepared for it.
     """
     found = []
@@ -148,7 +148,7 @@ def routes_of(topology: Topology, component: str, hosts: frozenset[str], sender:
             targets = topology.tasks(spec.id)
             context = GroupingContext(topology.name, component, spec.id, sender, topology.config)
             own = prepared(grouping, context, stream.name, targets)
-            routes.append(Route(number, spec.id, targets, own, spec.id in hosts))
+            routes.append(Route(number, spec.id, targets, own, spec.id in fused))
             keys.update(grouping.fields if isinstance(grouping, FieldsGrouping) else ())
             keys.update(spec.component.dictionaries if isinstance(spec.component, ColumnBolt) else ())
         index = topology.stream_index(component, stream.name)
@@ -158,7 +158,7 @@ def routes_of(topology: Topology, component: str, hosts: frozenset[str], sender:
     return tuple(found)
 
 
-def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Parcel], None]) -> U64 | None:
+def route(block: EmittedRows, sender: int, micro_batch_id: int, deliver: Callable[[RoutedRows], None]) -> U64 | None:
     """Send a block to everybody who listens; return what is added to the account of each parent pair.
 
     Args:
@@ -184,7 +184,7 @@ def route(block: Block, sender: int, micro_batch_id: int, deliver: Callable[[Par
     return account
 
 
-def without(block: Block, row: int) -> Block:
+def without(block: EmittedRows, row: int) -> EmittedRows:
     """The block less one row."""
     rows = np.delete(np.arange(block.count), row)
     parents = block.parents
@@ -194,7 +194,7 @@ def without(block: Block, row: int) -> Block:
         else:
             pairs, offsets = pairs_of_rows(parents.offsets, rows)
             parents = Parents(parents.roots[pairs], parents.edges[pairs], parents.row_ordinals[pairs], offsets)
-    return Block(
+    return EmittedRows(
         block.stream,
         [take(column, rows) for column in block.columns],
         len(rows),
@@ -205,7 +205,7 @@ def without(block: Block, row: int) -> Block:
     )
 
 
-def roots_of_row(block: Block, row: int) -> list[int]:
+def roots_of_row(block: EmittedRows, row: int) -> list[int]:
     """The roots that a row of a block is anchored to."""
     parents = block.parents
     if parents is None:
@@ -215,7 +215,7 @@ def roots_of_row(block: Block, row: int) -> list[int]:
     return [int(root) for root in parents.roots[parents.offsets[row] : parents.offsets[row + 1]]]
 
 
-def _deliveries(route_: Route, emitted: Emitted, block: Block, sender: int) -> list[Delivery]:
+def _deliveries(route_: Route, emitted: Emitted, block: EmittedRows, sender: int) -> list[Delivery]:
     if route_.fused:
         return [Delivery(0, sender % len(route_.targets), None)]
     if not isinstance(route_.grouping, DirectGrouping):
@@ -233,10 +233,10 @@ def _send(
     route_: Route,
     delivery: Delivery,
     columns: Sequence[Column],
-    block: Block,
+    block: EmittedRows,
     micro_batch_id: int,
     account: U64 | None,
-    deliver: Callable[[Parcel], None],
+    deliver: Callable[[RoutedRows], None],
 ) -> None:
     rows = delivery.rows
     target = route_.targets[delivery.target]
@@ -247,13 +247,13 @@ def _send(
     taken = list(columns) if rows is None else [take(column, rows) for column in columns]
     attempts = block.attempts if rows is None or block.attempts is None else block.attempts[rows]
     count = block.count if rows is None else len(rows)
-    deliver(Parcel(route_, target, taken, count, anchoring, attempts))
+    deliver(RoutedRows(route_, target, taken, count, anchoring, attempts))
 
 
 def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, account: U64) -> Anchoring:
     """New edges for some rows, put on the account of their parents too."""
     if parents.of is not None:
-        return _bear(parents, parents.of, rows, salt, account)
+        return _derive(parents, parents.of, rows, salt, account)
     roots, anchors, ordinals, offsets = parents.pair_roots, parents.pair_edges, parents.ordinals, parents.offsets
     pairs = rows
     if rows is not None:
@@ -270,7 +270,7 @@ def _anchor(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, acco
     return merge_roots(Anchoring(roots, edges, offsets, root_salt=salt if of_roots else None))
 
 
-def _bear(
+def _derive(
     parents: Parents, of: npt.NDArray[np.int64], rows: npt.NDArray[np.intp] | None, salt: int, account: U64
 ) -> Anchoring:
     """``_anchor`` where neighbours have their parent in common: most of it is done once a parent."""
@@ -283,14 +283,14 @@ def _bear(
     if rows is not None and not isinstance(ordinals, int):
         ordinals = ordinals.take(rows)
     roots, anchors = parents.pair_roots[runs], parents.pair_edges[runs]
-    births = Births(roots, anchors, starts, len(of), ordinals, salt, parents.root_salt)
-    edges = births.edges()
+    edge_origins = EdgeOrigins(roots, anchors, starts, len(of), ordinals, salt, parents.root_salt)
+    edges = edge_origins.edges()
     xors = xor_of_runs(edges, starts)
     if rising:
         account[runs] ^= xors
     else:  # a grouping may put rows in any order
         np.bitwise_xor.at(account, runs, xors)
-    return Anchoring(None, edges, None, births)
+    return Anchoring(None, edges, None, edge_origins)
 
 
 def merge_roots(anchoring: Anchoring) -> Anchoring:

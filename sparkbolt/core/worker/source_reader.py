@@ -24,8 +24,8 @@ from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.progress import Deed
-from sparkbolt.core.model.reports import Fail, Report
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.frames import CLOCK, READS, Clock, Moment, encode_control
@@ -33,7 +33,7 @@ from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import Chooser
-from sparkbolt.core.worker.routing import Block, Parents, StreamRoutes
+from sparkbolt.core.worker.routing import EmittedRows, Parents, StreamRoutes
 from sparkbolt.core.worker.stages import Row, StageRun
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
@@ -119,7 +119,7 @@ class EntryReader:
             self._break_off(range_, shift, self._broken)
         elif not found and not self._bad:
             text = f"the record at {source}@{position} is gone: it could not be given again"
-            self._stage.report(Report(self._component, self._index, text))
+            self._stage.report(ErrorReport(self._component, self._index, text))
             self._stage.counts(self._component).errors += 1
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
@@ -132,7 +132,7 @@ class EntryReader:
         while True:
             self._reads += 1
             try:
-                with worker.doing(Deed.READ, self._entry.task, self._reads):
+                with worker.doing(Activity.READ, self._entry.task, self._reads):
                     chunks = iter(spout.read_columns(range_)) if chunks is None else chunks
                     chunk = next(chunks, None)
                 checked = None if chunk is None else self._checked(chunk, range_)
@@ -249,7 +249,7 @@ class EntryReader:
 
     def _report(self, failure: Failure) -> None:
         self._stage.counts(self._component).errors += 1
-        self._stage.report(Report(self._component, self._index, failure.reason, failure.traceback))
+        self._stage.report(ErrorReport(self._component, self._index, failure.reason, failure.traceback))
 
     def _records(self, records: Sequence[Record]) -> None:
         by_stream: dict[tuple[str, bool], list[int]] = {}
@@ -307,7 +307,9 @@ class EntryReader:
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
         path = ((self._entry.task, stream.index),)
-        self._stage.send(Block(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task)
+        self._stage.send(
+            EmittedRows(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task
+        )
 
     def _attempts(
         self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
@@ -321,7 +323,7 @@ class EntryReader:
             marks = chooser.marks(columns, parents.roots)
             if chooser.error is not None:
                 text = f"trace raised {line_of(chooser.error)}; such tuples are not traced"
-                self._stage.report(Report(self._component, self._index, text))
+                self._stage.report(ErrorReport(self._component, self._index, text))
                 self._stage.counts(self._component).errors += 1
         if attempt == 1 and marks is None:
             return None
@@ -337,21 +339,26 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     owner = lane.topology.task_owner
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
-    told = {*plan.asked, *plan.clocks, *(task for task, _, _ in plan.settled), *(entry.task for entry in plan.again)}
+    told = {
+        *plan.asked,
+        *plan.clocks,
+        *(task for task, _, _ in plan.outbox_acks),
+        *(entry.task for entry in plan.again),
+    }
     wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
-    settled: dict[int, list[tuple[int, int]]] = {}
-    for task, first, last in plan.settled:
-        settled.setdefault(task, []).append((first, last))
+    outbox_acks: dict[int, list[tuple[int, int]]] = {}
+    for task, first, last in plan.outbox_acks:
+        outbox_acks.setdefault(task, []).append((first, last))
     rows: list[Row] = []
     everyone = told.union(*(lane.topology.tasks(component) for component in everybody))
     for task in sorted(
-        (task for task in everyone if owner(task)[0] not in lane.hosts), key=lambda task: (owner(task)[0], task)
+        (task for task in everyone if owner(task)[0] not in lane.fused_into), key=lambda task: (owner(task)[0], task)
     ):
         clock = Clock(
             tick=owner(task)[0] in plan.ticks,
             void=plan.void,
             wanted=wanted if task in plan.asked else (),
-            settled=tuple(settled.get(task, ())),
+            outbox_acks=tuple(outbox_acks.get(task, ())),
             again=tuple(entry for entry in plan.again if entry.task == task),
         )
         rows.append((lane.dests[task], encode_control(CLOCK, clock, moment)))

@@ -23,9 +23,9 @@ from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.model.metrics import ComponentMetrics, pack, unpack
 from sparkbolt.core.model.outage import Health, add_healths
 from sparkbolt.core.model.pickling import attributes_of
-from sparkbolt.core.model.progress import Deed
-from sparkbolt.core.model.reports import Fail, Report
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport, Fail
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.story import Hop
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.protocol.accounts import Accounts
@@ -49,7 +49,7 @@ from sparkbolt.core.protocol.frames import (
     unwrap,
     wrap,
 )
-from sparkbolt.core.protocol.plan import Wake
+from sparkbolt.core.protocol.plan import Timer
 from sparkbolt.core.protocol.shards import shards_of
 from sparkbolt.core.protocol.verdict_codec import decode_partials, encode_partials
 from sparkbolt.core.state.segments import SegmentStore
@@ -58,10 +58,10 @@ from sparkbolt.core.worker.forgetting import forget_in
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.holding import held_tuples
 from sparkbolt.core.worker.hop_recorder import Tracer
-from sparkbolt.core.worker.outbox import OwnTrees, Started
-from sparkbolt.core.worker.routing import Block, Parcel, roots_of_row, route, without
+from sparkbolt.core.worker.outbox import Outbox, Started
+from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
 from sparkbolt.core.worker.tasks import BoltTask, Counts
-from sparkbolt.core.worker.tuple_batch import Rows, blocks_of
+from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import PrepareError, Unavailable
 
@@ -83,11 +83,11 @@ class StageRun:
         self.lane = worker.lane
         self.moment = moment
         self.piece = piece
-        self.witness = worker.materials.witness
+        self.observer = worker.environment.observer
         self.rows: list[Row] = []
         self._sequences: dict[tuple[int, int], int] = {}
         self._metrics: dict[str, ComponentMetrics] = {}
-        self._reports: list[Report] = []
+        self._reports: list[ErrorReport] = []
         self._accounts = Accounts()
         self._holds: list[tuple[U64, int]] = []
         self._touched: list[U64] = []
@@ -106,7 +106,7 @@ class StageRun:
         """What was emitted, for whoever is told of it once it counts."""
         self._ready: list[int] = []
         """Tasks whose state is ready to be committed."""
-        self._wakes: dict[int, Wake | None] = {}
+        self._timers: dict[int, Timer | None] = {}
         """When hosted tasks are to be told the time next."""
         self._counted_before: list[dict[str, ComponentMetrics]] = []
         """Counters of earlier stages: passed on with this one's own, which alone say what is done here."""
@@ -114,21 +114,21 @@ class StageRun:
         """Of earlier stages."""
         self._work_seen: dict[int, WorkSeen] = {}
         """By task, of this one."""
-        if worker.activity is not None:
-            worker.activity.stage(moment.micro_batch_id, self._metrics)
+        if worker.monitor is not None:
+            worker.monitor.stage(moment.micro_batch_id, self._metrics)
 
     # What tasks say of trees.
 
     def ack(self, roots: U64, xors: U64) -> None:
         """Add to the accounts of roots."""
-        if self.witness is not None:
-            self.witness.settled(roots, xors)
+        if self.observer is not None:
+            self.observer.settled(roots, xors)
         self._accounts.add(roots, xors)
 
     def ack_all(self, anchoring: Anchoring) -> None:
         """``ack`` of all rows of a block."""
-        if self.witness is not None:
-            self.witness.settled(anchoring.roots, anchoring.edges)
+        if self.observer is not None:
+            self.observer.settled(anchoring.roots, anchoring.edges)
         self._accounts.add_all(anchoring)
 
     def hold(self, roots: U64, task: int) -> None:
@@ -141,15 +141,15 @@ class StageRun:
 
     def fail(self, fail: Fail) -> None:
         """A tree failed."""
-        if self.witness is not None:
-            self.witness.failed(fail)
+        if self.observer is not None:
+            self.observer.failed(fail)
         if fail.traceback is not None:
             self._tracebacks += 1
             if self._tracebacks > TRACEBACKS_MAX:
                 fail = replace(fail, traceback=None)
         self._fails.append(fail)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ErrorReport) -> None:
         """Somebody reported an error; of a flood of them only the first are passed on, all are counted."""
         who = report.component, report.task
         self._reported[who] = self._reported.get(who, 0) + 1
@@ -158,8 +158,8 @@ class StageRun:
 
     def start_trees(self, keys: U64, xors: U64) -> None:
         """A spout task has started these trees."""
-        if self.witness is not None:
-            self.witness.started(keys)
+        if self.observer is not None:
+            self.observer.started(keys)
         self._parts.append(Partials(init_keys=keys, init_xors=xors))
 
     @property
@@ -186,18 +186,18 @@ class StageRun:
         own = None
         try:
             if stateful and store is not None:
-                with self.worker.doing(Deed.STATE, number):
+                with self.worker.doing(Activity.STATE, number):
                     task = self.worker.load(number, store)
-                    own = self.worker.own_trees(number)
+                    own = self.worker.outbox(number)
             else:
                 task = self.worker.bolt(number)
         except (Unavailable, PrepareError) as error:
-            if isinstance(spec.component, HostedBolt) or component in self.lane.starters:
+            if isinstance(spec.component, RuntimeBolt) or component in self.lane.starters:
                 raise  # what its clock says must not be lost: the micro-batch is run again
             self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
             return
         self._begin(task)
-        hosted = self.worker.attach(number, inbox.clock) if stateful else None
+        runtime = self.worker.attach(number, inbox.clock) if stateful else None
         seen: list[Rows] = []
         if inbox.clock is not None and inbox.clock.void:
             forget_in(task.bolt, dict(inbox.clock.void))
@@ -205,12 +205,12 @@ class StageRun:
             wanted = frozenset(inbox.clock.wanted)
             self.tracer.holds(task.context, held_tuples(attributes_of(task.bolt), wanted), wanted)
         if inbox.clock is not None and own is not None:
-            with self.worker.doing(Deed.STATE, number):
-                again = own.hear(inbox.clock, task.output)
+            with self.worker.doing(Activity.STATE, number):
+                again = own.receive(inbox.clock, task.output)
             for started in again:
                 self._send_started(started, number)
-        if hosted is not None:
-            self._between(task, hosted.begin, own)
+        if runtime is not None:
+            self._between(task, runtime.begin, own)
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
@@ -219,13 +219,13 @@ class StageRun:
             if frame.unreadable:
                 frame = self._readable(frame)
             seen.append(self._work(task, self._rows_of(frame), own))
-        if hosted is not None:
-            self._between(task, hosted.end, own)
-            self._wakes[number] = hosted.wake
-        if any(rows.count for rows in seen) or (hosted is not None and hosted.has_run):
+        if runtime is not None:
+            self._between(task, runtime.end, own)
+            self._timers[number] = runtime.timer
+        if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
             self._flush(task, seen, own)
         if stateful:
-            with self.worker.doing(Deed.STATE, number):
+            with self.worker.doing(Activity.STATE, number):
                 self.worker.make_ready(number)
             self._ready.append(number)
         else:
@@ -234,10 +234,10 @@ class StageRun:
     def save(self) -> None:
         """Commit the state of all tasks that have run."""
         for number in self._ready:
-            with self.worker.doing(Deed.STATE, number):
+            with self.worker.doing(Activity.STATE, number):
                 warning = self.worker.save(number)
             if warning is not None:
-                self.report(Report(*self.lane.topology.task_owner(number), warning))
+                self.report(ErrorReport(*self.lane.topology.task_owner(number), warning))
             self.worker.leave(number)
         self._ready.clear()
 
@@ -249,7 +249,7 @@ class StageRun:
         """A task cannot be prepared, perhaps since something is away that it depends on: all that came for it fails."""
         component, index = self.lane.topology.task_owner(number)
         failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
-        self.report(Report(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
+        self.report(ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
         metrics = self.counts(component)
         metrics.errors += 1
         seen = self._work_seen.setdefault(number, WorkSeen())
@@ -274,11 +274,11 @@ class StageRun:
         if started.block.count:
             self.send(started.block, number)
 
-    def _between(self, task: BoltTask, step: Callable[[Counts], None], own: OwnTrees | None) -> None:
+    def _between(self, task: BoltTask, step: Callable[[Counts], None], own: Outbox | None) -> None:
         """A step of a hosted bolt before or behind its rows, then everything it emitted."""
         self._work_on(task, Rows(_NOWHERE, 0, [], None, None), own, lambda _, sink: task.run_between(step, sink))
 
-    def _work(self, task: BoltTask, rows: Rows, own: OwnTrees | None = None) -> Rows:
+    def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
         """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
         if task.watch is None:
             self._work_on(task, rows, own)
@@ -288,19 +288,19 @@ class StageRun:
         return rows
 
     def _work_on(
-        self, task: BoltTask, rows: Rows, own: OwnTrees | None, run: Callable[[Rows, StageRun], Counts] | None = None
+        self, task: BoltTask, rows: Rows, own: Outbox | None, run: Callable[[Rows, StageRun], Counts] | None = None
     ) -> None:
-        clock = self.worker.materials.clock
-        if self.witness is not None and run is None:
-            rows = self.witness.starting(task, rows)
-        activity = self.worker.activity
-        before = activity.begin(Deed.EXECUTE, task.context.task, rows.count, task) if activity is not None else None
+        clock = self.worker.environment.clock
+        if self.observer is not None and run is None:
+            rows = self.observer.starting(task, rows)
+        monitor = self.worker.monitor
+        before = monitor.begin(Activity.EXECUTE, task.context.task, rows.count, task) if monitor is not None else None
         started = clock()
         try:
             counts = (run or task.run)(rows, self)
         finally:
-            if activity is not None and before is not None:
-                activity.back(before)
+            if monitor is not None and before is not None:
+                monitor.back(before)
         if task.watch is not None and run is None:
             task.watch.rest()
         self.counts(task.context.component).execute_ms += (clock() - started) * 1000
@@ -309,7 +309,7 @@ class StageRun:
         self._trace(task, rows, counts)
         self._send_emitted(task, rows, own)
 
-    def _flush(self, task: BoltTask, seen: list[Rows], own: OwnTrees | None = None) -> None:
+    def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
         """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
         counts = task.flush(seen, self)
         self._add(task.context.component, counts)
@@ -320,18 +320,18 @@ class StageRun:
         self._trace(task, nothing, counts)
         self._send_emitted(task, nothing, own)
 
-    def _send_emitted(self, task: BoltTask, rows: Rows, own: OwnTrees | None) -> None:
-        if self.witness is not None:
-            self.witness.sending(task)
+    def _send_emitted(self, task: BoltTask, rows: Rows, own: Outbox | None) -> None:
+        if self.observer is not None:
+            self.observer.sending(task)
         for out in task.output.streams.values():
-            if not out.heard:
+            if not out.collected:
                 self.counts(task.context.component).emitted += out.count
             elif out.count:
                 path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
-                for block in blocks_of(out, rows, self.lane.tracked):
+                for block in emitted_rows_of(out, rows, self.lane.tracked):
                     block.path = path
-                    births = own.start(block) if own is not None else Started(block)
-                    self._send_started(births, task.context.task)
+                    started = own.start(block) if own is not None else Started(block)
+                    self._send_started(started, task.context.task)
             out.clear()
 
     def _trace(self, task: BoltTask, rows: Rows, counts: Counts) -> None:
@@ -362,14 +362,14 @@ class StageRun:
         for trees, failure in counts.of_trees:
             seen.add(trees, dict.fromkeys(range(trees), failure), None)
 
-    def send(self, block: Block, sender: int) -> None:
+    def send(self, block: EmittedRows, sender: int) -> None:
         """Route a block; what its parents' accounts owe is kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
-        debug = self.worker.materials.debug
+        debug = self.worker.environment.debug
         if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
             for values in zip(*map(python_values, block.columns), strict=True):
                 debug(f"{block.stream.component} emits on {block.stream.name}: {printed(list(values))}")
-        if self.worker.materials.capture is not None:
+        if self.worker.environment.capture is not None:
             _, index = self.lane.topology.task_owner(sender)
             self._captured.append((block.stream.component, index, block.stream.name, block.columns))
         if not block.stream.routes:
@@ -377,8 +377,8 @@ class StageRun:
         account = None
         stream, path = block.stream.index, block.path
 
-        def deliver(parcel: Parcel) -> None:
-            self._deliver(sender, stream, parcel, path)
+        def deliver(routed: RoutedRows) -> None:
+            self._deliver(sender, stream, routed, path)
 
         while True:
             try:
@@ -401,31 +401,31 @@ class StageRun:
         """An emitted row cannot travel: the trees that it belongs to fail, and its component is told."""
         component, index = self.lane.topology.task_owner(sender)
         self.counts(component).errors += 1
-        self.report(Report(component, index, reason))
+        self.report(ErrorReport(component, index, reason))
         self.tracer.refused(roots, path)
         for root in roots:
             self.fail(Fail(unmix64(root), component, index, "emit", reason, self.moment.micro_batch_id))
 
-    def _deliver(self, sender: int, stream: int, parcel: Parcel, path: Path) -> None:
-        if self.witness is not None:
-            self.witness.sent(sender, stream, parcel)
-        if parcel.route.fused:
+    def _deliver(self, sender: int, stream: int, routed: RoutedRows, path: Path) -> None:
+        if self.observer is not None:
+            self.observer.sent(sender, stream, routed)
+        if routed.route.fused:
             origin = self.worker.origin(sender, stream)
-            rows = Rows(origin, parcel.count, parcel.columns, parcel.anchoring, parcel.attempts, path)
+            rows = Rows(origin, routed.count, routed.columns, routed.anchoring, routed.attempts, path)
             try:
-                task = self._enter_fused(parcel.target)
+                task = self._enter_fused(routed.target)
             except (Unavailable, PrepareError) as error:
-                self._not_prepared(parcel.target, [rows], error)
+                self._not_prepared(routed.target, [rows], error)
                 return
-            with self.witness.giving(rows) if self.witness is not None else nullcontext():
+            with self.observer.giving(rows) if self.observer is not None else nullcontext():
                 self._work(task, rows)
-            if parcel.target in self._unflushed:  # without their values: only whose they are may still be asked
-                done = Rows(origin, parcel.count, [], parcel.anchoring, parcel.attempts, path)
-                self._unflushed[parcel.target].append(done)
+            if routed.target in self._unflushed:  # without their values: only whose they are may still be asked
+                done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, path)
+                self._unflushed[routed.target].append(done)
             return
-        dest = self.lane.dests[parcel.target]
-        for start, stop in self._pieces(parcel):
-            frame = self._frame(sender, stream, parcel, start, stop)
+        dest = self.lane.dests[routed.target]
+        for start, stop in self._pieces(routed):
+            frame = self._frame(sender, stream, routed, start, stop)
             frame.path = path
             self._send_frame(dest, frame)
 
@@ -502,10 +502,10 @@ class StageRun:
                 kept.append(row)
         return frame.take(np.array(kept, dtype=np.intp))
 
-    def _frame(self, sender: int, stream: int, parcel: Parcel, start: int, stop: int) -> Frame:
+    def _frame(self, sender: int, stream: int, routed: RoutedRows, start: int, stop: int) -> Frame:
         sequence = self._next_sequence(sender, stream)
-        columns, anchoring, attempts = parcel.columns, parcel.anchoring, parcel.attempts
-        if (start, stop) != (0, parcel.count):
+        columns, anchoring, attempts = routed.columns, routed.anchoring, routed.attempts
+        if (start, stop) != (0, routed.count):
             columns = [part(column, start, stop) for column in columns]
             anchoring = anchoring.take(np.arange(start, stop)) if anchoring is not None else None
             attempts = attempts[start:stop] if attempts is not None else None
@@ -516,17 +516,17 @@ class StageRun:
         self._sequences[sender, stream] = sequence + 1
         return sequence
 
-    def _pieces(self, parcel: Parcel) -> Iterator[tuple[int, int]]:
+    def _pieces(self, routed: RoutedRows) -> Iterator[tuple[int, int]]:
         """Split a parcel so that no frame is much larger than ``frame_bytes_max``."""
         most = self.lane.topology.config.frame_bytes_max
         # What a slice leaves out counts as well at first: that is asked for in a twentieth of the time.
-        size = sum([_size(column, parcel.count, whole=True) for column in parcel.columns]) + 16 * parcel.count
+        size = sum([_size(column, routed.count, whole=True) for column in routed.columns]) + 16 * routed.count
         if size > most:
-            size = sum([_size(column, parcel.count) for column in parcel.columns]) + 16 * parcel.count
+            size = sum([_size(column, routed.count) for column in routed.columns]) + 16 * routed.count
         pieces = max(1, -(-size // most))
-        step = max(1, -(-parcel.count // pieces))
-        for start in range(0, parcel.count, step):
-            yield start, min(start + step, parcel.count)
+        step = max(1, -(-routed.count // pieces))
+        for start in range(0, routed.count, step):
+            yield start, min(start + step, routed.count)
 
     # What comes in and passes on, and what goes out.
 
@@ -536,8 +536,8 @@ class StageRun:
         if kind == PARTIALS:
             self._parts.append(decode_partials(unwrap(data, PARTIALS)))
         elif kind == FEEDBACK:
-            metrics, reports, hops, wakes, healths = decode_control(data, FEEDBACK)
-            self._wakes.update(wakes)
+            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+            self._timers.update(timers)
             self._counted_before.append(unpack(metrics))
             add_healths(self._healths, healths)
             self._reports.extend(reports)
@@ -550,7 +550,7 @@ class StageRun:
         """All rows that leave the stage: frames, then partials by acker task, then metrics and reports."""
         self._end_fused()
         rows, self.rows = self.rows, []
-        capture = self.worker.materials.capture
+        capture = self.worker.environment.capture
         if capture is not None:
             for emitted in self._captured:
                 capture(*emitted)
@@ -562,8 +562,8 @@ class StageRun:
         metrics = self._all_metrics()
         for number, seen in self._work_seen.items():
             add_healths(self._healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
-        if metrics or self._reports or hops or self._wakes or self._healths:
-            told = pack(metrics), self._reports, hops, self._wakes, self._healths
+        if metrics or self._reports or hops or self._timers or self._healths:
+            told = pack(metrics), self._reports, hops, self._timers, self._healths
             rows.append((self.lane.feedback_dest, encode_control(FEEDBACK, told, self.moment)))
         return rows
 

@@ -39,15 +39,15 @@ from sparkbolt.core.model.components import (
 )
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.metrics import ComponentMetrics
-from sparkbolt.core.model.progress import Deed
-from sparkbolt.core.model.reports import Fail, Report
-from sparkbolt.core.model.runtime_bolts import HostedBolt
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport, Fail
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.causes import UNAVAILABLE
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import arrow_of
-from sparkbolt.core.worker.activity import Activity
-from sparkbolt.core.worker.bolt_runtime import Hosted, Told, joined
+from sparkbolt.core.worker.activity import ActivityMonitor
+from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
 from sparkbolt.core.worker.crash_isolation import TaskWatch
 from sparkbolt.core.worker.emission import Output
@@ -78,7 +78,7 @@ class Sink(Protocol):
     def fail(self, fail: Fail) -> None:
         """A tree failed."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ErrorReport) -> None:
         """Somebody reported an error."""
 
 
@@ -114,8 +114,8 @@ class BoltTask:
         self.output = output
         self.on_error = on_error
         self.watch: TaskWatch | None = None
-        """Set in a process that may die (``deaths``)."""
-        self.activity: Activity | None = None
+        """Set in a process that may die (``crashes``)."""
+        self.monitor: ActivityMonitor | None = None
         """Set where somebody looks what the process is at."""
         self._shows: Tuple | None = None
         """What ``execute`` sees now."""
@@ -128,7 +128,7 @@ class BoltTask:
         """Tuples kept from earlier that were acked or failed now; with why."""
         self._columns = ColumnBlockCollector(output)
         self._runner: asyncio.Runner | None = None
-        self.hosted: Hosted | None = None
+        self.runtime: BoltRuntime | None = None
         """What runs a hosted bolt, from ``prepare`` on."""
         self._execute = f"execute of {context.component!r}"
         self.flushes = defines_flush(bolt)
@@ -139,11 +139,11 @@ class BoltTask:
         """Prepare the instance."""
         with preparing(f"prepare of {self.context.component!r}"):
             self.bolt.prepare(self.context)
-        if isinstance(self.bolt, HostedBolt):
-            self.hosted = self.bolt.hosted(self.context, self.output)
+        if isinstance(self.bolt, RuntimeBolt):
+            self.runtime = self.bolt.runtime(self.context, self.output)
             if self.watch is not None:
-                self.hosted.showing = self.watch.window
-            self._work = self._run_hosted
+                self.runtime.showing = self.watch.window
+            self._work = self._work_in_runtime
 
     def cleanup(self) -> None:
         """Clean up in an orderly way."""
@@ -161,8 +161,8 @@ class BoltTask:
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
         """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
-        if self.hosted is not None:
-            return self.hosted.told.metrics.windows, None, 0
+        if self.runtime is not None:
+            return self.runtime.told.metrics.windows, None, 0
         tup, others = self._shows, list(self._shown_too.values())
         if others:
             tup = others[0]
@@ -180,8 +180,8 @@ class BoltTask:
                 sink.ack_all(rows.anchoring)
         if isinstance(self.bolt, Bolt):
             self._settle_late(counts, sink)
-        if self.hosted is not None:
-            self._settle_hosted(self.hosted, counts, sink)
+        if self.runtime is not None:
+            self._apply_effects(self.runtime, counts, sink)
         self._report(counts, sink)
         return counts
 
@@ -199,15 +199,15 @@ class BoltTask:
             if held is not None and bool(held.any()):
                 sink.hold(rows.pairs_where(held & ~failed)[0], self.context.task)
 
-    def _run_hosted(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
-        assert self.hosted is not None
+    def _work_in_runtime(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+        assert self.runtime is not None
         try:
             if self.watch is not None:
                 self.watch.piece()
         except KilledWorkerError as error:
             counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        held = self.hosted.rows(rows, counts)
+        held = self.runtime.rows(rows, counts)
         if self.watch is not None and self.watch.look is not None:
             self.watch.took(rows.unkeepable())
         return held
@@ -218,13 +218,13 @@ class BoltTask:
         if self.watch is not None:
             self.watch.between()
         step(counts)
-        assert self.hosted is not None
-        self._settle_hosted(self.hosted, counts, sink)
+        assert self.runtime is not None
+        self._apply_effects(self.runtime, counts, sink)
         self._report(counts, sink)
         return counts
 
-    def _settle_hosted(self, hosted: Hosted, counts: Counts, sink: Sink) -> None:
-        told, hosted.told = hosted.told, Told()
+    def _apply_effects(self, runtime: BoltRuntime, counts: Counts, sink: Sink) -> None:
+        told, runtime.told = runtime.told, RuntimeEffects()
         counts.of_windows = told.metrics
         counts.acked += sum(len(edges) for _, edges in told.acks)
         if told.acks:
@@ -232,12 +232,12 @@ class BoltTask:
         for roots, error in told.fails:
             failure = failure_of(error)
             counts.errors += failure.reported
-            sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            sink.report(ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.of_trees.append((len(set(roots.tolist())), failure))
             for root in dict.fromkeys(roots.tolist()):
                 self._fail(((root, 0),), failure, sink)
         for text in told.reports:
-            sink.report(Report(self.context.component, self.context.index, text))
+            sink.report(ErrorReport(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows], sink: Sink) -> Counts:
         """Let the bolt write what it gathered; emissions are left in ``output``.
@@ -253,7 +253,7 @@ class BoltTask:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = counts.flush_failure = failure_of(error)
-            sink.report(Report(self.context.component, self.context.index, failure.reason, failure.traceback))
+            sink.report(ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback))
             counts.errors += 1
             for rows in seen:
                 for row in range(rows.count):
@@ -268,21 +268,21 @@ class BoltTask:
         return counts
 
     def _flushing(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.activity is None else self.activity.at(Deed.FLUSH, self.context.task)
+        return nullcontext() if self.monitor is None else self.monitor.at(Activity.FLUSH, self.context.task)
 
     def _begin_flush(self) -> None:
         """Let all collectors take what is anchored to nothing, or to tuples that were kept."""
         self._by_hand.begin_flush()
         self._basic.begin_flush()
         self._columns.begin(0)
-        if self.hosted is not None:
-            self.hosted.begin_flush()
+        if self.runtime is not None:
+            self.runtime.begin_flush()
 
     def _end_flush(self) -> None:
         self._basic.end()
         self._columns.end()
-        if self.hosted is not None:
-            self.hosted.end_flush()
+        if self.runtime is not None:
+            self.runtime.end_flush()
 
     def _emit_flushed(self, returned: Any) -> None:
         """Emit what ``flush`` gave, anchored to nothing."""
@@ -339,11 +339,11 @@ class BoltTask:
         for failure in counts.failures.values():
             if failure.reported:
                 counts.errors += 1
-                sink.report(Report(*who, failure.reason, failure.traceback))
+                sink.report(ErrorReport(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
             counts.errors += 1
             text, trace = said(error)
-            sink.report(Report(*who, text or "an error was reported without a word", trace))
+            sink.report(ErrorReport(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
     def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:

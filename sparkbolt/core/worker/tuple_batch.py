@@ -20,7 +20,7 @@ from sparkbolt.core.model.tuples import AnchorPairs, Origin
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import Column, Path, part, python_values
 from sparkbolt.core.worker.emission import StreamOut
-from sparkbolt.core.worker.routing import Block, Parents
+from sparkbolt.core.worker.routing import EmittedRows, Parents
 
 _SLOT = 0x9E3779B97F4A7C15
 
@@ -99,7 +99,7 @@ class Rows:
         return anchoring.roots[chosen], anchoring.edges[chosen]
 
 
-def blocks_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Block]:
+def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[EmittedRows]:
     """What a task emitted on one stream while it worked on ``rows``."""
     ordinal_base = 0
     if out.ends is not None:
@@ -142,10 +142,10 @@ def _block(
     direct_to: npt.NDArray[np.int64] | None,
     tracked: bool,
     ordinal_base: int,
-) -> Block:
+) -> EmittedRows:
     anchored = _parents(out, rows, parents, ordinal_base) if tracked else None
     attempts = _attempts(out, rows, parents)
-    return Block(out.routes, columns, len(parents), out.first + ordinal_base, anchored, attempts, direct_to)
+    return EmittedRows(out.routes, columns, len(parents), out.first + ordinal_base, anchored, attempts, direct_to)
 
 
 def _attempts(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:

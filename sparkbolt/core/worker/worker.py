@@ -23,19 +23,19 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.pickling import Pickling
-from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.protocol.frames import Clock, Column
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.core.state.task_state import TaskState
-from sparkbolt.core.worker.activity import Activity
-from sparkbolt.core.worker.bolt_runtime import Hosted, void_roots
-from sparkbolt.core.worker.crash_isolation import Deaths, Unkept, Watch
+from sparkbolt.core.worker.activity import ActivityMonitor
+from sparkbolt.core.worker.bolt_runtime import BoltRuntime, void_roots
+from sparkbolt.core.worker.crash_isolation import Crashes, Unkept, Watch
 from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.outbox import OwnTrees
-from sparkbolt.core.worker.routing import Parcel, StreamRoutes, routes_of
+from sparkbolt.core.worker.outbox import Outbox
+from sparkbolt.core.worker.routing import RoutedRows, StreamRoutes, routes_of
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import ConfigError, InvariantError, StateError
@@ -44,7 +44,7 @@ Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 """Told of everything that is emitted: component, task index, stream, columns."""
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
 
     def emits(self, output: Output) -> None:
@@ -62,7 +62,7 @@ class Witness(Protocol):
     def started(self, keys: U64) -> None:
         """Trees of these keys begin."""
 
-    def sent(self, sender: int, stream: int, parcel: Parcel) -> None:
+    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
         """A task has sent rows to another task."""
 
     def settled(self, roots: U64, edges: U64) -> None:
@@ -76,7 +76,7 @@ class Witness(Protocol):
 
 
 @dataclass
-class Materials:
+class WorkerEnvironment:
     """What a process is given to work with, made once in the driver."""
 
     lane: Lane
@@ -90,7 +90,7 @@ class Materials:
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Told each emission of components whose ``debug`` is on."""
-    witness: Witness | None = None
+    observer: Observer | None = None
     """Sees every delivery; None everywhere but in the simulator."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
     """What the topology's main module defines, for unpickling state."""
@@ -103,22 +103,24 @@ class Materials:
 class Worker:
     """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
 
-    def __init__(self, materials: Materials, watch: Watch | None = None, activity: Activity | None = None) -> None:
+    def __init__(
+        self, environment: WorkerEnvironment, watch: Watch | None = None, monitor: ActivityMonitor | None = None
+    ) -> None:
         """Nothing is prepared yet.
 
         Args:
-            materials: what there is to work with.
-            watch: for a process that may die (``deaths``).
-            activity: is told what the process is at, where somebody wants to see it.
+            environment: what there is to work with.
+            watch: for a process that may die (``crashes``).
+            monitor: is told what the process is at, where somebody wants to see it.
         """
-        self.materials = materials
+        self.environment = environment
         self.watch = watch
-        self.activity = activity
-        self.lane = materials.lane
+        self.monitor = monitor
+        self.lane = environment.lane
         self._tasks: dict[int, BoltTask] = {}
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}
-        self._own_trees: dict[int, OwnTrees] = {}
+        self._outboxes: dict[int, Outbox] = {}
         """Of tasks that are in a micro-batch."""
         self._spouts: dict[int, Any] = {}
         self._sinks: dict[int, DeadLetterSink] = {}
@@ -146,22 +148,22 @@ class Worker:
         """The streams of a task's component with their consumers."""
         if number not in self._routes:
             component, _ = self.lane.topology.task_owner(number)
-            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.hosts), number)
+            self._routes[number] = routes_of(self.lane.topology, component, frozenset(self.lane.fused_into), number)
         return self._routes[number]
 
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
-        return context_of(self.lane, number, self.materials.rehearsal_directory)
+        return context_of(self.lane, number, self.environment.rehearsal_directory)
 
-    def doing(self, deed: Deed, number: int, block: int = 0) -> AbstractContextManager[None]:
+    def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
         """Be at something that may kill the process, or take long; noted where somebody watches, or looks."""
         if self.watch is not None:
-            return self._watched(self.watch.at(deed, number, block), deed, number)
-        return self.activity.at(deed, number) if self.activity is not None else nullcontext()
+            return self._watched(self.watch.at(activity, number, block), activity, number)
+        return self.monitor.at(activity, number) if self.monitor is not None else nullcontext()
 
     @contextmanager
-    def _watched(self, watched: AbstractContextManager[None], deed: Deed, number: int) -> Iterator[None]:
-        with self.activity.at(deed, number) if self.activity is not None else nullcontext(), watched:
+    def _watched(self, watched: AbstractContextManager[None], activity: Activity, number: int) -> Iterator[None]:
+        with self.monitor.at(activity, number) if self.monitor is not None else nullcontext(), watched:
             yield
 
     def enter(self, number: int) -> None:
@@ -169,7 +171,7 @@ class Worker:
         if number in self._busy:
             if number in self._tasks:
                 self._tasks[number].abandon()
-            for known in (self._tasks, self._states, self._durable, self._own_trees, self._spouts):
+            for known in (self._tasks, self._states, self._durable, self._outboxes, self._spouts):
                 known.pop(number, None)
         self._busy.add(number)
 
@@ -183,17 +185,17 @@ class Worker:
         if task is None:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
-            overheard = self.materials.capture is not None or spec.config.debug
-            output = Output(component, self.routes(number), overheard=overheard)
-            if self.materials.witness is not None:
-                self.materials.witness.emits(output)
-            with self.doing(Deed.PREPARE, number):
-                instance = self.materials.unpickle(self.materials.components[component])
+            captured = self.environment.capture is not None or spec.config.debug
+            output = Output(component, self.routes(number), captured=captured)
+            if self.environment.observer is not None:
+                self.environment.observer.emits(output)
+            with self.doing(Activity.PREPARE, number):
+                instance = self.environment.unpickle(self.environment.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
                 if self.watch is not None:
                     task.watch = self.watch.of(number)
                     task.watch.look = partial(self._look, number) if number in self._looked_at else None
-                task.activity = self.activity
+                task.monitor = self.monitor
                 task.prepare()
             self._tasks[number] = task
         return task
@@ -202,8 +204,8 @@ class Worker:
         """The task's ``PartitionedSpout``, prepared."""
         if number not in self._spouts:
             component, _ = self.lane.topology.task_owner(number)
-            with self.doing(Deed.PREPARE, number):
-                spout = self.materials.unpickle(self.materials.components[component])
+            with self.doing(Activity.PREPARE, number):
+                spout = self.environment.unpickle(self.environment.components[component])
                 with preparing(f"prepare of {component!r}"):
                     spout.prepare(self.context(number))
             self._spouts[number] = spout
@@ -212,8 +214,8 @@ class Worker:
     def letter_sink(self, number: int) -> DeadLetterSink:
         """Where the dead letters of a spout's task go, open."""
         if number not in self._sinks:
-            if self.materials.letter_sink is not None:
-                sink = self.materials.letter_sink(number)
+            if self.environment.letter_sink is not None:
+                sink = self.environment.letter_sink(number)
             else:
                 component, _ = self.lane.topology.task_owner(number)
                 given = self.lane.topology.components[component].dead_letters
@@ -237,7 +239,7 @@ class Worker:
         """The task with its committed state in it."""
         state = self._states.get(number)
         if state is None:
-            state = self._states[number] = TaskState(self.materials.namespace)
+            state = self._states[number] = TaskState(self.environment.namespace)
         state.begin(store)
         fresh = number not in self._durable
         task = self.bolt(number)
@@ -250,7 +252,7 @@ class Worker:
                 task.bolt,
                 task.context.component,
                 transient=task.bolt.transient,
-                namespace=self.materials.namespace,
+                namespace=self.environment.namespace,
                 owned={"key_value_state": key_value},
                 warn_bytes=self.lane.topology.config.state_warn_bytes,
             )
@@ -258,23 +260,23 @@ class Worker:
             self._durable[number].restore(state.snapshot())
         return task
 
-    def own_trees(self, number: int) -> OwnTrees | None:
+    def outbox(self, number: int) -> Outbox | None:
         """What a loaded task keeps of the trees that it starts, until ``save``; None if it starts none."""
         component, _ = self.lane.topology.task_owner(number)
         if component not in self.lane.starters:
             return None
-        own = self._own_trees[number] = OwnTrees(self._states[number], number, Pickling(self.materials.namespace))
+        own = self._outboxes[number] = Outbox(self._states[number], number, Pickling(self.environment.namespace))
         return own
 
-    def attach(self, number: int, clock: Clock | None) -> Hosted | None:
+    def attach(self, number: int, clock: Clock | None) -> BoltRuntime | None:
         """What runs a hosted bolt, attached to the loaded state, without what is void; None for any other bolt."""
-        hosted = self._tasks[number].hosted
-        if hosted is not None:
-            hosted.attach(self._states[number])
-            hosted.has_run = False
+        runtime = self._tasks[number].runtime
+        if runtime is not None:
+            runtime.attach(self._states[number])
+            runtime.has_run = False
             if clock is not None and clock.void:
-                hosted.forget(void_roots(dict(clock.void)))
-        return hosted
+                runtime.forget(void_roots(dict(clock.void)))
+        return runtime
 
     def make_ready(self, number: int) -> None:
         """Bring a task's state into the form in which ``save`` commits it.
@@ -282,10 +284,10 @@ class Worker:
         Raises:
             Unkept: something in it cannot be kept.
         """
-        hosted, own = self._tasks[number].hosted, self._own_trees.pop(number, None)
+        runtime, own = self._tasks[number].runtime, self._outboxes.pop(number, None)
         try:
-            if hosted is not None:
-                hosted.save()
+            if runtime is not None:
+                runtime.save()
             if own is not None:
                 own.save()
             self._stage(number)
@@ -312,7 +314,7 @@ class Worker:
 
     def save(self, number: int) -> str | None:
         """Commit a task's state, which is ready, with the micro-batch; what to warn of, if anything."""
-        self._states[number].commit(self.materials.stamps)
+        self._states[number].commit(self.environment.stamps)
         return self._durable[number].warning()
 
     def begin_again(self, unkept: Unkept) -> None:
@@ -321,16 +323,18 @@ class Worker:
         Raises:
             StateError: no tuple, no window and no flush has left it.
         """
-        watch = self.watch.again() if self.watch is not None else Watch(Deaths(self.lane.topology.task_owner), _nowhere)
+        watch = (
+            self.watch.again() if self.watch is not None else Watch(Crashes(self.lane.topology.task_owner), _nowhere)
+        )
         if unkept.place is not None:
-            watch.deaths.add_unkept(unkept.place, unkept.reason)
+            watch.crashes.add_unkept(unkept.place, unkept.reason)
         elif unkept.task in self._looked_at:
             raise StateError(unkept.reason) from unkept
         self._looked_at.add(unkept.task)
         self.watch = watch
         self._throw_away()
-        if self.materials.witness is not None:
-            self.materials.witness.again()
+        if self.environment.observer is not None:
+            self.environment.observer.again()
 
     def end_again(self, watch: Watch | None) -> None:
         """The work that had begun again is done; ``watch`` is what watched over it before."""
@@ -343,7 +347,7 @@ class Worker:
         for number, task in self._tasks.items():
             task.abandon()
             self._busy.discard(number)
-        for known in (self._tasks, self._states, self._durable, self._own_trees):
+        for known in (self._tasks, self._states, self._durable, self._outboxes):
             known.clear()
 
     def abandon(self) -> None:

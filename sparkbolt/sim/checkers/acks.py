@@ -137,10 +137,13 @@ class AcksAreDurable(Checker):
 
     def told(self, driver: Driver) -> None:
         """Look at what spouts are about to hear."""
-        if not driver.host.lane.tracked:
+        if not driver.coordinator.lane.tracked:
             return
-        for number, desk in driver.host.desks.items():
-            for message_ids, allowed, word in ((desk.acks, self._acked, "acked"), (desk.fails, self._failed, "failed")):
+        for number, buffer in driver.coordinator.buffers.items():
+            for message_ids, allowed, word in (
+                (buffer.acks, self._acked, "acked"),
+                (buffer.fails, self._failed, "failed"),
+            ):
                 for message_id in message_ids:
                     self._hear(number, message_id, allowed, word)
 
@@ -340,9 +343,9 @@ class ProgressRises(Checker):
 
     def life_began(self, driver: Driver) -> None:
         """The life's number, and what was promoted before."""
-        if driver.host.life <= self._life:
-            self.broken(f"life {driver.host.life} begins after life {self._life}")
-        self._life = driver.host.life
+        if driver.coordinator.life <= self._life:
+            self.broken(f"life {driver.coordinator.life} begins after life {self._life}")
+        self._life = driver.coordinator.life
         self._look(driver)
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
@@ -379,20 +382,20 @@ class MemoryIsBounded(Checker):
         entries = driver.ledger.messages.entries
         if entries > open_trees:
             self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
-        kept, waiting = len(driver.ledger.messages.histories), driver.ledger.retries
+        kept, waiting = len(driver.ledger.messages.attempt_store), driver.ledger.retries
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
         # A driver that dies when a compaction is due leaves it to the next time that one is.
-        if files > topology.config.compact_every * (2 + driver.host.life) + 2:
+        if files > topology.config.compact_every * (2 + driver.coordinator.life) + 2:
             self.broken(
                 f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
             )
-        for number, desk in driver.host.desks.items():
+        for number, buffer in driver.coordinator.buffers.items():
             known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
-            if driver.host.lane.tracked and len(desk.message_ids) > known + len(desk.planned):
+            if driver.coordinator.lane.tracked and len(buffer.message_ids) > known + len(buffer.planned):
                 self.broken(
-                    f"the desk of task {number} keeps {len(desk.message_ids)} message ids, {known} trees are open"
+                    f"the desk of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
                 )
 
 
@@ -488,7 +491,7 @@ class Checkers:
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
         """As of ``Checker``."""
         verdict = self.facts.verdicts.pop(promotion.micro_batch_id)
-        self.facts.stopped = self.facts.stopped or driver.host.reason_to_stop(promotion)
+        self.facts.stopped = self.facts.stopped or driver.coordinator.reason_to_stop(promotion)
         for checker in self.each:
             checker.promoted(driver, promotion, verdict)
 

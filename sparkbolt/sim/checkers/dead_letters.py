@@ -20,14 +20,14 @@ import numpy as np
 from sparkbolt.core.base.ids import split_key
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetter, GivenUp, stream_of
+from sparkbolt.core.model.dead_letters import DeadLetter, ExhaustedMessage, stream_of
 from sparkbolt.core.model.story import root_text
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import Verdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Outcome
-from sparkbolt.sim.observer import Eyes
+from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.sim.sources import FedSpout
 
 FAILS_ONE_IN = 5
@@ -36,10 +36,10 @@ FAILS_ONE_IN = 5
 class SimulatedSink:
     """Keeps letters by their ids, and fails by chance; obeys ``DeadLetterSink``."""
 
-    def __init__(self, kept: MutableMapping[str, DeadLetter], eyes: Eyes) -> None:
-        """Put letters into ``kept``; ``eyes`` see each of them, and say whether the worker dies."""
+    def __init__(self, kept: MutableMapping[str, DeadLetter], observer: AttemptObserver) -> None:
+        """Put letters into ``kept``; ``observer`` see each of them, and say whether the worker dies."""
         self._kept = kept
-        self._eyes = eyes
+        self._observer = observer
 
     def open(self, context: TopologyContext) -> None:
         """Nothing to open."""
@@ -51,11 +51,11 @@ class SimulatedSink:
             OSError: by chance.
         """
         for letter in letters:
-            chance = zlib.crc32(f"{letter.id}/{self._eyes.now.micro_batch_id}".encode()) % (2 * FAILS_ONE_IN)
+            chance = zlib.crc32(f"{letter.id}/{self._observer.now.micro_batch_id}".encode()) % (2 * FAILS_ONE_IN)
             if chance == 0:
                 raise OSError("the sink is away")
             self._kept[letter.id] = letter
-            self._eyes.wrote()
+            self._observer.wrote()
             if chance == 1:
                 raise OSError("the sink has gone away without an answer")
 
@@ -122,7 +122,10 @@ class NothingIsGivenUpInSilence(Checker):
                 continue
             component, _ = topology.task_owner(entry.task)
             for place, text in enumerate(entry.letters):
-                self._open[entry.first_key + place] = component, GivenUp.loads(text).id_in(topology.name, component)
+                self._open[entry.first_key + place] = (
+                    component,
+                    ExhaustedMessage.loads(text).id_in(topology.name, component),
+                )
         if not self._open:
             return
         keys = np.array(sorted(self._open), dtype=np.uint64)
@@ -140,7 +143,7 @@ class NothingIsGivenUpInSilence(Checker):
     def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
         """No letter is counted as an acked message."""
         for first, _, _ in promotion.letters:
-            if driver.host.topology.task_owner(split_key(first)[0])[0] not in self._lettered:
+            if driver.coordinator.topology.task_owner(split_key(first)[0])[0] not in self._lettered:
                 self.broken(f"{self.facts.where(first)} counts as a dead letter, and is none", first)
 
     def ended(self, driver: Driver) -> None:

@@ -17,7 +17,7 @@ from sparkbolt.core.model.retry import at_once
 from sparkbolt.core.protocol.causes import FINAL
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore, TaskState
-from sparkbolt.core.worker.outbox import OwnTrees
+from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import Verdict
 from sparkbolt.sim.driver import Driver
@@ -101,8 +101,8 @@ class NothingStartedIsLost(Checker):
         for number in self._policies:
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
-            kept = OwnTrees(state, number, Pickling({})).kept
-            untold = sum(last - first + 1 for task, first, last in driver.ledger.settled.first() if task == number)
+            kept = Outbox(state, number, Pickling({})).kept
+            untold = sum(last - first + 1 for task, first, last in driver.ledger.outbox_acks.first() if task == number)
             if kept != untold:
                 component, index = self.facts.subject.topology.task_owner(number)
                 self.broken(

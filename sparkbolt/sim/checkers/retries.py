@@ -27,7 +27,7 @@ from sparkbolt.sim.executors import Outcome
 
 ROUNDED_MS = 3
 """By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
-Place = tuple[Hashable, ...]
+MessageKey = tuple[Hashable, ...]
 """A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``LETTER`` at its end it
 is the message's dead letter."""
 
@@ -46,9 +46,9 @@ class RetriesAreInTime(Checker):
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._once = {name for name, spout in ranged.items() if spout.once}
         self._lettered = {spec.id for spec in topology.spouts if spec.dead_letters is not None}
-        self._due: dict[Place, tuple[int, int]] = {}
+        self._due: dict[MessageKey, tuple[int, int]] = {}
         """What waits: (when it is due, the attempt to come)."""
-        self._records: dict[int, tuple[Place, int]] = {}
+        self._records: dict[int, tuple[MessageKey, int]] = {}
         """Key of a tree of a ``Spout`` -> (message, attempt)."""
         self._failures: dict[int, tuple[str, bool | None]] = {}
         """Of the trees that failed last: (cause, whether that costs no attempt)."""
@@ -115,7 +115,9 @@ class RetriesAreInTime(Checker):
                 wait = self._wait_for_letter if LETTER in found[0] else self._wait
                 wait(key, component, policy, *found, now_ms)
 
-    def _wait(self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int) -> None:
+    def _wait(
+        self, key: int, component: str, policy: RetryPolicy, place: MessageKey, attempt: int, now_ms: int
+    ) -> None:
         cause, forgiven = self._failures.get(key, ("timeout", False))
         if cause in AWAY or (forgiven is None and cause == "timeout"):
             return  # how long depends on how often its source was away in a row, or on who had the tree
@@ -127,7 +129,7 @@ class RetriesAreInTime(Checker):
             self._due[(*place, LETTER)] = now_ms, 1
 
     def _wait_for_letter(
-        self, key: int, component: str, policy: RetryPolicy, place: Place, attempt: int, now_ms: int
+        self, key: int, component: str, policy: RetryPolicy, place: MessageKey, attempt: int, now_ms: int
     ) -> None:
         cause, forgiven = self._failures.get(key, ("timeout", False))
         waits = LETTER_WAITS if cause == LETTER else policy
@@ -149,7 +151,7 @@ class RetriesAreInTime(Checker):
         if due_ms is None or due_ms - now_ms > left + ROUNDED_MS:
             self.broken(f"{place} is due in {left:.0f} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
 
-    def _due_ms(self, place: Place, due: tuple[int, int]) -> int:
+    def _due_ms(self, place: MessageKey, due: tuple[int, int]) -> int:
         """When something is given again that is due: not before a probe may have it."""
         if LETTER in place:
             return due[0]
@@ -168,7 +170,7 @@ class RetriesAreInTime(Checker):
         newest_ms, mono_s = self._base
         return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 * CATCH_UP_SPEED + 0.5))
 
-    def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[Place, int]]:
+    def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[MessageKey, int]]:
         """The messages that a plan gives, with the attempts; of a range its beginning."""
         owner = self.facts.subject.topology.task_owner
         for entry in plan.reserving:
@@ -196,12 +198,12 @@ class RetriesAreInTime(Checker):
         return None
 
 
-def _of_source(entry: Entry, component: str, position: int) -> Place:
+def _of_source(entry: Entry, component: str, position: int) -> MessageKey:
     place = component, entry.source, position
     return place if entry.letters is None else (*place, LETTER)
 
 
-def _of_spout(entry: Entry, message_id: Any) -> Place:
+def _of_spout(entry: Entry, message_id: Any) -> MessageKey:
     place = entry.task, hashable(message_id)
     return place if entry.letters is None else (*place, LETTER)
 
@@ -217,13 +219,13 @@ class ReadOnce(Checker):
         topology = facts.subject.topology
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._tasks = {task for name, spout in ranged.items() if spout.once for task in topology.tasks(name)}
-        self._begun: dict[Place, tuple[int, int]] = {}
+        self._begun: dict[MessageKey, tuple[int, int]] = {}
         """A message to (life, micro-batch)."""
         self._life = -1
 
     def life_began(self, driver: Driver) -> None:
         """The life's number."""
-        self._life = driver.host.life
+        self._life = driver.coordinator.life
 
     def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
         """Look at what began, be it committed or not."""

@@ -21,7 +21,7 @@ from sparkbolt.sim.checkers.dead_letters import SimulatedSink
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.faults import Pending
-from sparkbolt.sim.observer import Eyes
+from sparkbolt.sim.observer import AttemptObserver
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class StateIsWhatWasCommitted(Checker):
         lane = facts.subject.lane
         stamps = random.Random(0)
         stores: dict[int, DictStore] = {}
-        eyes = Eyes(lane)
-        sink = SimulatedSink({}, eyes)  # it fails as the one did that the plans were run with
-        materials = facts.subject.materials_with(lambda: stamps.getrandbits(63) + 1, None, sink)
-        executors = Executors(lane, materials, eyes, stores)
+        observer = AttemptObserver(lane)
+        sink = SimulatedSink({}, observer)  # it fails as the one did that the plans were run with
+        environment = facts.subject.environment_with(lambda: stamps.getrandbits(63) + 1, None, sink)
+        executors = Executors(lane, environment, observer, stores)
         for number in sorted(facts.plans):
             records = {entry: [record for record, _ in pairs] for entry, pairs in facts.alive[number].items()}
             outcome = executors.run(facts.plans[number], records, Pending(()), random.Random(number))
             stores.update(outcome.stores)
         executors.die()
-        namespace = facts.subject.materials.namespace
+        namespace = facts.subject.environment.namespace
         for task, dest in lane.dests.items():
             one, other = facts.stores.get(dest), stores.get(dest)
             if not one and not other:

@@ -27,7 +27,7 @@ from sparkbolt.core.base.ids import (
     tree_key,
     unmix64,
 )
-from sparkbolt.sim.observer import Hop, Sightings
+from sparkbolt.sim.observer import Sightings, TreeStep
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Trees:
         """No tree has begun."""
         self.open: dict[int, dict[int, int]] = {}
         """Key of each open tree to its deliveries that are not acked, each with how often."""
-        self.hops: list[Hop] = []
+        self.hops: list[TreeStep] = []
         self.strangers: list[int] = []
         """Roots of deliveries whose trees never began."""
         self._ended: set[int] = set()

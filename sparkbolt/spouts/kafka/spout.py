@@ -301,7 +301,7 @@ class KafkaSpout(PartitionedSpout):
         self._tokens, self._tokens_at = min(max(1.0, rate), tokens), now
         return min(budget, int(self._tokens))
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """Learn how large messages are."""
         for range_, size in reads:
             if self._sizes is not None and not is_mark(range_.source):
@@ -316,7 +316,7 @@ class KafkaSpout(PartitionedSpout):
             self._stop_at, progress, look.firsts, self._earlier(look), places=look.logs, ids=look.ids
         )
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         """Have the thread tell the offsets store how far the sources are."""
         assert self._watcher is not None
         look = self._watcher.look

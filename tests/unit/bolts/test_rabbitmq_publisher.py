@@ -73,7 +73,7 @@ def test_a_message_that_cannot_be_encoded_takes_no_confirm_from_another(bad):
 
 def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_one_at_once():
     async def story() -> None:
-        publisher, given_up = connected()
+        publisher, exhausted = connected()
         waiting = publish(publisher, "one")
         await asyncio.sleep(0)
         publisher.drop()
@@ -81,9 +81,9 @@ def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_o
         for _ in range(5):
             await asyncio.sleep(0)
         assert following.bodies == [b"one"]
-        confirm(publisher, given_up, 1)  # it answers at last: of what went over it nobody waits any more
-        publisher._returned(given_up, spec.Basic.Return(), pika.BasicProperties(message_id="one"), b"one")
-        publisher._channel_closed(given_up, ConnectionError("closed"))
+        confirm(publisher, exhausted, 1)  # it answers at last: of what went over it nobody waits any more
+        publisher._returned(exhausted, spec.Basic.Return(), pika.BasicProperties(message_id="one"), b"one")
+        publisher._channel_closed(exhausted, ConnectionError("closed"))
         for _ in range(5):
             await asyncio.sleep(0)
         assert not waiting.done()

@@ -140,7 +140,7 @@ def test_a_full_disk_is_no_tuples_trouble(tmp_path: Path, monkeypatch: pytest.Mo
         engine.now_ms += 1000
     assert engine.ledger.metrics.of("numbers").set_aside == 0
     monkeypatch.undo()
-    while not engine.host.finished:
+    while not engine.coordinator.finished:
         engine.step()
         engine.now_ms += 1000
     assert engine.ledger.metrics.of("numbers").acked == 5

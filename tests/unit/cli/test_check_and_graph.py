@@ -138,7 +138,7 @@ def test_check_tells_levels_stages_and_fusion() -> None:
         ("source", ("lines", "split", "late"), False),
         ("level 1", ("count",), True),
     ]
-    assert {component.id: component.host for component in examination.components} == {
+    assert {component.id: component.fused_into for component in examination.components} == {
         "lines": None,
         "split": "lines",
         "count": None,

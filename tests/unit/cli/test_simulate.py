@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.cli import main
-from sparkbolt.sim.subprocess_runner import close_twins
+from sparkbolt.sim.subprocess_runner import close_processes
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +101,7 @@ def test_a_topology_that_writes_files_is_not_blamed_and_changes_none(
     assert main(["simulate", f"{program}:written", "--seeds", "45", "--workers", "2"]) == 0
     assert "every promise kept" in capsys.readouterr().out
     assert main(["simulate", f"{program}:written", "--seed", "2"]) == 0
-    close_twins()
+    close_processes()
     gc.collect()
     assert list((tmp_path / "tmp").iterdir()) == []
     assert [path.name for path in real.parent.iterdir()] == [real.name]

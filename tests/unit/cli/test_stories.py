@@ -147,7 +147,7 @@ def test_what_names_no_tree_is_wrong_use(
 
 def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     engine = LocalEngine(told(str(tmp_path)))
-    while not engine.host.finished:
+    while not engine.coordinator.finished:
         if engine.step() is None:
             engine.now_ms += 100
     directory = str(write_checkpoint(engine, tmp_path / "checkpoint"))
@@ -169,7 +169,7 @@ def test_of_a_source_the_end_of_its_path_is_enough_where_only_one_is_meant(
     builder.set_spout("msgs", JsonLinesSpout(str(tmp_path / "*" / "msgs.jsonl"), outputs=["n"]))
     builder.set_bolt("show", bolt(outputs=[])(lambda tup: None)).shuffle_grouping("msgs")
     engine = LocalEngine(builder.build())
-    while not engine.host.finished:
+    while not engine.coordinator.finished:
         if engine.step() is None:
             engine.now_ms += 100
     directory = str(write_checkpoint(engine, tmp_path / "checkpoint"))

@@ -85,9 +85,9 @@ class Lives:
         if error is not None:
             raise error
         ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
-        host = SimpleNamespace(life=number, ledger=ledger, desks={}, take_over=lambda old: None, drained=True)
+        coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
         life = SimpleNamespace(
-            host=host,
+            coordinator=coordinator,
             query=None,
             passing=False,
             promoted=False,
@@ -139,7 +139,7 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
 
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningTopology:
     """A topology whose life is a fake and that was never begun."""
-    life = SimpleNamespace(host=LocalEngine(own).host, stop_query=lambda: None, end=lambda: None)
+    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     return RunningTopology(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.progress import Deed, Sight
+from sparkbolt.core.model.progress import Activity, Sight
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.spark import activity_pages as pages_module
 from sparkbolt.spark.activity_pages import LookOut, Pages, warning
@@ -28,19 +28,19 @@ PATIENCE_SECS = 100
 PAUSE = threading.Event()
 WORKER = """
 import sys, threading
-from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.progress import Activity
 from sparkbolt.spark.activity_pages import LookOut
 
 class Task:
     current = 4, ["a word"], 0
 
 def call_of_a_user():
-    activity.begin(Deed.EXECUTE, 3, 10, Task)
+    monitor.begin(Activity.EXECUTE, 3, 10, Task)
     print("at it", flush=True)
     threading.Event().wait()
 
-activity = LookOut(sys.argv[1], lambda task: ("count", 0)).activity
-activity.stage(7, {})
+monitor = LookOut(sys.argv[1], lambda task: ("count", 0)).monitor
+monitor.stage(7, {})
 call_of_a_user()
 """
 
@@ -79,7 +79,7 @@ def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_i
     with worker(tmp_path) as process:
         name = str(process.pid)
         sight = seen(pages, name, "with ['a word'] (tuple 5 of 10 of its frame), at hanging.py:12, in call_of_a_user")
-        assert (sight.doing.micro_batch_id, sight.doing.deed, sight.doing.task) == (7, Deed.EXECUTE, 3)
+        assert (sight.doing.micro_batch_id, sight.doing.activity, sight.doing.task) == (7, Activity.EXECUTE, 3)
         assert pages.kill_busy() == 1
         assert process.wait() == -signal.SIGKILL
     assert pages.sights() == {}
@@ -143,7 +143,7 @@ def test_a_directory_that_is_gone_is_neither_looked_at_nor_written_to(tmp_path: 
     Path(pages.directory).rmdir()
     assert pages.sights() == {}
     look_out = LookOut(pages.directory, lambda task: ("count", 0))
-    with look_out.activity.at(Deed.FLUSH, 1):
+    with look_out.monitor.at(Activity.FLUSH, 1):
         assert pages.kill_busy() == 0
     look_out.close()
 
@@ -155,13 +155,13 @@ def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
     monkeypatch.setattr(pages_module, "LOOK_EVERY_SECS", 0.001)
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         look_out = LookOut(None, lambda task: ("count", 1))
-        with look_out.activity.at(Deed.FLUSH, 1):
+        with look_out.monitor.at(Activity.FLUSH, 1):
             until = time.monotonic() + PATIENCE_SECS
             while not caplog.records and time.monotonic() < until:
                 PAUSE.wait(0.02)
         look_out.close()
     assert caplog.records[0].getMessage().startswith("count[1] is in flush for 0 s")
-    assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.activity.doing), lambda task: ("count", 1))
+    assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.monitor.doing), lambda task: ("count", 1))
 
 
 @pytest.mark.parametrize(

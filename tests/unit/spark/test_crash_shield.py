@@ -108,7 +108,7 @@ class Shielded(LocalEngine):
     def run(self, plan: MicroBatchPlan) -> list[Row]:
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
-        for piece, entry in enumerate(plan.alive_entries(self.host.life)):
+        for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             rows += crash_shield.shielded(self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e))
         for level in self.lane.levels:
             came = rows
@@ -131,7 +131,7 @@ def run(
     failed: list[FailedTree] = []
     while (promotion := engine.step()) is not None:
         failed += promotion.failed
-    assert engine.host.finished
+    assert engine.coordinator.finished
     assert engine.ledger.metrics.of("numbers").acked == 100 - len(failed)
     # A task with the committed state, to see what was counted.
     state = engine.worker.load(engine.topology.tasks("tested")[0], next(iter(engine.stores.values())))

@@ -37,7 +37,7 @@ def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -
     lane = lay_out(builder.build(), 2)
     life = object.__new__(life_module.Life)
     life.lane, life.topology = lane, lane.topology
-    life.shipment = life_module.packed(lane, "run")
+    life.bundle = life_module.packed(lane, "run")
     life._calls = Calls(threading.Condition())
     with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
         life._open_spouts({})
@@ -62,18 +62,18 @@ class Leaves(GeneratorSpout):
         self._may_leave("finished")
         return super().finished(progress)
 
-    def committed(self, progress: Any) -> None:
-        self._may_leave("committed")
+    def on_committed(self, progress: Any) -> None:
+        self._may_leave("on_committed")
 
-    def told(self, sources: Any) -> None:
-        self._may_leave("told")
+    def on_sources_changed(self, sources: Any) -> None:
+        self._may_leave("on_sources_changed")
 
     def lag(self) -> Any:
         self._may_leave("lag")
         return {}
 
-    def measured(self, reads: Any) -> None:
-        self._may_leave("measured")
+    def on_read(self, reads: Any) -> None:
+        self._may_leave("on_read")
 
     def read_bytes(self) -> int:
         return 1
@@ -83,7 +83,9 @@ class Leaves(GeneratorSpout):
         super().prepare(context)
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured", "prepare"])
+@pytest.mark.parametrize(
+    "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
+)
 def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Leaves(method))
@@ -91,7 +93,7 @@ def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: st
 
     def run() -> None:
         engine = LocalEngine(builder.build())
-        while engine.step() is not None or not engine.host.finished:
+        while engine.step() is not None or not engine.coordinator.finished:
             pass
 
     with pytest.raises((RuntimeError, PrepareError), match=f"{method} of 'numbers' raised SystemExit: 3"):
@@ -108,7 +110,7 @@ class Raises(Leaves):
             raise self.error
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "finished", "committed", "told", "lag", "measured"])
+@pytest.mark.parametrize("method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read"])
 def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_and_where(method: str) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Raises(method))
@@ -116,7 +118,7 @@ def test_what_a_spout_raises_in_the_driver_keeps_its_type_and_says_whose_it_is_a
 
     def run() -> None:
         engine = LocalEngine(builder.build())
-        while engine.step() is not None or not engine.host.finished:
+        while engine.step() is not None or not engine.coordinator.finished:
             pass
 
     for _ in range(2):
@@ -132,7 +134,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(host=engine.host, promoted=False, quiet=False, telling=False)
+    life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
@@ -149,7 +151,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     promotion = engine.step()
     assert promotion is not None
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running._tell(engine.host, promotion)
+        running._tell(engine.coordinator, promotion)
     assert heard == [0]
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [
@@ -191,7 +193,7 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = topology(name)
-    life = SimpleNamespace(host=LocalEngine(own).host)
+    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]

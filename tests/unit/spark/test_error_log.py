@@ -10,9 +10,9 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import Promotion, Report
+from sparkbolt.core.model.reports import ErrorReport, Promotion
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.error_log import Announcer
+from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")
@@ -36,7 +36,7 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(host=SimpleNamespace(ledger=engine.ledger), start=lambda: None, sights=dict)
+    life = SimpleNamespace(coordinator=SimpleNamespace(ledger=engine.ledger), start=lambda: None, sights=dict)
     monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
     monkeypatch.setattr(RunningTopology, "_supervise", lambda running: None)
@@ -55,16 +55,16 @@ def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_error_lines_that_repeat_are_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
-    announcer = Announcer(Config(max_error_report_per_interval=2, error_throttle_interval_secs=10), lambda: now_s[0])
+    error_log = ErrorLog(Config(max_error_report_per_interval=2, error_throttle_interval_secs=10), lambda: now_s[0])
     for number in range(415):
-        announcer.error("queue[0]", f"queue[0] raised ConnectionError: {number}")
+        error_log.error("queue[0]", f"queue[0] raised ConnectionError: {number}")
         now_s[0] += 0.01
     assert announced(caplog) == ["queue[0] raised ConnectionError: 0", "queue[0] raised ConnectionError: 1"]
-    announcer.tell_withheld()
+    error_log.tell_withheld()
     assert len(announced(caplog)) == 2, "the interval is not over"
     now_s[0] += 10
-    announcer.tell_withheld()
-    announcer.tell_withheld()
+    error_log.tell_withheld()
+    error_log.tell_withheld()
     told = "queue[0] raised ConnectionError: 414 (and 412 more like it in the last 10 s)"
     assert announced(caplog)[2:] == [told]
 
@@ -80,12 +80,12 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
     builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(800)), outputs=["n"]))
     builder.set_bolt("fickle", Fickle()).shuffle_grouping("numbers")
     topology = builder.build()
-    engine, announcer = LocalEngine(topology), Announcer(topology.config)
-    while not engine.host.finished:
+    engine, error_log = LocalEngine(topology), ErrorLog(topology.config)
+    while not engine.coordinator.finished:
         engine.now_ms += 250
         promotion = engine.step()
         if promotion is not None:
-            announcer.promotion(promotion)
+            error_log.promotion(promotion)
         else:
             engine.now_ms = max(engine.now_ms, engine.next_due_ms() or 0)
     out, spent = [line for line in announced(caplog) if line.startswith("bolt ")]
@@ -101,18 +101,18 @@ def test_of_each_probe_of_a_bolt_that_is_out_two_errors_are_told_and_the_rest_co
 ) -> None:
     now_s = [100.0]
     config = Config(max_error_report_per_interval=5, error_throttle_interval_secs=10)
-    announcer = Announcer(config, lambda: now_s[0])
-    reports = [Report("db", 0, f"refused {number}") for number in range(10)] + [Report("other", 0, "x")] * 4
+    error_log = ErrorLog(config, lambda: now_s[0])
+    reports = [ErrorReport("db", 0, f"refused {number}") for number in range(10)] + [ErrorReport("other", 0, "x")] * 4
     with caplog.at_level(logging.WARNING, "sparkbolt"):
-        announcer.promotion(Promotion(0, reports=reports), {"db"})
+        error_log.promotion(Promotion(0, reports=reports), {"db"})
         lines = [record.getMessage() for record in caplog.records]
         assert lines == ["db[0] reported: refused 0", "db[0] reported: refused 1"] + ["other[0] reported: x"] * 4
         caplog.clear()
         now_s[0] += 11
-        announcer.tell_withheld()
+        error_log.tell_withheld()
         assert [record.getMessage() for record in caplog.records] == [
             "db[0] reported: refused 9 (and 7 more like it in the last 10 s)"
         ]
         caplog.clear()
-        announcer.promotion(Promotion(1, reports=reports))
+        error_log.promotion(Promotion(1, reports=reports))
     assert sum(record.getMessage().startswith("db") for record in caplog.records) == 5, "one that is well"

@@ -22,7 +22,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt.spark.driver_rpc import Bridge
-from sparkbolt.spark.driver_rpc_client import Asker
+from sparkbolt.spark.driver_rpc_client import DriverRpcClient
 from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
 from tests.unit.spark.lives import FACTORY, SparkSaysError, thrown
 
@@ -129,7 +129,7 @@ def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException
     bridge = Bridge(answer)
     try:
         with pytest.raises(RuntimeError, match="the driver could not answer 'latest'") as raised:
-            Asker(bridge.directory).ask("latest", None)
+            DriverRpcClient(bridge.directory).ask("latest", None)
         assert carried(str(raised.value)) == expected
         if expected is None:
             assert f"{type(error).__name__}: {error}" in str(raised.value)

@@ -48,7 +48,7 @@ def test_each_component_has_counters_before_anything_is_committed_and_the_log_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = idle_running(topology(), monkeypatch)
-    before = running._host.ledger.snapshot()
+    before = running._coordinator.ledger.snapshot()
     counts = running.metrics().components
     assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
     assert running.metrics().of("pass").executed == 0
@@ -58,13 +58,13 @@ def test_each_component_has_counters_before_anything_is_committed_and_the_log_ha
             look("pas")
         assert str(refused.value) == wrong
     assert "pas" not in counts
-    assert running._host.ledger.snapshot() == before
+    assert running._coordinator.ledger.snapshot() == before
 
 
 def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     assert running.outages == []
-    outages = running._host.ledger.outages
+    outages = running._coordinator.ledger.outages
     outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
     outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
     monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
@@ -75,8 +75,8 @@ def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPa
     running = idle_running(topology(), monkeypatch)
     heard: list[Any] = []
     running.on_micro_batch(heard.append)
-    running._host.ledger.metrics.components.clear()
-    running._tell(running._host, Promotion(0))
+    running._coordinator.ledger.metrics.components.clear()
+    running._tell(running._coordinator, Promotion(0))
     assert list(heard[0].metrics.components) == ["numbers", "pass"]
     with pytest.raises(KeyError, match="there is no component 'typo'"):
         heard[0].metrics.of("typo")
@@ -88,7 +88,7 @@ def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.M
         pass
     engine.restart()
     running = idle_running(engine.topology, monkeypatch)
-    running._life.host = engine.host
+    running._life.coordinator = engine.coordinator
     metrics = running.metrics()
     assert metrics.micro_batches > 0
     assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
-from sparkbolt.core.driver.spout_buffer import Desk
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.reports import Report
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.worker.emission import Output
 
 pytest.importorskip("pyspark")
@@ -42,7 +42,7 @@ class Grumbler(Spout):
 def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     from sparkbolt.spark.spout_threads import SpoutThread
 
-    told: list[Report] = []
+    told: list[ErrorReport] = []
     raised: list[str] = []
     both = threading.Event()
 
@@ -53,11 +53,13 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     output = Output("grumbler", [])
     context = TopologyContext("t", "grumbler", 0, 1, 1, Config())
     lock = threading.Condition(threading.RLock())
-    thread = SpoutThread(Grumbler(), context, output, Desk(1, 10), lock, tracked=True, report=report, tell=told.append)
+    thread = SpoutThread(
+        Grumbler(), context, output, SpoutBuffer(1, 10), lock, tracked=True, report=report, tell=told.append
+    )
     thread.start()
     assert both.wait(10)
     thread.close()
-    assert told == [Report("grumbler", 0, "half a message"), Report("grumbler", 0, "ValueError: another")]
+    assert told == [ErrorReport("grumbler", 0, "half a message"), ErrorReport("grumbler", 0, "ValueError: another")]
     assert raised == [
         "next_tuple of spout grumbler[0] raised RuntimeError: and now this; it is called again after a pause"
     ]
@@ -93,9 +95,9 @@ def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
         called.append(threading.Event())
         context = TopologyContext("t", "spout", number, 2, number + 1, Config())
         spout = Blocking(called[-1], let, closed)
-        desk, lock = Desk(number + 1, 10), threading.Condition(threading.RLock())
+        buffer, lock = SpoutBuffer(number + 1, 10), threading.Condition(threading.RLock())
         thread = SpoutThread(
-            spout, context, Output("spout", []), desk, lock, tracked=True, report=lambda _: None, tell=lambda _: None
+            spout, context, Output("spout", []), buffer, lock, tracked=True, report=lambda _: None, tell=lambda _: None
         )
         threads.append(thread)
         thread.start()
@@ -134,7 +136,7 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     from sparkbolt.spark.spout_threads import SpoutThread
 
     lock = threading.Condition(threading.RLock())
-    old, new = Desk(1, 10), Desk(1, 10)
+    old, new = SpoutBuffer(1, 10), SpoutBuffer(1, 10)
     old.acks.extend(["first", "second"])
 
     def begin_life() -> None:
@@ -190,11 +192,13 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
 
     monkeypatch.setattr(spout_threads, "PAUSE_SECS_MIN", 0.01)
     failures: list[SpoutFailure] = []
-    spout, desk = Broken(), Desk(1, 10)
+    spout, buffer = Broken(), SpoutBuffer(1, 10)
     lock = threading.Condition(threading.RLock())
     context = TopologyContext("t", "a spout[1]", 2, 1, 1, Config())
     output = Output("a spout[1]", [])
-    thread = SpoutThread(spout, context, output, desk, lock, tracked=True, report=failures.append, tell=lambda _: None)
+    thread = SpoutThread(
+        spout, context, output, buffer, lock, tracked=True, report=failures.append, tell=lambda _: None
+    )
     thread.start()
     assert spout.works.wait(30)
     thread.close()
@@ -229,7 +233,14 @@ def test_a_spout_that_cannot_be_opened_says_why_it_emits_nothing() -> None:
     lock = threading.Condition(threading.RLock())
     context = TopologyContext("t", "queue", 0, 1, 1, Config())
     thread = SpoutThread(
-        Closed(), context, Output("queue", []), Desk(1, 10), lock, tracked=True, report=report, tell=lambda _: None
+        Closed(),
+        context,
+        Output("queue", []),
+        SpoutBuffer(1, 10),
+        lock,
+        tracked=True,
+        report=report,
+        tell=lambda _: None,
     )
     assert (thread.opened, thread.trouble) == (False, None)
     thread.start()

@@ -35,7 +35,7 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
         running = start(lives)
         lives.await_begun(1).query.end(ValueError("a query may end"))
         again = lives.await_begun(2)
-    assert again.host.life == 2
+    assert again.coordinator.life == 2
     assert running.failure is None
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
@@ -52,7 +52,7 @@ def test_user_code_that_exits_does_not_end_the_supervisor(
     with caplog.at_level(logging.ERROR, "sparkbolt"):
         running = start(lives)
         lives.await_begun(1).query.end(ValueError("a query may end"))
-        assert lives.await_begun(2).host.life == 2
+        assert lives.await_begun(2).coordinator.life == 2
     assert running.failure is None
     assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
 

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from sparkbolt.spark.jvm import bound_file
-from sparkbolt.spark.task_stdout import PRINTS_ENV, PrintReader, print_to_driver
+from sparkbolt.spark.task_stdout import TASK_STDOUT_ENV, StdoutReader, stdout_to_driver
 
 ROOT = Path(__file__).parents[3]
 WORKER = """
 import sys
-from sparkbolt.spark.task_stdout import print_to_driver
-print_to_driver()
+from sparkbolt.spark.task_stdout import stdout_to_driver
+stdout_to_driver()
 for number in range(200):
     print(sys.argv[1] * 9000, number)
 """
@@ -22,8 +22,8 @@ for number in range(200):
 
 def test_long_lines_of_several_workers_arrive_whole_and_in_order(tmp_path: Path) -> None:
     shown: list[str] = []
-    reader = PrintReader(str(tmp_path / "prints"), shown.append)
-    environment = {**os.environ, PRINTS_ENV: reader.path, "PYTHONPATH": str(ROOT)}
+    reader = StdoutReader(str(tmp_path / "prints"), shown.append)
+    environment = {**os.environ, TASK_STDOUT_ENV: reader.path, "PYTHONPATH": str(ROOT)}
     workers = [subprocess.Popen([sys.executable, "-c", WORKER, name], env=environment) for name in "ab"]
     assert [worker.wait(60) for worker in workers] == [0, 0]
     assert reader.catch_up(30)
@@ -38,7 +38,7 @@ def test_a_display_that_fails_does_not_end_the_reading(tmp_path: Path) -> None:
     def closed(text: str) -> None:
         raise BrokenPipeError
 
-    reader = PrintReader(str(tmp_path / "prints"), closed)
+    reader = StdoutReader(str(tmp_path / "prints"), closed)
     with open(reader.path, "w") as pipe:
         pipe.write("lost\n")
     assert reader.catch_up(30)
@@ -52,15 +52,15 @@ def test_a_display_that_fails_does_not_end_the_reading(tmp_path: Path) -> None:
 
 def test_without_a_reader_a_worker_prints_where_it_always_did(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "prints")
-    environment = {**os.environ, PRINTS_ENV: str(tmp_path / "prints"), "PYTHONPATH": str(ROOT)}
-    code = "from sparkbolt.spark.task_stdout import print_to_driver as f\nf()\nprint('here')"
+    environment = {**os.environ, TASK_STDOUT_ENV: str(tmp_path / "prints"), "PYTHONPATH": str(ROOT)}
+    code = "from sparkbolt.spark.task_stdout import stdout_to_driver as f\nf()\nprint('here')"
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert run.stdout == "here\n"
 
 
 def test_without_a_pipe_nothing_is_redirected() -> None:
     before = sys.stdout
-    print_to_driver()
+    stdout_to_driver()
     assert sys.stdout is before
 
 

@@ -64,12 +64,12 @@ class Hanging(PartitionedSpout):
         maybe_hang("finished")
         return progress.get("n", 0) >= 4
 
-    def committed(self, progress: Mapping[str, int]) -> None:
-        maybe_hang("committed")
+    def on_committed(self, progress: Mapping[str, int]) -> None:
+        maybe_hang("on_committed")
 
-    def told(self, sources: Mapping[str, SourceView]) -> None:
+    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         if sources:
-            maybe_hang("told")
+            maybe_hang("on_sources_changed")
 
     def lag(self) -> Mapping[str, int]:
         maybe_hang("lag")
@@ -142,10 +142,10 @@ class Played(RunningTopology):
 
     def _play(self, life: Life, end: Any) -> None:
         life._answer("partitions", end)
-        self._engine.host = life.host
-        assert life.host.in_force is not None
-        feedback = gather(data for _, data in self._engine.run(life.host.in_force))
-        life._checkpoint.write_entry(end["n"], life.host.stage(end["n"], feedback))
+        self._engine.coordinator = life.coordinator
+        assert life.coordinator.in_force is not None
+        feedback = gather(data for _, data in self._engine.run(life.coordinator.in_force))
+        life._checkpoint.write_entry(end["n"], life.coordinator.stage(end["n"], feedback))
         commits = Path(life._checkpoint.directory, "spark", "commits")
         commits.mkdir(parents=True, exist_ok=True)
         (commits / str(end["n"])).write_text("v1\n{}")
@@ -184,7 +184,7 @@ def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("method", ["next_ranges", "committed", "told"])
+@pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,8 +221,8 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     running.stop(drain=False)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     LET.set()
-    running._host.spouts["numbers"]._caller._thread.join(20)
-    assert running._host.in_force is None
+    running._coordinator.spouts["numbers"]._caller._thread.join(20)
+    assert running._coordinator.in_force is None
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
@@ -438,12 +438,12 @@ def test_a_call_that_is_waited_for_when_the_topology_stops_gets_a_moment(
 
 def test_a_hook_that_a_spout_does_not_have_is_not_called(calls: Calls) -> None:
     class Plain(Hanging):
-        committed = PartitionedSpout.committed
+        on_committed = PartitionedSpout.on_committed
 
     spout = in_driver(Plain(), "numbers", calls)
-    spout.committed({})
+    spout.on_committed({})
     assert spout._caller._thread is None
-    assert type(spout).told is not PartitionedSpout.told
+    assert type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
     spout.close()
 
 

@@ -373,7 +373,7 @@ def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tm
     )
     builder.set_bolt("picky", picky).shuffle_grouping("lines")
     engine = LocalEngine(builder.build())
-    while engine.step() is not None or engine.host.retries:
+    while engine.step() is not None or engine.coordinator.retries:
         engine.now_ms = max(engine.next_due_ms() or 0, engine.now_ms + 1)
     seen = attempts.read_text().splitlines()
     assert seen.count("bad") == 3

@@ -131,7 +131,7 @@ def test_a_failed_line_of_a_file_of_any_name_is_told_and_set_aside(
         engine = LocalEngine(builder.build())
         engine.step()
         engine.restart()
-        while engine.step() is not None or engine.host.retries:
+        while engine.step() is not None or engine.coordinator.retries:
             engine.now_ms = max(engine.next_due_ms() or 0, engine.now_ms + 1)
         count = len(os.listdir(tmp_path / "in"))
         metrics = engine.ledger.metrics.of("lines")

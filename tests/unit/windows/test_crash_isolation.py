@@ -39,7 +39,7 @@ class Passing(Watched):
 
     def step(self) -> Any:
         promotion = super().step()
-        while promotion is None and not self.host.finished:
+        while promotion is None and not self.coordinator.finished:
             due = self.next_due_ms()
             self.now_ms = max(due or 0, self.now_ms + 1)
             promotion = super().step()
@@ -116,7 +116,7 @@ def test_a_tuple_that_kills_before_its_window_fails_alone() -> None:
 
 
 def test_after_too_many_deaths_the_rest_of_the_windows_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deaths_module, "DEATHS_MAX", 2)
+    monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
     engine, failed = survive(Deadly().with_tumbling_window(Count(1)))
     assert failed == []
     unseen = [text for text in engine.told if "was not shown: the task had killed its worker 2 times" in text]

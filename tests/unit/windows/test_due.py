@@ -133,11 +133,11 @@ def test_a_topology_is_finished_when_no_window_waits(
         driver.run_until_idle()
         monkeypatch.setattr("sparkbolt.testing._FedSpout.exhausted", True)
         driver.run_until_idle()
-        host = driver._engine.host
+        coordinator = driver._engine.coordinator
         for second in range(secs_left):
-            assert not host.finished, second
+            assert not coordinator.finished, second
             driver.advance(SECOND)
-        assert host.finished
+        assert coordinator.finished
 
 
 TIMERS: dict[str, Callable[[], WindowedBolt]] = {
@@ -186,4 +186,4 @@ def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished
         driver.restart()
         driver.advance(secs(60))
         assert driver.metrics().micro_batches == 2
-        assert not driver._engine.host._wakes.waits
+        assert not driver._engine.coordinator._timers.waits

@@ -20,27 +20,27 @@ import numpy as np
 
 from sparkbolt.core.base.ids import U64, tree_key
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.protocol.attempts import NO_HISTORY, History
+from sparkbolt.core.protocol.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.core.protocol.plan import Entry
 
-Place: TypeAlias = tuple[str, str, int]
+MessageKey: TypeAlias = tuple[str, str, int]
 """(component, source, position) of a message."""
 
 
-class Histories:
+class AttemptStore:
     """What is kept of messages that have failed and are not finished; part of ``Messages``."""
 
-    def __init__(self, kept: Iterable[tuple[Place, History]] = ()) -> None:
+    def __init__(self, kept: Iterable[tuple[MessageKey, MessageAttempts]] = ()) -> None:
         """Begin with what ``items`` gave."""
         self._kept = dict(kept)
-        self._running: dict[int, Place] = {}
+        self._running: dict[int, MessageKey] = {}
         """The trees of messages that are being tried again."""
 
     def __len__(self) -> int:
         """Of how many messages something is kept."""
         return len(self._kept)
 
-    def items(self) -> list[tuple[Place, History]]:
+    def items(self) -> list[tuple[MessageKey, MessageAttempts]]:
         """All that is kept."""
         return list(self._kept.items())
 
@@ -49,16 +49,16 @@ class Histories:
         if not self._kept or entry.source is None:
             return
         for offset, position in enumerate(entry.positions or (entry.start,)):
-            place = component, entry.source, position
-            if place in self._kept:
-                self._running[tree_key(entry.task, entry.base + offset)] = place
+            key = component, entry.source, position
+            if key in self._kept:
+                self._running[tree_key(entry.task, entry.base + offset)] = key
 
-    def failed(self, place: Place, tree: FailedTree) -> History:
+    def failed(self, key: MessageKey, tree: FailedTree) -> MessageAttempts:
         """One more attempt has failed; the whole history."""
-        history = self._kept[place] = self._kept.get(place, NO_HISTORY).with_failure(tree)
-        return history
+        attempts = self._kept[key] = self._kept.get(key, NO_ATTEMPTS).with_failure(tree)
+        return attempts
 
-    def settle(self, open_among: Callable[[U64], Any], waits: Callable[[Place], bool]) -> None:
+    def settle(self, open_among: Callable[[U64], Any], waits: Callable[[MessageKey], bool]) -> None:
         """End a promotion: forget the messages that are finished.
 
         Args:
@@ -67,9 +67,9 @@ class Histories:
         """
         if not self._running:
             return
-        keys = list(self._running)
-        for key, still_open in zip(keys, open_among(np.array(keys, dtype=np.uint64)).tolist(), strict=True):
+        trees = list(self._running)
+        for tree, still_open in zip(trees, open_among(np.array(trees, dtype=np.uint64)).tolist(), strict=True):
             if not still_open:
-                place = self._running.pop(key)
-                if not waits(place):
-                    self._kept.pop(place, None)
+                key = self._running.pop(tree)
+                if not waits(key):
+                    self._kept.pop(key, None)

@@ -32,7 +32,7 @@ from sparkbolt.core.driver.ledger.counts import Tally
 from sparkbolt.core.driver.ledger.messages import Messages
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.driver.ledger.outbox_acks import Settled
+from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.partition_manager import Retry
 from sparkbolt.core.driver.ledger.story_store import (
@@ -106,7 +106,7 @@ class Ledger:
             spouts, task_owner=task_owner, patience_ms=patience_ms, outages=self.outages, state=state.messages
         )
         """What is known of messages, to be read by others."""
-        self.settled = Settled(state.settled)
+        self.outbox_acks = OutboxAcks(state.outbox_acks)
         """What tasks that start trees need not keep any more, and have not heard of."""
         self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
@@ -252,7 +252,7 @@ class Ledger:
         new_keys = verdicts.open_keys[verdicts.open_new]
         self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
         ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
-        self._stories.hear(feedback.hops, feedback.message_ids, ending)
+        self._stories.receive(feedback.hops, feedback.message_ids, ending)
         promotion.outages = self._observe(plan, feedback)
         self._time_out(plan, promotion)
         holds = holds_of(verdicts.open_holders, micro_batch_id)
@@ -266,7 +266,7 @@ class Ledger:
         self._settle_stories(plan, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
-        self.settled.learn(plan.settled, promotion, self.messages)
+        self.outbox_acks.learn(plan.outbox_acks, promotion, self.messages)
         promotion.progress_moved = self.messages.advance(self._trees)
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)
@@ -369,7 +369,7 @@ class Ledger:
                 messages=self.messages.state(),
                 stories=self._stories.state(),
                 trees=self._trees.arrays(),
-                settled=self.settled.first(),
+                outbox_acks=self.outbox_acks.first(),
                 outages=self.outages.known,
             )
         )
@@ -441,8 +441,8 @@ class Ledger:
         keys = np.unique(np.array(plan.expired, dtype=np.uint64))
         keys = keys[self._trees.find(keys)[1]]
         fails, number = [], plan.micro_batch_id
-        births = self.messages.lives_of(keys)
-        for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), births, strict=True):
+        lives = self.messages.lives_of(keys)
+        for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), lives, strict=True):
             component, task = self._task_owner(holder_of(hold) or split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
             told = self._stories.told.get(key, NOTHING_TOLD)

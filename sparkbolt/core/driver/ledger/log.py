@@ -33,7 +33,7 @@ from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.story import Hop, Story, Told
 from sparkbolt.core.protocol.acker import Feedback
-from sparkbolt.core.protocol.attempts import History
+from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.protocol.verdict_codec import decode_verdicts, encode_verdicts
 from sparkbolt.errors import CheckpointError, InvariantError
@@ -57,7 +57,7 @@ class State:
     stories: StoriesState = field(default_factory=StoriesState)
     trees: tuple[U64, U64, I32] = field(default_factory=lambda: (empty_u64(), empty_u64(), np.empty(0, np.int32)))
     """(keys, xors, holders) of the open trees."""
-    settled: tuple[tuple[int, int, int], ...] = ()
+    outbox_acks: tuple[tuple[int, int, int], ...] = ()
     outages: dict[str, Outage] = field(default_factory=dict)
 
 
@@ -109,14 +109,14 @@ def dump_snapshot(state: State) -> bytes:
         "void": state.void,
         "next_sequence": list(messages.next_sequence.items()),
         "next_letter": list(messages.next_letter.items()),
-        "histories": [[*place, history.to_json()] for place, history in messages.histories],
+        "histories": [[*key, attempts.to_json()] for key, attempts in messages.attempts],
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
         "sources": [_source_to_json(of) for of in messages.sources],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
-        "settled": state.settled,
+        "settled": state.outbox_acks,
         "outages": {name: known.to_json() for name, known in state.outages.items()},
     }
     columns = [
@@ -146,7 +146,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             sources=[_source_from_json(of) for of in body["sources"]],
             next_sequence=dict(body["next_sequence"]),
             next_letter=dict(body["next_letter"]),
-            histories=[((*place,), History.from_json(history)) for *place, history in body["histories"]],
+            attempts=[((*key,), MessageAttempts.from_json(attempts)) for *key, attempts in body["histories"]],
             live=[Live(Entry.from_json(entry), *rest) for entry, *rest in body["live"]],
             set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
         ),
@@ -160,7 +160,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(xors, dtype="<u8").astype(np.uint64),
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
-        settled=tuple((task, first, last) for task, first, last in body["settled"]),
+        outbox_acks=tuple((task, first, last) for task, first, last in body["settled"]),
         outages=outages_from_json(body.get("outages", {})),
     )
 

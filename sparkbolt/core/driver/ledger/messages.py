@@ -23,15 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key, tree_key
-from sparkbolt.core.driver.ledger.attempt_store import Histories, Place
+from sparkbolt.core.driver.ledger.attempt_store import AttemptStore, MessageKey
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.driver.ledger.outcomes import GIVEN_UP, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.driver.ledger.outcomes import EXHAUSTED, SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
-from sparkbolt.core.model.dead_letters import GivenUp
+from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
 from sparkbolt.core.model.story import NOTHING_TOLD, Told
-from sparkbolt.core.protocol.attempts import History
+from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.errors import check
@@ -48,7 +48,7 @@ class MessagesState:
     sources: list[SourceState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
     next_letter: dict[int, int] = field(default_factory=dict)
-    histories: list[tuple[Place, History]] = field(default_factory=list)
+    attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
     """They rise by first key."""
     set_aside: list[FailedTree] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Messages:
         self._outages = outages or Outages()
         self._next_sequence = state.next_sequence
         self._next_letter = state.next_letter
-        self.histories = Histories(state.histories)
+        self.attempt_store = AttemptStore(state.attempts)
         """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
         self._waiting: dict[tuple[str, str], PartitionManager] = {}
@@ -124,7 +124,7 @@ class Messages:
             if live.entry.source is not None:
                 entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
         for live in self._live:
-            self.histories.started(self._spouts[live.entry.task].component, live.entry)
+            self.attempt_store.started(self._spouts[live.entry.task].component, live.entry)
         for of in sources:
             place = of.component, of.source
             manager = PartitionManager.restore(of, entries.get(place, ()))
@@ -138,7 +138,7 @@ class Messages:
             sources=[manager.state() for manager in self._all_managers()],
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
-            histories=self.histories.items(),
+            attempts=self.attempt_store.items(),
             live=self._live,
             set_aside=list(self.set_aside),
         )
@@ -268,7 +268,7 @@ class Messages:
                 self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
             else:
                 self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
-            self.histories.started(self._spouts[entry.task].component, entry)
+            self.attempt_store.started(self._spouts[entry.task].component, entry)
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
@@ -304,7 +304,7 @@ class Messages:
             Component -> source -> the position below which all is finished now; only what moved.
         """
         self._keep([live for live in self._live if live.unfinished])
-        self.histories.settle(lambda keys: trees.find(keys)[1], self._waits)
+        self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
             for source, manager in sorted(self.changed[component].items()):
@@ -387,10 +387,10 @@ class Messages:
             letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
-                end = GivenUp.loads(letter).end if tree.letter and letter is not None else tree.end
+                end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
                 manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
-        if tree.fate in GIVEN_UP and not tree.letter:
+        if tree.fate in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
 
@@ -402,10 +402,10 @@ class Messages:
             return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
         assert tree.source is not None
         assert tree.position is not None
-        history = self.histories.failed((tree.component, tree.source, tree.position), tree)
-        return history.given_up(tree).dumps() if tree.fate == "dead_letter" else None
+        attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
+        return attempts.exhausted(tree).dumps() if tree.fate == "dead_letter" else None
 
-    def _waits(self, place: Place) -> bool:
+    def _waits(self, place: MessageKey) -> bool:
         component, source, position = place
         return self._managers[component][source].waits(position)
 

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from sparkbolt.core.driver.ledger.messages import Messages
     from sparkbolt.core.model.reports import Promotion
 
-Settlement: TypeAlias = tuple[int, int, int]
+OutboxAck: TypeAlias = tuple[int, int, int]
 """(task number, first position, last position)."""
 
 
-class Settled:
+class OutboxAcks:
     """The spans of all tasks, those that wait longest first; part of the ledger.
 
     >>> from sparkbolt.core.base.ids import tree_key
-    >>> settled = Settled()
+    >>> outbox_acks = OutboxAcks()
     >>> keys = np.array([tree_key(6, 10), tree_key(6, 11)], dtype=np.uint64)
-    >>> settled.add(keys, keys)
-    >>> settled.first()
+    >>> outbox_acks.add(keys, keys)
+    >>> outbox_acks.first()
     ((6, 10, 11),)
     """
 
-    def __init__(self, spans: Iterable[Settlement] = ()) -> None:
+    def __init__(self, spans: Iterable[OutboxAck] = ()) -> None:
         """Begin with what ``first`` gave."""
         self._spans = dict.fromkeys(spans)
 
@@ -49,7 +49,7 @@ class Settled:
             for begin, end in folded(first[own], last[own]):
                 self._spans[task, split_key(begin)[1], split_key(end)[1]] = None
 
-    def learn(self, told: Iterable[Settlement], promotion: Promotion, messages: Messages) -> None:
+    def learn(self, told: Iterable[OutboxAck], promotion: Promotion, messages: Messages) -> None:
         """A plan that carried ``told`` is promoted: add what was acked or set aside.
 
         This comes before ``messages.advance``, which forgets where further attempts came from.
@@ -67,11 +67,11 @@ class Settled:
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 
-    def first(self, limit: int | None = None) -> tuple[Settlement, ...]:
+    def first(self, limit: int | None = None) -> tuple[OutboxAck, ...]:
         """Up to ``limit`` of (task number, first position, last position)."""
         return tuple(islice(self._spans, limit))
 
-    def told(self, spans: Iterable[Settlement]) -> None:
+    def told(self, spans: Iterable[OutboxAck]) -> None:
         """A plan that carried these spans was promoted."""
         for span in spans:
             self._spans.pop(span, None)

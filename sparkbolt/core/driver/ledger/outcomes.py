@@ -28,7 +28,7 @@ from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER, NOT_READ, POSTPO
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """How a source that is away is asked again where messages are given again at once: each time may take its time, and
 everything else waits meanwhile."""
-GIVEN_UP = frozenset({"set_aside", "dead_letter"})
+EXHAUSTED = frozenset({"set_aside", "dead_letter"})
 """The fates of messages that are not given again."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """How a letter that could not be written comes again: until it is."""

@@ -62,7 +62,7 @@ class Retry:
     due_ms: int = 0
     """When, by the time of plans, it may be given again."""
     letter: str | None = None
-    """Where the record is given up and waits for its dead letter: what is known of it (``GivenUp``, dumped);
+    """Where the record is given up and waits for its dead letter: what is known of it (``ExhaustedMessage``, dumped);
     ``attempt`` is then that at the letter, from 1."""
 
 

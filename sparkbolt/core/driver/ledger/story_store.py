@@ -45,7 +45,7 @@ class Stories:
     """Keeps stories; part of the ledger.
 
     >>> stories = Stories(limit=2)
-    >>> stories.hear([Hop(key, 0, 0, 0, "lines", 0, emitted=(("line", 1),)) for key in (5, 6, 7)], {})
+    >>> stories.receive([Hop(key, 0, 0, 0, "lines", 0, emitted=(("line", 1),)) for key in (5, 6, 7)], {})
     >>> sorted(stories.told)
     [6, 7]
     """
@@ -74,7 +74,7 @@ class Stories:
         """All that outlives the process."""
         return StoriesState(self.told, self.failed, self.acked)
 
-    def hear(self, hops: Iterable[Hop], message_ids: Mapping[int, str], ending: Collection[int] = ()) -> None:
+    def receive(self, hops: Iterable[Hop], message_ids: Mapping[int, str], ending: Collection[int] = ()) -> None:
         """Hops of one micro-batch have become known.
 
         A story begins with its spout, or where a tree fails; the later hops of a tree whose story made room for newer
@@ -85,10 +85,10 @@ class Stories:
             message_ids: as of ``Feedback``.
             ending: the keys of trees that may fail with this micro-batch.
         """
-        heard: dict[int, list[Hop]] = {}
+        by_tree: dict[int, list[Hop]] = {}
         for hop in hops:
-            heard.setdefault(hop.key, []).append(hop)
-        for key, new in heard.items():
+            by_tree.setdefault(hop.key, []).append(hop)
+        for key, new in by_tree.items():
             if key in self.told or key in ending or any(hop.depth == 0 for hop in new):
                 told = self.told.setdefault(key, Told())
                 told.hops = merged([*told.hops, *new])[:HOPS_MAX]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sparkbolt.core.base.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
 from sparkbolt.core.model.groupings import Delivery, Emitted, Grouping
 from sparkbolt.core.protocol.edges import Anchoring
-from sparkbolt.core.worker.routing import Block, Parcel, Parents, Route, StreamRoutes, route
+from sparkbolt.core.worker.routing import EmittedRows, Parents, Route, RoutedRows, StreamRoutes, route
 
 
 @pytest.mark.parametrize("length", [0, 1, 16_384, 16_385, 40_000])
@@ -60,12 +60,12 @@ def test_children_of_one_parent_have_the_same_edges_as_if_each_had_its_own(of: l
     stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
     found = []
     for parents in (each, shared):
-        parcels: list[Parcel] = []
-        account = route(Block(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, parcels.append)
+        routed: list[RoutedRows] = []
+        account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, routed.append)
         trees = Anchoring(parents.pair_roots, account).by_tree()
         kept = {key: xor for key, xor in zip(*(column.tolist() for column in trees), strict=True) if xor}
-        found.append((kept, [(p.anchoring.roots.tolist(), p.anchoring.edges.tolist()) for p in parcels]))
-        assert [p.anchoring.by_tree()[0].tolist() for p in parcels] == [
+        found.append((kept, [(p.anchoring.roots.tolist(), p.anchoring.edges.tolist()) for p in routed]))
+        assert [p.anchoring.by_tree()[0].tolist() for p in routed] == [
             sorted({of[row] // 2 for row in chosen}) for chosen in (rows, range(len(of)))
         ]
     assert found[0] == found[1]
@@ -80,20 +80,20 @@ def test_ordinals_that_count_on_within_a_task_give_each_delivery_an_edge_of_its_
     edges = mix64_array(np.arange(6, dtype=np.uint64) + np.uint64(100))
     anchors = np.array(of)
     stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
-    parcels: list[Parcel] = []
+    routed: list[RoutedRows] = []
     for base in (0, 20):  # a parent may emit in several blocks
         parents = Parents(roots, edges, first + base, None, anchors)
-        account = route(Block(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, parcels.append)
+        account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, routed.append)
         assert account is not None
-        for parcel in parcels[-2:]:
-            assert parcel.anchoring is not None
-            for root, edge in zip(parcel.anchoring.roots.tolist(), parcel.anchoring.edges.tolist(), strict=True):
+        for sent in routed[-2:]:
+            assert sent.anchoring is not None
+            for root, edge in zip(sent.anchoring.roots.tolist(), sent.anchoring.edges.tolist(), strict=True):
                 place = int(np.flatnonzero(roots == root)[0])
                 account[place] ^= np.uint64(edge)
         trees = Anchoring(roots, account).by_tree()
         assert not trees[1].any()
-    given_out = [edge for parcel in parcels for edge in parcel.anchoring.edges.tolist()]
+    given_out = [edge for sent in routed for edge in sent.anchoring.edges.tolist()]
     assert len(set(given_out)) == len(given_out) == 2 * (len(rows) + len(of))
-    assert [p.anchoring.roots.tolist() for p in parcels[:2]] == [
+    assert [p.anchoring.roots.tolist() for p in routed[:2]] == [
         roots[anchors[chosen]].tolist() for chosen in (rows, list(range(len(of))))
     ]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
-from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Host
+from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Coordinator
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.rate import Pacer
-from sparkbolt.core.driver.spout_buffer import DESK_RECORDS_MAX, Desk
+from sparkbolt.core.driver.rate import RateController
+from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.records import Record
 from sparkbolt.errors import EmitError, EngineError
@@ -63,38 +63,38 @@ def keeping(**settings: Any) -> Topology:
 
 def run_one(engine: LocalEngine, planned_at_s: float, promoted_at_s: float) -> Promotion:
     """One micro-batch that takes its time."""
-    host: Host = engine.host
-    plan = host.next_plan(int(planned_at_s * 1000), planned_at_s)
+    coordinator: Coordinator = engine.coordinator
+    plan = coordinator.next_plan(int(planned_at_s * 1000), planned_at_s)
     assert plan is not None
     feedback = gather(data for _, data in engine.run(plan))
-    host.stage(plan.micro_batch_id, feedback)
-    return host.promote(plan.micro_batch_id, promoted_at_s)
+    coordinator.stage(plan.micro_batch_id, feedback)
+    return coordinator.promote(plan.micro_batch_id, promoted_at_s)
 
 
 def test_asked_again_before_it_was_confirmed_the_host_gives_the_same_plan() -> None:
     engine = LocalEngine(keeping())
-    first = engine.host.next_plan(0, 0.0)
-    assert engine.host.next_plan(999, 1.0) is first
+    first = engine.coordinator.next_plan(0, 0.0)
+    assert engine.coordinator.next_plan(999, 1.0) is first
 
 
 def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -> None:
     engine = LocalEngine(keeping())
-    spout = engine.host.spouts["numbers"]
+    spout = engine.coordinator.spouts["numbers"]
     next_ranges = spout.next_ranges
 
     def slow(progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        engine.host.active = False
+        engine.coordinator.active = False
         return next_ranges(progress, budget)
 
     spout.next_ranges = slow  # type: ignore[method-assign]
-    assert engine.host.next_plan(0, 0.0) is None
-    assert engine.host.nothing_new_s == 0.0
+    assert engine.coordinator.next_plan(0, 0.0) is None
+    assert engine.coordinator.nothing_new_s == 0.0
     spout.next_ranges = next_ranges  # type: ignore[method-assign]
-    engine.host.active = True
-    plan = engine.host.next_plan(0, 0.5)
+    engine.coordinator.active = True
+    plan = engine.coordinator.next_plan(0, 0.5)
     assert plan is not None
-    assert engine.host.reads(plan)
-    assert engine.host.nothing_new_s is None
+    assert engine.coordinator.reads(plan)
+    assert engine.coordinator.nothing_new_s is None
 
 
 class Offers(Numbers):
@@ -149,16 +149,16 @@ def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)
     assert engine.ledger.open_trees == 10
-    plan = engine.host.next_plan(100_000, 100.0)
+    plan = engine.coordinator.next_plan(100_000, 100.0)
     assert plan is None or plan.expired == ()
 
 
 def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)
-    early = engine.host.next_plan(129_900, 129.9)
+    early = engine.coordinator.next_plan(129_900, 129.9)
     assert early is None
-    late = engine.host.next_plan(131_100, 131.1)
+    late = engine.coordinator.next_plan(131_100, 131.1)
     assert late is not None
     assert len(late.expired) == 10
 
@@ -166,7 +166,7 @@ def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
 def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:
     engine = LocalEngine(keeping(max_spout_pending=64))
     for second in range(5):
-        if engine.host.next_plan(second * 1000, float(second)) is None:
+        if engine.coordinator.next_plan(second * 1000, float(second)) is None:
             break
         run_one(engine, float(second), float(second))
     assert engine.ledger.open_trees == 64
@@ -180,28 +180,28 @@ def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:
 def test_a_budget_changes_at_most_twofold_and_never_vanishes(
     target: float, first: int, runs: list[tuple[float, float]]
 ) -> None:
-    pacer = Pacer(target, first, budget_max=10**7)
+    rate = RateController(target, first, budget_max=10**7)
     for elapsed_ms, share in runs:
-        before = pacer.budget
+        before = rate.budget
         positions = int(before * share)
-        pacer.observe(elapsed_ms, positions, positions)
-        assert 1 <= pacer.budget <= min(10**7, 2 * before)
-        assert pacer.budget >= positions // 2 or pacer.budget == before
+        rate.observe(elapsed_ms, positions, positions)
+        assert 1 <= rate.budget <= min(10**7, 2 * before)
+        assert rate.budget >= positions // 2 or rate.budget == before
 
 
 def test_a_first_budget_keeps_within_the_limit() -> None:
-    assert Pacer(1000, 262_144, budget_max=20_000).budget == 20_000
+    assert RateController(1000, 262_144, budget_max=20_000).budget == 20_000
 
 
 def paced(
-    pacer: Pacer, cost_ms: float, floor_ms: float, micro_batches: int, seed: int = 0, start_ms: float = 3000
+    rate: RateController, cost_ms: float, floor_ms: float, micro_batches: int, seed: int = 0, start_ms: float = 3000
 ) -> list[tuple[int, float]]:
     """Positions and milliseconds of micro-batches, of which each position costs so much; the first starts processes."""
     chance, found = random.Random(seed), []
     for number in range(micro_batches):
-        elapsed = (floor_ms + cost_ms * pacer.budget) * chance.uniform(0.95, 1.05) + (start_ms if number == 0 else 0)
-        found.append((pacer.budget, elapsed))
-        pacer.observe(elapsed, pacer.budget, pacer.budget)
+        elapsed = (floor_ms + cost_ms * rate.budget) * chance.uniform(0.95, 1.05) + (start_ms if number == 0 else 0)
+        found.append((rate.budget, elapsed))
+        rate.observe(elapsed, rate.budget, rate.budget)
     return found
 
 
@@ -209,26 +209,30 @@ def paced(
 @pytest.mark.parametrize("cost_ms", [0.05, 2, 20, 100])
 def test_micro_batches_take_about_the_target_from_the_first_ones_on(cost_ms: float, floor_ms: float) -> None:
     for seed in range(20):
-        found = paced(Pacer(1000, FIRST_RECORDS, DESK_RECORDS_MAX, GROWTH_AT_FIRST), cost_ms, floor_ms, 40, seed)
+        found = paced(
+            RateController(1000, FIRST_RECORDS, SPOUT_BUFFER_RECORDS_MAX, GROWTH_AT_FIRST), cost_ms, floor_ms, 40, seed
+        )
         assert all(elapsed < 2100 for _, elapsed in found[1:]), found
         assert all(650 < elapsed < 1600 for _, elapsed in found[9:]), found
 
 
 def test_a_fast_topology_has_its_full_pace_after_a_few_short_micro_batches() -> None:
     for seed in range(20):
-        found = paced(Pacer(1000, FIRST_RECORDS, DESK_RECORDS_MAX, GROWTH_AT_FIRST), 0.001, 400, 10, seed)
-        assert found[9][0] == DESK_RECORDS_MAX, found
+        found = paced(
+            RateController(1000, FIRST_RECORDS, SPOUT_BUFFER_RECORDS_MAX, GROWTH_AT_FIRST), 0.001, 400, 10, seed
+        )
+        assert found[9][0] == SPOUT_BUFFER_RECORDS_MAX, found
         assert sum(elapsed for _, elapsed in found[1:9]) < 5000
 
 
 def test_a_pace_follows_what_a_position_costs_and_what_a_micro_batch_costs() -> None:
-    pacer = Pacer(1000, 1000, 10**7)
-    assert 650 < paced(pacer, 0.5, 300, 30)[-1][1] < 1600
-    slower = paced(pacer, 5.0, 300, 30, start_ms=0)
+    rate = RateController(1000, 1000, 10**7)
+    assert 650 < paced(rate, 0.5, 300, 30)[-1][1] < 1600
+    slower = paced(rate, 5.0, 300, 30, start_ms=0)
     assert 650 < slower[-1][1] < 1600, slower
-    faster = paced(pacer, 0.05, 300, 30, start_ms=0)
+    faster = paced(rate, 0.05, 300, 30, start_ms=0)
     assert 650 < faster[-1][1] < 1600, faster
-    heavier = paced(pacer, 0.05, 1500, 60, start_ms=0)
+    heavier = paced(rate, 0.05, 1500, 60, start_ms=0)
     assert heavier[-1][1] > 2200, "as much time for work as the floor takes, also where the floor rises"
 
 
@@ -237,24 +241,24 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
     engine = LocalEngine(builder.build())
-    host, sizes, allowed = engine.host, [], [0.0]
+    coordinator, sizes, allowed = engine.coordinator, [], [0.0]
     for _ in range(12):
         for spout in engine.spouts.values():
             spout.turn(active=True)
-        waiting = {len(desk.waiting) for desk in host.desks.values()}
-        plan = host.next_plan(engine.now_ms, engine.now_ms / 1000)
+        waiting = {len(buffer.waiting) for buffer in coordinator.buffers.values()}
+        plan = coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
         assert plan is not None
         size = sum(entry.reserved for entry in plan.entries)
-        pacer = host.pacers["endless"]
-        allowed.append((pacer.budget + pacer.outlook) / 3 + 1)
+        rate = coordinator.rates["endless"]
+        allowed.append((rate.budget + rate.outlook) / 3 + 1)
         assert max(waiting) <= max(allowed), "what waited before the pace fell is not sent away"
         assert max(entry.reserved for entry in plan.entries) - min(entry.reserved for entry in plan.entries) <= 1
         sizes.append(size)
         feedback = gather(data for _, data in engine.run(plan))
-        host.stage(plan.micro_batch_id, feedback)
+        coordinator.stage(plan.micro_batch_id, feedback)
         engine.now_ms += 400 + 2 * size + (3000 if len(sizes) == 1 else 0)
-        host.promote(plan.micro_batch_id, engine.now_ms / 1000)
-    assert (sizes[0], pacer.growth) == (FIRST_RECORDS, 2.0)
+        coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000)
+    assert (sizes[0], rate.growth) == (FIRST_RECORDS, 2.0)
     assert max(sizes) < 600
     assert max(allowed) < 300
     assert all(200 < size < 400 for size in sizes[-4:]), sizes
@@ -264,12 +268,12 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
-    host = LocalEngine(builder.build()).host
-    few, many, none = host.desks.values()
+    coordinator = LocalEngine(builder.build()).coordinator
+    few, many, none = coordinator.buffers.values()
     few.waiting.append(record(0))
     few.again.extend((60_000, number, *record(number)) for number in range(20))
     many.waiting.extend(map(record, range(100)))
-    plan = host.next_plan(0, 0.0)
+    plan = coordinator.next_plan(0, 0.0)
     assert plan is not None
     assert sorted((entry.task, entry.reserved) for entry in plan.entries) == [(few.number, 1), (many.number, 9)]
     assert not none.planned
@@ -280,7 +284,7 @@ def record(number: int) -> tuple[Record, int]:
 
 
 def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_open() -> None:
-    old = Desk(1, 100)
+    old = SpoutBuffer(1, 100)
     old.waiting.extend([record(0), record(1)])
     assert old.plan(0, 10**6) is not None
     old.planned = []  # promoted, and the trees stay open
@@ -289,7 +293,7 @@ def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_op
     old.waiting.append(record(3))
     old.acks.append("heard of soon")
     old.fails.append("this, too")
-    new = Desk(1, 100)
+    new = SpoutBuffer(1, 100)
     new.take_over(old)
     assert [message_id for _, message_id in new.waiting] == [2, 3]
     assert list(new.acks) == ["heard of soon"]
@@ -309,23 +313,23 @@ def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_fr
     builder.set_spout("numbers", Numbers(count=10))
     builder.set_bolt("drop", Drop(), tick_tuple_freq_secs=0.5).shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())
-    host: Host = engine.host
+    coordinator: Coordinator = engine.coordinator
     engine.step()
-    assert host.finished
+    assert coordinator.finished
     for _ in range(3):
-        plan = host.next_plan(engine.now_ms + 1000, 1.0)
+        plan = coordinator.next_plan(engine.now_ms + 1000, 1.0)
         assert plan is not None
         assert plan.ticks
-        assert host.drained
-        assert host.finished
+        assert coordinator.drained
+        assert coordinator.finished
         engine.now_ms += 1000
         engine.step()
 
 
 def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
     engine = LocalEngine(keeping())
-    assert engine.host.next_plan(0, 0.0) is not None
-    assert not engine.host.drained
+    assert engine.coordinator.next_plan(0, 0.0) is not None
+    assert not engine.coordinator.drained
 
 
 class Nanoseconds(PartitionedSpout):
@@ -407,14 +411,14 @@ def ticks_within(engine: LocalEngine, wall_s: float, mono_s: float, for_s: float
     found = []
     passed = 0.0
     while passed < for_s:
-        plan = engine.host.next_plan(int((wall_s + passed) * 1000), mono_s + passed)
+        plan = engine.coordinator.next_plan(int((wall_s + passed) * 1000), mono_s + passed)
         if plan is not None:
             assert plan.ticks == ("ticking",)
             found.append(passed)
-            engine.host.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
+            engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
             passed += takes_s
-            engine.host.promote(plan.micro_batch_id, mono_s + passed)
-        due = engine.host.next_due_ms(int((wall_s + passed) * 1000), mono_s + passed)
+            engine.coordinator.promote(plan.micro_batch_id, mono_s + passed)
+        due = engine.coordinator.next_due_ms(int((wall_s + passed) * 1000), mono_s + passed)
         assert due is not None
         passed += max(0.05, due / 1000 - wall_s - passed)
     return found

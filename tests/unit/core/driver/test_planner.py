@@ -52,24 +52,24 @@ class Life:
     def __init__(self, **config: Any) -> None:
         self.files = MemoryFiles()
         self.engine = LocalEngine(topology(**config), now_ms=NOW)
-        self.planner = Planner(self.engine.host, self.files, where="checkpoint /c")
-        self.ledger = self.engine.host.ledger
+        self.planner = Planner(self.engine.coordinator, self.files, where="checkpoint /c")
+        self.ledger = self.engine.coordinator.ledger
 
     def grow(self, count: int) -> None:
-        spout = self.engine.host.spouts["log"]
+        spout = self.engine.coordinator.spouts["log"]
         assert isinstance(spout, Growing)
         spout.end += count
 
     def latest(self, start: Any) -> Any:
         committed = self.planner.committed(start)
         if committed is not None:
-            self.engine.host.promote(committed, 0.0)
+            self.engine.coordinator.promote(committed, 0.0)
         offset = self.planner.next_offset(NOW, 0.0)
         return json.loads(json.dumps(offset if offset is not None else self.planner.no_news(start, NOW, 0.0)))
 
     def run(self, end: Any) -> MicroBatchPlan:
         plan = self.planner.confirm(end, 0.0)
-        self.engine.host.stage(plan.micro_batch_id, Feedback())
+        self.engine.coordinator.stage(plan.micro_batch_id, Feedback())
         return plan
 
 
@@ -107,7 +107,7 @@ def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
         behind.latest(first)
     with pytest.raises(OutdatedLifeError, match="Spark runs micro-batch 1, but the ledger of life 0 has counted -1"):
         behind.planner.confirm({**first, "n": 1}, 0.0)
-    assert behind.engine.host.in_force is None
+    assert behind.engine.coordinator.in_force is None
 
 
 def test_a_log_of_sparks_that_lost_its_end_is_named_with_what_to_do() -> None:

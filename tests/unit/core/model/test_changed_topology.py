@@ -109,9 +109,9 @@ class Seen:
     def finish(self) -> None:
         """To the end: each count must have been emitted once, so no task has lost its state."""
         engine = self.engine
-        while not engine.host.finished:
+        while not engine.coordinator.finished:
             engine.now_ms += 1000
-            assert engine.step() is not None or engine.host.finished
+            assert engine.step() is not None or engine.coordinator.finished
         half = range(1, COUNT // 2 + 1)
         assert self.counted == Counter({(rest, count): 1 for rest in (0, 2) for count in half})
 
@@ -150,11 +150,11 @@ def test_a_plan_of_before_is_run_by_the_topology_as_it_is_now(change: str) -> No
     engine = seen.engine
     engine.step()
     engine.now_ms += 2500
-    logged = engine.host.next_plan(engine.now_ms, engine.now_ms / 1000)
+    logged = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
     assert logged is not None
     assert logged.ticks == (("double",) if before.get("tick_tuple_freq_secs") else ())
     engine.restart(line(**after))
-    engine.host.confirm(logged, engine.now_ms / 1000)
+    engine.coordinator.confirm(logged, engine.now_ms / 1000)
     assert engine.step() is not None
     seen.finish()
 

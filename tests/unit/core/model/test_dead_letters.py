@@ -21,8 +21,8 @@ from sparkbolt.core.model.dead_letters import (
     Attempt,
     DeadLetter,
     DeadLetterSink,
+    ExhaustedMessage,
     FunctionSink,
-    GivenUp,
     Printed,
     RawMessage,
     plain,
@@ -81,11 +81,14 @@ def test_another_json_value_is_no_letter(body: str) -> None:
 
 
 def test_the_id_depends_on_the_last_attempt_and_not_on_who_writes_it() -> None:
-    one, other = GivenUp((attempt(1), attempt(2, "00"))), GivenUp((attempt(2, "00"),), attempts_left_out=1)
+    one, other = (
+        ExhaustedMessage((attempt(1), attempt(2, "00"))),
+        ExhaustedMessage((attempt(2, "00"),), attempts_left_out=1),
+    )
     assert one.id_in("t", "lines") == other.id_in("t", "lines")
-    different = [("t", "lines", GivenUp((attempt(2, "01"),))), ("u", "lines", one), ("t", "orders", one)]
-    different.append(("t", "lines", GivenUp((attempt(2, "00", ended_ms=1501),))))
-    ids = {given_up.id_in(topology, spout) for topology, spout, given_up in different}
+    different = [("t", "lines", ExhaustedMessage((attempt(2, "01"),))), ("u", "lines", one), ("t", "orders", one)]
+    different.append(("t", "lines", ExhaustedMessage((attempt(2, "00", ended_ms=1501),))))
+    ids = {exhausted.id_in(topology, spout) for topology, spout, exhausted in different}
     assert len(ids | {one.id_in("t", "lines")}) == 5
 
 

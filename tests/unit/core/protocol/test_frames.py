@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.core.base.ids import edges_of, mix64_array, xor_by_root
-from sparkbolt.core.protocol.edges import Anchoring, Births
+from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
 from sparkbolt.core.protocol.frames import (
     Frame,
     Inbox,
@@ -120,10 +120,10 @@ def test_edges_are_made_again_from_what_they_were_made_of(
     if counting:
         ordinals = np.concatenate([np.arange(count, dtype=np.uint64) for count in counts]) + np.uint64(ordinal)
     given = ordinal if counting else ordinals
-    births = Births(roots, parents, starts, sum(counts), given, salt, root_salt)
-    edges = edges_of(np.repeat(parents, counts), ordinals, births.salt)
+    edge_origins = EdgeOrigins(roots, parents, starts, sum(counts), given, salt, root_salt)
+    edges = edges_of(np.repeat(parents, counts), ordinals, edge_origins.salt)
     chosen = np.flatnonzero(rows.draw(st.lists(st.booleans(), min_size=len(edges), max_size=len(edges))))
-    anchoring = Anchoring(None, births.edges(), None, births)
+    anchoring = Anchoring(None, edge_origins.edges(), None, edge_origins)
     frame = Frame(1, 2, 3, 4, len(edges), [list(range(len(edges)))], anchoring)
     frame = frame if len(chosen) == len(edges) else frame.take(chosen)
     back = decode(encode(frame, MOMENT))
@@ -137,9 +137,9 @@ def test_edges_are_made_again_from_what_they_were_made_of(
 
 def test_the_trees_of_ten_words_a_line_cost_a_quarter_of_a_byte_a_word() -> None:
     lines = mix64_array(np.arange(1000, dtype=np.uint64))
-    births = Births(lines, edges_of(lines, 0, 9), np.arange(1000) * 10, 10_000, 0, 7, 9)
+    edge_origins = EdgeOrigins(lines, edges_of(lines, 0, 9), np.arange(1000) * 10, 10_000, 0, 7, 9)
     words = column_of(["word"] * 10_000, dictionary=True)
-    tracked = Frame(1, 0, 0, 0, 10_000, [words], Anchoring(None, births.edges(), None, births))
+    tracked = Frame(1, 0, 0, 0, 10_000, [words], Anchoring(None, edge_origins.edges(), None, edge_origins))
     untracked = Frame(1, 0, 0, 0, 10_000, [words])
     assert len(encode(tracked, MOMENT)) - len(encode(untracked, MOMENT)) < 2_500
 

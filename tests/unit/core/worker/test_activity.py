@@ -12,8 +12,8 @@ import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.model.progress import Deed, Doing, Progress, Sight
-from sparkbolt.core.worker.activity import Activity, Hangs, Looker, progress_of, sight_of
+from sparkbolt.core.model.progress import Activity, Doing, Progress, Sight
+from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, progress_of, sight_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -94,8 +94,8 @@ class Scene:
         self.engine = LocalEngine(builder.build())
         self.notes: list[bytes] = []
         self.now_s = 100.0
-        activity = self.engine.worker.activity = Activity(lambda: self.now_s, self.notes.append)
-        self.looker = Looker(activity, lambda: "scene.py:1, in call")
+        monitor = self.engine.worker.monitor = ActivityMonitor(lambda: self.now_s, self.notes.append)
+        self.looker = Looker(monitor, lambda: "scene.py:1, in call")
         self.sights: list[Sight] = []
 
     def see(self) -> None:
@@ -145,9 +145,9 @@ def test_what_is_done_so_far_is_counted_by_component_and_once() -> None:
     scene.run()
     (sight,) = scene.sights
     assert sight.counts["numbers"] == (20, 0)
-    assert scene.engine.worker.activity is not None
-    assert scene.engine.worker.activity.counts["bolt"] == (0, 20)
-    assert not scene.engine.worker.activity.doing.task
+    assert scene.engine.worker.monitor is not None
+    assert scene.engine.worker.monitor.counts["bolt"] == (0, 20)
+    assert not scene.engine.worker.monitor.doing.task
 
 
 def test_what_a_task_has_done_of_its_frame_is_counted_while_it_is_at_it() -> None:
@@ -168,27 +168,27 @@ def test_a_look_costs_a_tuple_nothing_that_its_bolt_could_see() -> None:
 
 
 def test_who_keeps_the_interpreter_lock_is_named_without_its_tuple() -> None:
-    activity = Activity(lambda: 10.0, lambda data: notes.append(data))
+    monitor = ActivityMonitor(lambda: 10.0, lambda data: notes.append(data))
     notes: list[bytes] = []
-    looker = Looker(activity)
-    before = activity.begin(Deed.EXECUTE, 3, 4096)
+    looker = Looker(monitor)
+    before = monitor.begin(Activity.EXECUTE, 3, 4096)
     look = looker.look(11.0)
     sight = sight_of(notes[-1], look, 45.0)
     assert sight is not None
     assert sight.sentence(lambda task: ("count", 0)) == (
         "count[0] is in execute for 34 s with one of 4,096 tuples, in code that keeps Python's interpreter lock"
     )
-    activity.back(before)
+    monitor.back(before)
     sight = sight_of(notes[-1], look, 90.0)
     assert sight is not None
     assert not sight.busy
 
 
 def test_a_note_or_a_look_that_is_half_written_is_no_sight_and_no_error() -> None:
-    note = bytearray(Doing(7, 0, Deed.EXECUTE, 1, 10, 5.0).pack())
+    note = bytearray(Doing(7, 0, Activity.EXECUTE, 1, 10, 5.0).pack())
     note[0] = 8
     assert sight_of(bytes(note), b"{}", 6.0) is None
-    sight = sight_of(Doing(7, 0, Deed.EXECUTE, 1, 10, 5.0).pack(), b'{"serial": 7, "num', 8.0)
+    sight = sight_of(Doing(7, 0, Activity.EXECUTE, 1, 10, 5.0).pack(), b'{"serial": 7, "num', 8.0)
     assert sight is not None
     assert (sight.secs, sight.values) == (3.0, None)
 
@@ -198,13 +198,13 @@ def test_the_clock_of_a_call_begins_anew_with_each_tuple() -> None:
         current = (0, ["a"], 0)
 
     task, clock = Task(), [0.0]
-    activity = Activity(lambda: clock[0])
-    looker = Looker(activity)
-    activity.begin(Deed.EXECUTE, 1, 10, task)
+    monitor = ActivityMonitor(lambda: clock[0])
+    looker = Looker(monitor)
+    monitor.begin(Activity.EXECUTE, 1, 10, task)
     secs = []
     for now, row in ((10.0, 0), (20.0, 1), (50.0, 1), (60.0, 2)):
         task.current = (row, ["a"], 0)
-        sight = sight_of(activity.doing.pack(), looker.look(now), now)
+        sight = sight_of(monitor.doing.pack(), looker.look(now), now)
         assert sight is not None
         secs.append(sight.secs)
     assert secs == [10.0, 0.0, 30.0, 0.0]
@@ -212,7 +212,7 @@ def test_the_clock_of_a_call_begins_anew_with_each_tuple() -> None:
 
 
 def hung(serial: int, secs: float, number: int = 0) -> dict[str, Sight]:
-    return {"1": Sight(Doing(serial, 0, Deed.EXECUTE, 1, 10), secs, number)}
+    return {"1": Sight(Doing(serial, 0, Activity.EXECUTE, 1, 10), secs, number)}
 
 
 def test_a_hang_is_told_once_then_at_growing_distance_and_anew_for_another_tuple() -> None:

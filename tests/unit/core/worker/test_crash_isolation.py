@@ -15,13 +15,13 @@ from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
-from sparkbolt.core.model.progress import Deed
+from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.protocol.feedback import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.worker import crash_isolation as deaths_module
-from sparkbolt.core.worker.crash_isolation import Deaths, Place, Watch
+from sparkbolt.core.worker.crash_isolation import Crashes, Watch, WorkPlace
 from sparkbolt.core.worker.levels import by_dest, run_level
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stages import Row
@@ -107,7 +107,7 @@ class Watched(LocalEngine):
     def run(self, plan: MicroBatchPlan) -> list[Row]:
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
-        for piece, entry in enumerate(plan.alive_entries(self.host.life)):
+        for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             rows += self.alive(lambda worker, p=piece, e=entry: run_entry(worker, moment, p, e))
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
@@ -117,14 +117,14 @@ class Watched(LocalEngine):
         return judge_rows(rows)
 
     def alive(self, work: Callable[[Worker], list[Row]]) -> list[Row]:
-        deaths = Deaths(self.topology.task_owner)
+        deaths = Crashes(self.topology.task_owner)
         while True:
             noted: list[bytes] = []
-            worker = Worker(self._materials, Watch(deaths, noted.append))
+            worker = Worker(self._environment, Watch(deaths, noted.append))
             try:
                 return work(worker)
             except (Died, BaseExceptionGroup):
-                deaths.add(Place.unpack(noted[-1]), "signal 11")
+                deaths.add(WorkPlace.unpack(noted[-1]), "signal 11")
             finally:
                 worker.abandon()
 
@@ -143,7 +143,7 @@ def run(
     while (promotion := engine.step()) is not None:
         failed += promotion.failed
     engine.worker.abandon()
-    assert engine.host.finished
+    assert engine.coordinator.finished
     return engine, failed
 
 
@@ -233,7 +233,7 @@ def test_a_read_that_kills_breaks_its_range_off() -> None:
 
 def test_a_death_at_no_task_costs_a_start_of_the_query_and_does_not_end_the_topology() -> None:
     with pytest.raises(LostWorkerError, match=r"^a worker process died \(signal 9\) between the tuples") as raised:
-        Deaths(lambda task: ("count", 0)).add(Place(), "signal 9")
+        Crashes(lambda task: ("count", 0)).add(WorkPlace(), "signal 9")
     assert not QueryFailure(str(raised.value), type(raised.value)).hopeless
 
 
@@ -248,7 +248,7 @@ def test_a_death_in_prepare_is_an_error_that_says_so() -> None:
 
 
 def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deaths_module, "DEATHS_MAX", 2)
+    monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
     engine, failed = run(Basic())
     of_first = {tree.position: tree.fail.reason for tree in failed if (tree.position or 0) < 50}
     assert of_first[7] == of_first[8] == "killed its worker (signal 11)"
@@ -259,19 +259,19 @@ def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypat
 
 
 def test_what_dies_without_end_is_an_error() -> None:
-    deaths = Deaths(lambda task: ("count", task - 1))
+    deaths = Crashes(lambda task: ("count", task - 1))
     for block in range(200):
-        deaths.add(Place(Deed.FLUSH, 3, block), "exit code 3")
+        deaths.add(WorkPlace(Activity.FLUSH, 3, block), "exit code 3")
     with pytest.raises(EngineError, match=r"count\[2\] killed its worker \(exit code 3\) in flush, and 200 times"):
-        deaths.add(Place(Deed.FLUSH, 3, 200), "exit code 3")
+        deaths.add(WorkPlace(Activity.FLUSH, 3, 200), "exit code 3")
 
 
 def test_a_block_is_cut_until_one_row_is_left() -> None:
-    deaths = Deaths(lambda task: ("count", task - 1))
+    deaths = Crashes(lambda task: ("count", task - 1))
     died = 0
     while deaths.reason(1, 0, 777) is None:
         (span,) = [span for span in deaths.spans(1, 0, 4096) if span[0] <= 777 < span[1]]
-        deaths.add(Place(Deed.EXECUTE, 1, 0, *span), "signal 9")
+        deaths.add(WorkPlace(Activity.EXECUTE, 1, 0, *span), "signal 9")
         died += 1
     assert died == 4
     spans = deaths.spans(1, 0, 4096)

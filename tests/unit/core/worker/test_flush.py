@@ -99,7 +99,7 @@ def run(bolt: BasicBolt, parallelism: int, cores: int = 2) -> tuple[LocalEngine,
 @pytest.mark.parametrize("cores", [1, 3])
 def test_no_two_flushes_of_a_stateless_bolt_have_the_same_name(parallelism: int, cores: int) -> None:
     engine, emitted = run(Gathering(), parallelism, cores)
-    assert "write" not in engine.lane.hosts
+    assert "write" not in engine.lane.fused_into
     names = [(micro_batch_id, task) for micro_batch_id, task, _ in FLUSHED]
     assert len(set(names)) == len(names)
     assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
@@ -109,7 +109,7 @@ def test_no_two_flushes_of_a_stateless_bolt_have_the_same_name(parallelism: int,
 
 def test_a_bolt_that_says_so_is_fused_and_flushed_once_a_range() -> None:
     engine, emitted = run(Anywhere(), 1)
-    assert engine.lane.hosts["write"] == "numbers"
+    assert engine.lane.fused_into["write"] == "numbers"
     assert len(FLUSHED) == 18
     assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
     assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
@@ -136,7 +136,7 @@ def test_what_a_fused_bolt_emits_in_flush_reaches_a_fused_bolt_before_it_is_flus
     engine = LocalEngine(builder.build())
     while engine.step() is not None:
         pass
-    assert set(engine.lane.hosts) == {"z", "a", "write", "sink"}
+    assert set(engine.lane.fused_into) == {"z", "a", "write", "sink"}
     assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
     assert len(FLUSHED) == 18
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.core.base.intervals import folded, less
-from sparkbolt.core.driver.coordinator import SETTLED_WAIT_SECS
+from sparkbolt.core.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.outbox_acks import Settled
+from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.settings import ROTATIONS, spout_infos
 from sparkbolt.core.model.groupings import GlobalGrouping
 from sparkbolt.core.model.lane import lay_out
@@ -29,8 +29,8 @@ from sparkbolt.core.model.tuples import ATTEMPT_MAX
 from sparkbolt.core.protocol.feedback import gather
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.state.task_state import DictStore, TaskState
-from sparkbolt.core.worker.outbox import OwnTrees
-from sparkbolt.core.worker.routing import Block, Parents, Route, StreamRoutes
+from sparkbolt.core.worker.outbox import Outbox
+from sparkbolt.core.worker.routing import EmittedRows, Parents, Route, StreamRoutes
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 
@@ -69,15 +69,15 @@ def test_spans_fold_and_are_taken_from_one_another_as_sets_are(
 
 
 def test_what_is_settled_is_said_until_a_plan_that_says_it_is_promoted() -> None:
-    settled = Settled()
+    outbox_acks = OutboxAcks()
     keys = np.array([tree_key(task, position) for task in (6, 7) for position in (1, 2, 5)], dtype=np.uint64)
-    settled.add(keys, keys)
-    assert settled.first() == ((6, 1, 2), (6, 5, 5), (7, 1, 2), (7, 5, 5))
-    assert settled.first(2) == settled.first()[:2]
-    settled.told(settled.first(2))
-    settled.told([(6, 1, 9)])  # of no promotion of this ledger: it is passed over
-    assert settled.first() == ((7, 1, 2), (7, 5, 5))
-    assert Settled(settled.first()).first() == settled.first()
+    outbox_acks.add(keys, keys)
+    assert outbox_acks.first() == ((6, 1, 2), (6, 5, 5), (7, 1, 2), (7, 5, 5))
+    assert outbox_acks.first(2) == outbox_acks.first()[:2]
+    outbox_acks.told(outbox_acks.first(2))
+    outbox_acks.told([(6, 1, 9)])  # of no promotion of this ledger: it is passed over
+    assert outbox_acks.first() == ((7, 1, 2), (7, 5, 5))
+    assert OutboxAcks(outbox_acks.first()).first() == outbox_acks.first()
 
 
 # What one task keeps.
@@ -91,18 +91,18 @@ class Kept:
         self.stamps = iter(range(1, 1 << 62))
         self.state = TaskState()
 
-    def begin(self, another_worker: bool = False) -> OwnTrees:
+    def begin(self, another_worker: bool = False) -> Outbox:
         if another_worker:
             self.state = TaskState()
         self.state.begin(self.store)
-        return OwnTrees(self.state, TASK, Pickling({}))
+        return Outbox(self.state, TASK, Pickling({}))
 
-    def commit(self, own: OwnTrees) -> None:
+    def commit(self, own: Outbox) -> None:
         own.save()
         self.state.commit(self.stamps.__next__)
 
 
-def block(stream: str, values: Sequence[tuple[int, str]], anchored: Sequence[int] | None = None) -> Block:
+def block(stream: str, values: Sequence[tuple[int, str]], anchored: Sequence[int] | None = None) -> EmittedRows:
     """Rows, of which some are anchored to a tree of their own, by the number of its pairs."""
     columns = [list(column) for column in zip(*values, strict=True)]
     parents = None
@@ -110,10 +110,10 @@ def block(stream: str, values: Sequence[tuple[int, str]], anchored: Sequence[int
         offsets = np.concatenate(([0], np.cumsum(anchored)))
         ids = np.arange(1000, 1000 + offsets[-1], dtype=np.uint64)
         parents = Parents(ids, ids + np.uint64(1), ids * np.uint64(0), offsets)
-    return Block(STREAMS[stream], columns, len(values), 0, parents)
+    return EmittedRows(STREAMS[stream], columns, len(values), 0, parents)
 
 
-def given_again(own: OwnTrees, base: int, positions: Sequence[int]) -> dict[int, tuple[str, int, str, int]]:
+def given_again(own: Outbox, base: int, positions: Sequence[int]) -> dict[int, tuple[str, int, str, int]]:
     """Position -> (stream, n, text, attempt)."""
     entry = Entry(TASK, base, own_source(0), positions[0], positions[0] + 1, 2, tuple(positions))
     found = {}
@@ -137,9 +137,9 @@ def test_what_a_task_keeps_is_what_a_dict_would_keep_over_crashes(seed: int, mic
     for _ in range(micro_batches):
         own = kept.begin(another_worker=rng.random() < 0.4)
         after, position = dict(model), next_position
-        settled = [n for n in range(-2, next_position + 3) if rng.random() < 0.3]
-        own.settle([(n, n) for n in settled if n >= 0])
-        for n in settled:
+        outbox_acks = [n for n in range(-2, next_position + 3) if rng.random() < 0.3]
+        own.settle([(n, n) for n in outbox_acks if n >= 0])
+        for n in outbox_acks:
             after.pop(n, None)
         if after and rng.random() < 0.7:
             wanted = rng.sample(sorted(after), rng.randint(1, len(after)))
@@ -210,7 +210,7 @@ def test_what_is_not_kept_cannot_be_given_again_and_that_is_said() -> None:
 
 def test_a_plan_says_what_is_to_be_given_again_and_what_is_settled() -> None:
     again = (Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7, 9)),)
-    plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, settled=((TASK, 0, 6), (TASK, 8, 8)))
+    plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, outbox_acks=((TASK, 0, 6), (TASK, 8, 8)))
     assert MicroBatchPlan.from_json(json.loads(plan.dumps())) == plan
     assert plan.reserving == again
     assert plan.alive_entries(2) == ()
@@ -259,12 +259,12 @@ class Gathers(Bolt):
             collector.ack(tup)
 
 
-def deed(seed: int, n: int, attempt: int) -> str:
+def activity(seed: int, n: int, attempt: int) -> str:
     return random.Random(f"{seed} {n} {attempt}").choice(("ack", "ack", "fail", "raise", "hold"))
 
 
 class Behind(Bolt):
-    """Does with each attempt what ``deed`` says, and remembers that it had it."""
+    """Does with each attempt what ``activity`` says, and remembers that it had it."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -272,7 +272,7 @@ class Behind(Bolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.seen.append((tup["n"], tup.attempt))
-        what = deed(self.seed, tup["n"], tup.attempt)
+        what = activity(self.seed, tup["n"], tup.attempt)
         if what == "raise":
             raise ValueError("no")
         if what == "fail":
@@ -297,7 +297,7 @@ def kept_by(engine: LocalEngine, component: str = "gathers") -> int:
     for number in engine.topology.tasks(component):
         state = TaskState()
         state.begin(engine.stores.setdefault(engine.lane.dests[number], DictStore()))
-        total += OwnTrees(state, number, Pickling({})).kept
+        total += Outbox(state, number, Pickling({})).kept
     return total
 
 
@@ -320,19 +320,19 @@ def seen_by(engine: LocalEngine) -> list[tuple[int, int]]:
 def crash(engine: LocalEngine, rng: random.Random) -> None:
     """A micro-batch that dies before its commit, or after it and before its promotion."""
     stores, log = copy.deepcopy(engine.stores), list(engine.log)
-    plan = engine.host.next_plan(engine.now_ms, engine.now_ms / 1000)
+    plan = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
     if plan is not None:
-        engine.host.confirm(plan, engine.now_ms / 1000)
-        entry = engine.host.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
+        engine.coordinator.confirm(plan, engine.now_ms / 1000)
+        entry = engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
         if rng.random() < 0.5:
             engine.log.append(entry)
         else:
             engine.stores, engine.log = stores, log
     engine.restart()
     if plan is not None and len(engine.log) == len(log) and rng.random() < 0.5:  # Spark had written its offset
-        engine.host.confirm(plan, engine.now_ms / 1000)
-        engine.log.append(engine.host.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan))))
-        engine.host.promote(plan.micro_batch_id, engine.now_ms / 1000)
+        engine.coordinator.confirm(plan, engine.now_ms / 1000)
+        engine.log.append(engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan))))
+        engine.coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000)
 
 
 @settings(max_examples=25, deadline=None)
@@ -354,19 +354,19 @@ def test_each_value_is_tried_until_it_is_acked_or_set_aside_and_no_crash_loses_o
             task_owner=engine.topology.task_owner,
         )
         assert restored.snapshot() == engine.ledger.snapshot()
-        assert restored.settled.first() == engine.ledger.settled.first()
+        assert restored.outbox_acks.first() == engine.ledger.outbox_acks.first()
     run_on(engine, 25)
     expected, acked, set_aside = [], 0, 0
     for n in range(count):
-        attempts = next((i for i in (1, 2, 3) if deed(seed, n, i) == "ack"), None)
+        attempts = next((i for i in (1, 2, 3) if activity(seed, n, i) == "ack"), None)
         expected += [(n, i) for i in range(1, (attempts or 3) + 1)]
         acked += attempts is not None
         set_aside += attempts is None
     metrics = engine.ledger.metrics.of("gathers")
     assert (metrics.acked, metrics.set_aside, metrics.pending) == (count + acked, set_aside, 0)
     assert metrics.failed == len(expected) - acked
-    assert engine.host.finished
-    assert engine.ledger.settled.first() == ()
+    assert engine.coordinator.finished
+    assert engine.ledger.outbox_acks.first() == ()
     assert kept_by(engine) == 0
     assert seen_by(engine) == sorted(expected)
 
@@ -382,18 +382,18 @@ def test_what_is_set_aside_has_a_story() -> None:
 
 
 def test_a_topology_with_nothing_but_news_for_its_tasks_runs_one_micro_batch_for_it_after_a_while() -> None:
-    kind = next(seed for seed in range(10_000) if all(deed(seed, n, 1) == "ack" for n in range(4)))
+    kind = next(seed for seed in range(10_000) if all(activity(seed, n, 1) == "ack" for n in range(4)))
     engine = LocalEngine(starting(4, kind))
     while engine.step() is not None:
         pass
     engine.now_ms += 5000
     assert engine.step() is not None, "the tick"
     assert engine.step() is None
-    assert engine.host.finished
+    assert engine.coordinator.finished
     assert kept_by(engine) == 1, "of the four three went with an earlier micro-batch"
-    assert engine.ledger.settled.first() != ()
-    assert engine.next_due_ms() == engine.now_ms + int(SETTLED_WAIT_SECS * 1000)
-    engine.now_ms += int(SETTLED_WAIT_SECS * 1000) - 1
+    assert engine.ledger.outbox_acks.first() != ()
+    assert engine.next_due_ms() == engine.now_ms + int(OUTBOX_ACKS_WAIT_SECS * 1000)
+    engine.now_ms += int(OUTBOX_ACKS_WAIT_SECS * 1000) - 1
     assert engine.step() is None
     engine.now_ms += 1
     assert engine.step() is not None
@@ -437,7 +437,7 @@ def test_a_bolt_that_starts_trees_is_stateful_and_never_fused_and_cannot_be_stat
     builder.set_bolt("bare", Bare()).shuffle_grouping("numbers")
     topology = builder.build()
     lane = lay_out(topology, 2)
-    assert (lane.hosts, lane.levels[0].stateful, lane.starters) == ({}, True, ("bare",))
+    assert (lane.fused_into, lane.levels[0].stateful, lane.starters) == ({}, True, ("bare",))
     assert topology.fingerprint()["components"]["bare"]["starts_trees"] is True
     builder.set_bolt("both", Both()).shuffle_grouping("numbers")
     with pytest.raises(InvalidTopology, match="starts trees and is stateless"):

@@ -19,7 +19,7 @@ from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BasicRowCollector
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.error_log import Announcer
+from sparkbolt.spark.error_log import ErrorLog
 
 SEEN: Counter[int] = Counter()
 COUNT = 100
@@ -78,7 +78,7 @@ class Weighed(Numbers):
     def read_bytes(self) -> int | None:
         return self.size
 
-    def measured(self, reads: Sequence[tuple[Range, int]]) -> None:
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         self.heard.append(list(reads))
 
 
@@ -115,7 +115,7 @@ def run(spout: Numbers, **settings: Any) -> tuple[LocalEngine, list[FailedTree]]
         if promotion is None:
             break
         failed += promotion.failed
-    assert engine.host.finished
+    assert engine.coordinator.finished
     assert engine.ledger.finished == {"numbers": {"n": COUNT}}
     return engine, failed
 
@@ -260,7 +260,9 @@ def test_the_pacer_goes_by_what_was_read_of_a_range_where_the_spout_measures_it(
     Numbers.tried.clear()
     engine = LocalEngine(topology(Weighed(enough_at(10))))
     engine.step()
-    assert engine.host.pacers["numbers"].records_per_position == 1.0, "ten trees of ten positions, and not of fifty"
+    assert engine.coordinator.rates["numbers"].records_per_position == 1.0, (
+        "ten trees of ten positions, and not of fifty"
+    )
 
 
 def test_nothing_is_told_of_a_range_of_which_nothing_was_read() -> None:
@@ -308,7 +310,7 @@ def test_the_rest_of_a_range_that_is_too_large_outlives_a_restart() -> None:
     SEEN.clear()
     Numbers.tried.clear()
     engine = LocalEngine(topology(Numbers(enough_at(*range(7, COUNT, 7)))))
-    while not engine.host.finished:
+    while not engine.coordinator.finished:
         engine.step()
         engine.restart()
     assert set(SEEN) == set(range(COUNT))
@@ -340,7 +342,7 @@ def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture
     engine = LocalEngine(topology(Numbers(enough_at(30))))
     promotion = engine.step()
     assert promotion is not None
-    Announcer(engine.topology.config).promotion(promotion)
+    ErrorLog(engine.topology.config).promotion(promotion)
     assert [record.getMessage() for record in caplog.records] == [
         "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
         "before"

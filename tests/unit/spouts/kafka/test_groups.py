@@ -46,7 +46,7 @@ class Hold(Bolt):
 def test_what_is_finished_beyond_the_committed_offset_is_not_repeated_with_a_new_checkpoint(kafka, name):
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name), Hold(name)))
-    run(engine, lambda: len(SEEN[name]) == 10 and engine.host.in_force is None)
+    run(engine, lambda: len(SEEN[name]) == 10 and engine.coordinator.in_force is None)
     close(engine)
     offset, metadata = committed(kafka.brokers, name)[0]
     assert (offset, unpacked(offset, metadata).finished) == (3, [(4, 10)])
@@ -73,7 +73,7 @@ def test_a_checkpoint_reads_what_it_has_not_read_though_another_one_has_finished
     store_all(kafka.brokers, name, {0: Stored(5, Owner(f"{name}/messages", name), [(6, 8)])})
     engine.restart()
     run(engine, finished(engine))
-    engine.host.spouts["messages"].close()
+    engine.coordinator.spouts["messages"].close()
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))]
     assert committed(kafka.brokers, name)[0][0] == 10
 
@@ -85,7 +85,7 @@ def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, 
     run(engine, lambda: committed(kafka.brokers, name).get(0, (0, ""))[0] == 2)
     store_all(kafka.brokers, name, {0: Stored(0), 1: Stored(7)})
     run(engine, lambda: [committed(kafka.brokers, name)[number][0] for number in (0, 1)] == [2, 0])
-    engine.host.spouts["messages"].close()
+    engine.coordinator.spouts["messages"].close()
 
 
 def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     asked.set()
     assert waiting.wait(PATIENCE_SECS)
     view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
-    own.told({f"{name}/0": view})
+    own.on_sources_changed({f"{name}/0": view})
     thread = own._watcher._thread
     own.close()
     answered.set()

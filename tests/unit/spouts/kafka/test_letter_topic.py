@@ -71,14 +71,14 @@ def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
     kafka.produce(name, [record], kafka_partition=0, headers={"trace": "in no story"})
     own = spout(kafka.brokers, name, dead_letters=f"{name}.dlq", retry=RetryPolicy(max_retries=1))
     engine = LocalEngine(topology(name, own, Refuse()))
-    plans, plan = [], engine.host.next_plan
+    plans, plan = [], engine.coordinator.next_plan
 
     def noted(*when):
         plans.append(plan(*when))
         return plans[-1]
 
-    engine.host.next_plan = noted
-    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.host.in_force is None)
+    engine.coordinator.next_plan = noted
+    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.coordinator.in_force is None)
     close(engine)
     asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
     assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"

@@ -145,11 +145,11 @@ def planned(engine: LocalEngine):
     plans: list = []
 
     def ask() -> bool:
-        plans.append(engine.host.next_plan(engine.now_ms, engine.now_ms / 1000))
+        plans.append(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
         return plans[-1] is not None
 
     poll(ask)
-    engine.host.confirm(plans[-1], engine.now_ms / 1000)
+    engine.coordinator.confirm(plans[-1], engine.now_ms / 1000)
     return plans[-1]
 
 
@@ -171,7 +171,7 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
 def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(kafka, name):
     kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name, guarantee="at-most-once")))
-    (own,) = engine.host.spouts.values()
+    (own,) = engine.coordinator.spouts.values()
     assert own.next_ranges({}, 100) == []
     poll(lambda: committed(kafka.brokers, name)[0][0] == 5)
     close(engine)
@@ -224,7 +224,7 @@ def test_no_more_is_read_than_max_records_per_sec(kafka, name, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("sparkbolt.spouts.kafka.spout.time", SimpleNamespace(monotonic=lambda: clock[0]))
     engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_records_per_sec=100)))
-    (own,) = engine.host.spouts.values()
+    (own,) = engine.coordinator.spouts.values()
     progress: dict[str, int] = {}
     read = []
     for passed_secs in (0.0, 0.0, 0.25, 0.005, 1.0, 60.0):

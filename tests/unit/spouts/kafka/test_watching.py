@@ -57,20 +57,20 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
     kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
     engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
     progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
-    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.host.in_force is None)
+    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.coordinator.in_force is None)
     assert len(SEEN[name]) == 10
     if stopped:
-        for one in engine.host.spouts.values():
+        for one in engine.coordinator.spouts.values():
             one.close()
     ids[name] = "B"
     if stopped:
         engine.restart()
-    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.host.in_force is None)
+    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.coordinator.in_force is None)
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))] * 2
     assert progress()[f"{name}/0~1"] == 10
     assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
     kafka.produce(name, ["new"], kafka_partition=0)
-    run(engine, lambda: len(SEEN[name]) == 21 and engine.host.in_force is None)
+    run(engine, lambda: len(SEEN[name]) == 21 and engine.coordinator.in_force is None)
     close(engine)
     assert committed(kafka.brokers, name)[0][0] == 11
 
