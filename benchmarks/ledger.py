@@ -18,8 +18,9 @@ from benchmarks.runs import Options
 from sparkbolt.core.base.ids import U64, tree_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
 from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.acker import Feedback, Partials, judge
+from sparkbolt.core.protocol.acker import judge
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import Feedback, Partials
 
 OPEN = 1_000_000
 TURNOVER = 250_000

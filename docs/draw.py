@@ -22,9 +22,9 @@ from sparkbolt import BasicBolt, Topology, TopologyBuilder
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.frames import DATA, Frame, Moment, collect, kind_of
-from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
-from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.draw import KINDS
@@ -262,9 +262,9 @@ def _one_line() -> tuple[LocalEngine, Delivered, list[Delivered]]:
     plan = engine.coordinator.next_plan(0, 0.0)
     assert plan is not None
     moment = Moment(plan.micro_batch_id, plan.now_ms)
-    rows = run_entry(engine.worker, moment, 0, plan.entries[0])
+    rows = run_entry(engine.worker, moment, 0, plan.entries[0]).to_rows(engine.lane)
     (line,) = _delivered(_frames(engine, rows))
-    words = _delivered(_frames(engine, run_level(engine.worker, 1, rows, lambda _: None)))
+    words = _delivered(_frames(engine, run_level(engine.worker, 1, rows, lambda _: None).to_rows(engine.lane)))
     return engine, line, sorted(words, key=lambda word: str(word.values[0]), reverse=True)
 
 

@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.worker.emission import Output, StreamOut
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.tuple_batch import Output, Rows, StreamOut
 from sparkbolt.sim.canonical import stable_bytes
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)

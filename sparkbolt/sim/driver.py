@@ -22,10 +22,10 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.protocol.acker import Feedback
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.worker import WorkerEnvironment
+from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks

@@ -1,10 +1,10 @@
 """A topology in one process: plan, source, levels, acker, ledger, on frames that are really encoded.
 
 Which question it answers: what would Spark do with this topology, if nothing ever went wrong and time stood still?
-Rule: no rules here. What a micro-batch reads is decided by ``coordinator``, what tasks do by ``stages``, what becomes
+Rule: no rules here. What a micro-batch reads is decided by ``coordinator``, what tasks do by ``stage``, what becomes
 of trees by ``ledger``; this file only calls them in the order in which Spark does.
 
-Read before: ``core.driver.coordinator``, ``core.worker.stages``, ``core.protocol.feedback``, ``spouts``.
+Read before: ``core.driver.coordinator``, ``core.worker.stage``, ``core.protocol.feedback``, ``spouts``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.feedback import gather, judge_rows
+from sparkbolt.core.protocol.acker import gather, judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.environment import environment_of
-from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Capture, Worker, WorkerEnvironment
+from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
@@ -126,10 +126,11 @@ class LocalEngine:
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             records = self.coordinator.records_of(entry) if entry.source is None else ()
-            rows += run_entry(self.worker, moment, piece, entry, records)
+            rows += run_entry(self.worker, moment, piece, entry, records).to_rows(self.lane)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
-            rows = [row for run in runs for row in run_level(self.worker, level.number, run, self._store_of)]
+            results = [run_level(self.worker, level.number, run, self._store_of) for run in runs]
+            rows = [row for result in results for row in result.to_rows(self.lane)]
         return judge_rows(rows)
 
     def _store_of(self, dest: int) -> DictStore:

@@ -5,7 +5,7 @@ Rule 1: an attempt works on a copy of the committed segments; what it wrote coun
 Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
-Read before: ``core.worker.stages``, ``observer``, ``faults``.
+Read before: ``core.worker.stage``, ``observer``, ``faults``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 
 from sparkbolt.core.model.lane import Lane, spark_hash
 from sparkbolt.core.model.outage import Health
-from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.environment import WorkerEnvironment
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Worker, WorkerEnvironment
+from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
     CONNECTION_BREAKS,
     EXECUTOR_DIES,
@@ -165,7 +165,7 @@ class Executors:
         def work(worker: Worker, _rows: Sequence[Row], _stores: dict[int, DictStore]) -> list[Row]:
             out: list[Row] = []
             for piece, entry in pieces:
-                out += run_entry(worker, moment, piece, entry, records.get(entry, ()))
+                out += run_entry(worker, moment, piece, entry, records.get(entry, ())).to_rows(self._lane)
             return out
 
         return work
@@ -179,8 +179,9 @@ class Executors:
                 return stores[dest]
 
             if not stateful:
-                return run_level(worker, number, rows, store_of)
-            return [row for group in by_dest(rows) for row in run_level(worker, number, group, store_of)]
+                return run_level(worker, number, rows, store_of).to_rows(self._lane)
+            results = [run_level(worker, number, group, store_of) for group in by_dest(rows)]
+            return [row for result in results for row in result.to_rows(self._lane)]
 
         return work
 

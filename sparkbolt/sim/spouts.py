@@ -18,12 +18,13 @@ from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
-from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.returned_values import refuse_of_spout
 from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.worker import WorkerEnvironment, context_of
+from sparkbolt.core.worker.tuple_batch import Output
+from sparkbolt.core.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000
 """How often ``next_tuple`` is called before other tasks have their turn."""

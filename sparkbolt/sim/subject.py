@@ -28,8 +28,8 @@ from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker.environment import main_definitions
-from sparkbolt.core.worker.worker import Observer, WorkerEnvironment, context_of
+from sparkbolt.core.worker.environment import Observer, WorkerEnvironment, main_definitions
+from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import SparkboltError
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, SimulatedQueue, Survey, survey, values_row

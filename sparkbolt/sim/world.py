@@ -17,7 +17,7 @@ from typing import Any
 
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers

@@ -38,7 +38,7 @@ from pyspark import TaskContext
 from sparkbolt.core.base.exceptions import own_process
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.crash_isolation import PLACE_BYTES, Crashes, Watch, WorkPlace
-from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.executor import activity_of_child

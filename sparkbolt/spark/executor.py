@@ -27,9 +27,15 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.activity import ActivityMonitor
-from sparkbolt.core.worker.environment import environment_of, main_definitions, pickled_components, pickled_definitions
-from sparkbolt.core.worker.stages import Row
-from sparkbolt.core.worker.worker import Worker, WorkerEnvironment
+from sparkbolt.core.worker.environment import (
+    WorkerEnvironment,
+    environment_of,
+    main_definitions,
+    pickled_components,
+    pickled_definitions,
+)
+from sparkbolt.core.worker.results import Row
+from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import LookOut
 from sparkbolt.spark.failure_text import errors_carried

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.protocol.feedback import judge_rows
-from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.protocol.acker import judge_rows
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
@@ -30,7 +30,7 @@ def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.Reco
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with staged():
             came = [row for batch in batches for row in rows_of(batch)]
-            out = shielded(worker_of(bundle), lambda own, stores: run_level(own, level, came, stores))
+            out = shielded(worker_of(bundle), lambda own, stores: run_level(own, level, came, stores).to_rows(own.lane))
         yield from batches_of(out)
 
     return run

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import parts_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
@@ -48,6 +48,10 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
     store = MapStateStore(segments)
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]
-        out = shielded(worker_of(bundle), lambda own, stores: run_level(own, level, came, stores), lambda _: store)
+        out = shielded(
+            worker_of(bundle),
+            lambda own, stores: run_level(own, level, came, stores).to_rows(own.lane),
+            lambda _: store,
+        )
     for part in parts_of(out):
         yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})

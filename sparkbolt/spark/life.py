@@ -38,7 +38,7 @@ from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
 from sparkbolt.core.worker.activity import progress_of

@@ -34,8 +34,8 @@ from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
-from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.routing import routes_of
+from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
 from sparkbolt.spark import code_shipping, scratch

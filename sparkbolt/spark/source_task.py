@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from sparkbolt.core.driver.planner import Piece
 from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
-from sparkbolt.core.worker.stages import Row
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.spark.crash_shield import StoreOf, shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
@@ -42,4 +42,4 @@ def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
-    return run_entry(worker, moment, piece.index, piece.entry, piece.records)
+    return run_entry(worker, moment, piece.index, piece.entry, piece.records).to_rows(worker.lane)

@@ -21,10 +21,10 @@ from sparkbolt.core.base.exceptions import line_of, said
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
-from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.returned_values import refuse_of_spout
+from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
 
 IDLE_SECS = 0.01

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from sparkbolt.core.base.ids import OBJECT_ORDINAL, U64
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker.emission import UNANCHORED, Output, StreamOut
+from sparkbolt.core.worker.tuple_batch import UNANCHORED, Output, StreamOut
 
 Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
 Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]

@@ -24,7 +24,7 @@ from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.failures import Failure, failure_of
-from sparkbolt.core.worker.tasks import Counts
+from sparkbolt.core.worker.results import TaskResult
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
@@ -37,7 +37,7 @@ MESSAGE_ID_RUNS_KEPT = 10_000
 
 
 def times_of(
-    rows: Rows, field: str | None, extractor: Callable[[Tuple], Any] | None, counts: Counts
+    rows: Rows, field: str | None, extractor: Callable[[Tuple], Any] | None, counts: TaskResult
 ) -> tuple[I64, npt.NDArray[np.bool_]]:
     """The timestamp of each row in milliseconds, and which rows have one; the others are in ``counts.failures``."""
     if extractor is not None:
@@ -51,7 +51,7 @@ def times_of(
     return _each_time(python_values(column), _giver(field), counts)
 
 
-def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: Counts) -> None:
+def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: TaskResult) -> None:
     """Good rows of a time before the epoch fail for good, and are not good any more: watermarks begin with it.
 
     In Storm, too, the first watermark is 0; there each of them is late.
@@ -66,7 +66,7 @@ def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | Non
 
 
 def refuse_far_future(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: Counts
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: TaskResult
 ) -> None:
     """Good rows that are more than ``limit_ms`` ahead of ``now_ms`` fail for good, and are not good any more.
 
@@ -99,7 +99,7 @@ def _likely(time_ms: int, now_ms: int) -> str:
     return "Is a clock wrong? If not, raise with_max_future"
 
 
-def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Counts) -> list[Any]:
+def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult) -> list[Any]:
     found: list[Any] = []
     for row, values in enumerate(rows.values()):
         try:
@@ -110,7 +110,7 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Counts) ->
     return found
 
 
-def _each_time(values: Sequence[Any], what: str, counts: Counts) -> tuple[I64, npt.NDArray[np.bool_]]:
+def _each_time(values: Sequence[Any], what: str, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
     times = np.zeros(len(values), dtype=np.int64)
     good = np.ones(len(values), dtype=bool)
     for row, value in enumerate(values):
@@ -144,7 +144,7 @@ def _milliseconds(value: Any) -> int | None:
 
 
 def groups_of(
-    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Counts
+    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: TaskResult
 ) -> dict[Any, npt.NDArray[np.intp]]:
     """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed.
 
@@ -202,7 +202,7 @@ class SeenIds:
         self._sources: dict[Hashable, tuple[list[Any], list[Any]]] = {}
         """(first, last) ids of runs, rising: whole numbers without a gap are one run, a broken one is its own."""
 
-    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: Counts) -> npt.NDArray[np.bool_]:
+    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
         """Which good rows have an id that was not seen; they count as seen now."""
         origin = rows.origin
         source = (origin.component, origin.task, origin.stream)

@@ -26,10 +26,9 @@ from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
 from sparkbolt.core.protocol.plan import Timer
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, joined
-from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.returned_values import emit_all
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
@@ -47,7 +46,7 @@ from sparkbolt.windows.window import TupleWindow
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
-    from sparkbolt.core.worker.tasks import Counts
+    from sparkbolt.core.worker.results import TaskResult
     from sparkbolt.windows.bolt import WindowedBolt
 
 HEAD = "__window"
@@ -197,7 +196,7 @@ class WindowTask(BoltRuntime):
         assert self._window is not None
         return iter([(None, self._window)])
 
-    def begin(self, counts: Counts) -> None:
+    def begin(self, counts: TaskResult) -> None:
         """See ``BoltRuntime``."""
         now_ms = self._context.now_ms
         if self._marks is None:
@@ -220,7 +219,7 @@ class WindowTask(BoltRuntime):
             log.end_rows(held)
         self._changed = True
 
-    def rows(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+    def rows(self, rows: Rows, counts: TaskResult) -> npt.NDArray[np.bool_] | None:
         """See ``BoltRuntime``."""
         if rows.origin.component == SYSTEM_COMPONENT:
             return None
@@ -276,7 +275,7 @@ class WindowTask(BoltRuntime):
         count = int(np.count_nonzero(late))
         if not count:
             return good
-        self.told.metrics.late_tuples += count
+        self.effects.metrics.late_tuples += count
         stream = self._windowing.late_stream
         if stream is None:
             self._tell_late(count)
@@ -298,13 +297,13 @@ class WindowTask(BoltRuntime):
         self._late += count
         now_ms, interval = self._context.now_ms, self._context.config.error_throttle_interval_secs * 1000
         if self._late_told_ms is None or now_ms - self._late_told_ms >= interval:
-            self.told.reports.append(
+            self.effects.reports.append(
                 f"{self._late} tuple(s) were older than the watermark, {time_text(self._marks.last)}, and are in no "
                 "window: raise with_lag, or take them from with_late_tuple_stream"
             )
             self._late, self._late_told_ms = 0, now_ms
 
-    def end(self, counts: Counts) -> None:
+    def end(self, counts: TaskResult) -> None:
         """See ``BoltRuntime``."""
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None and now_ms >= self._next_mark_ms:
@@ -320,8 +319,8 @@ class WindowTask(BoltRuntime):
         if self._keyed is not None:
             self._keyed.settle(now_ms if marks is None else marks.last)
         if marks is not None and marks.last:
-            self.told.metrics.watermark_ms = marks.last
-            self.told.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
+            self.effects.metrics.watermark_ms = marks.last
+            self.effects.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.timer = self._next_timer()
         self._next_due_ms = now_ms if self.timer is None else max(now_ms, self.timer.due_ms)
         self._changed = self._changed or self._windowing.idle_timeout is not None  # silence counts from then
@@ -386,14 +385,14 @@ class WindowTask(BoltRuntime):
 
     def _expire(self, log: Log, expired: Selection) -> None:
         if expired.count:
-            self.told.metrics.expired += expired.count
+            self.effects.metrics.expired += expired.count
             if self._windowing.ack_on_expiry:
-                self.told.acks.append(_pairs(log, expired))
+                self.effects.acks.append(_pairs(log, expired))
 
     def _execute(self, log: Log, fired: Fired, key: Any) -> None:
         self.has_run = True
-        self.told.metrics.windows += 1
-        self.told.metrics.window_tuples += fired.events.count
+        self.effects.metrics.windows += 1
+        self.effects.metrics.window_tuples += fired.events.count
         collector = self._collector
         anchored = self._windowing.ack_on_expiry
         collector.begin((lambda: _pairs(log, fired.events)) if anchored else None)
@@ -409,7 +408,7 @@ class WindowTask(BoltRuntime):
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:
-                self.told.fails.append((_pairs(log, fired.events)[0], error))
+                self.effects.fails.append((_pairs(log, fired.events)[0], error))
                 return
             if self._context.config.on_error == "stop":
                 raise EngineError(
@@ -421,7 +420,7 @@ class WindowTask(BoltRuntime):
             collector.end()
 
 
-def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: Counts) -> None:
+def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: TaskResult) -> None:
     """The rows that a window did not take fail, and are not good any more."""
     for offset, failure in window.refused.items():
         row = int(places[offset])

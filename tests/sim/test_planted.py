@@ -28,15 +28,15 @@ from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model import groupings
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol import acker, edges, feedback
-from sparkbolt.core.protocol.acker import Verdicts
+from sparkbolt.core.protocol import acker, edges
 from sparkbolt.core.protocol.frames import Inbox, python_values
 from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.core.protocol.verdicts import Verdicts
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.source_reader import EntryReader
-from sparkbolt.core.worker.stages import StageRun
+from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
@@ -62,7 +62,6 @@ def edges_without_the_ordinal(patch: Patch) -> None:
     def of_runs(parents: U64, starts: Any, count: int, _first: int, salt: int) -> U64:
         return edges_of(parents.repeat(run_lengths(starts, count)), 0, salt)
 
-    patch.setattr(routing, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
     patch.setattr(edges, "edges_of", lambda parents, _, salt: edges_of(parents, 0, salt))
     patch.setattr(edges, "edges_of_runs", of_runs)
 
@@ -135,14 +134,14 @@ def a_cache_keyed_by_the_micro_batch_alone(patch: Patch) -> None:
             if patched:
                 patch.setattr(TaskState, "instance_is_current", property(lambda self: self._instance_current))
 
-    run_level = StageRun.run_level
+    run_level = Stage.run_task
 
-    def noting(self: StageRun, number: int, inbox: Any, store: Any) -> None:
+    def noting(self: Stage, number: int, inbox: Any, store: Any) -> None:
         self.worker.now = self.moment.micro_batch_id  # type: ignore[attr-defined]
         run_level(self, number, inbox, store)
 
     patch.setattr(Worker, "load", trusting)
-    patch.setattr(StageRun, "run_level", noting)
+    patch.setattr(Stage, "run_task", noting)
 
 
 def a_cache_that_is_believed_without_its_stamp(patch: Patch) -> None:
@@ -256,7 +255,7 @@ def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
     def lenient(parts: Any) -> Any:
         return judge([replace(part, fails=[]) for part in parts])
 
-    patch.setattr(feedback, "judge", lenient)
+    patch.setattr(acker, "judge", lenient)
 
 
 def retries_do_not_wait(patch: Patch) -> None:
@@ -361,7 +360,7 @@ def two_values_are_given_again_at_most(patch: Patch) -> None:
 
 def compaction_forgets_what_is_settled(patch: Patch) -> None:
     dump = ledger_log.dump_snapshot
-    patch.setattr(ledger_log, "dump_snapshot", lambda state: dump(replace(state, settled=())))
+    patch.setattr(ledger_log, "dump_snapshot", lambda state: dump(replace(state, outbox_acks=())))
 
 
 def sequences_begin_anew_with_each_worker(patch: Patch) -> None:
@@ -414,8 +413,8 @@ class Gathering(BasicBolt):
 
 
 def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
-    def silent(self: StageRun, task: Any, seen: Any, own: Any = None) -> None:
-        self._add(task.context.component, task.flush(seen, self))
+    def silent(self: Stage, task: Any, seen: Any, own: Any = None) -> None:
+        self._fold(task, task.flush(seen))
 
     builder = TopologyBuilder("gathering")
     builder.set_spout("m", Messages())
@@ -423,7 +422,7 @@ def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
     builder.set_bolt("last", Gathering()).shuffle_grouping("gather")
     gathering = subject_of(builder.build(), {"m": [[number] for number in range(12)]})
     assert not run_seed(gathering, 0).violations
-    patch.setattr(StageRun, "_flush", silent)
+    patch.setattr(Stage, "_flush", silent)
     _, promise, words = hunt(lambda _: gathering)
     assert (promise, "that 'gather' emitted on 'default' were never sent" in words) == ("the engine goes on", True)
 

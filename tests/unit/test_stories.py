@@ -21,9 +21,9 @@ from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker.holding import held_tuples
-from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX, Tracer
-from sparkbolt.core.worker.stages import StageRun
+from sparkbolt.core.worker.held_tuples import held_tuples
+from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX, HopRecorder
+from sparkbolt.core.worker.stage import Stage
 from sparkbolt.testing import TopologyTestDriver
 from tests.topologies import Split
 
@@ -155,7 +155,7 @@ def test_trees_that_succeed_make_no_tracer_and_tell_nothing(monkeypatch: pytest.
     def refuse(*_: Any) -> None:
         raise AssertionError("a frame of first attempts that do not fail made a tracer")
 
-    monkeypatch.setattr(Tracer, "__init__", refuse)
+    monkeypatch.setattr(HopRecorder, "__init__", refuse)
     with TopologyTestDriver(topology()) as driver:
         fed(driver, "a b c d", "e", "pair", "f", "ack")
         assert len(driver.acked("lines")) == 5
@@ -163,16 +163,16 @@ def test_trees_that_succeed_make_no_tracer_and_tell_nothing(monkeypatch: pytest.
 
 def test_a_frame_carries_its_way_and_a_fused_bolt_passes_it_on() -> None:
     paths: list[Any] = []
-    original = StageRun._work
+    original = Stage._work
 
-    def spy(run: StageRun, task: Any, rows: Any, *own: Any) -> Any:
+    def spy(run: Stage, task: Any, rows: Any, *own: Any) -> Any:
         paths.append((task.context.component, [number for number, _ in rows.path]))
         return original(run, task, rows, *own)
 
     made = topology()
     numbers = {name: made.tasks(name)[0] for name in made.components}
     with pytest.MonkeyPatch.context() as patch, TopologyTestDriver(made) as driver:
-        patch.setattr(StageRun, "_work", spy)
+        patch.setattr(Stage, "_work", spy)
         fed(driver, "a", "pair")
     assert paths[:2] == [("split", [numbers["lines"]]), ("join", [numbers["lines"], numbers["split"]])]
     assert paths[-1] == ("last", [numbers["join"]])
@@ -370,7 +370,7 @@ def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None
 
 def test_looking_for_held_tuples_ends_after_so_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     origin = Origin("split", 0, "default", ("word",))
-    monkeypatch.setattr("sparkbolt.core.worker.holding.LOOKS_MAX", 11)
+    monkeypatch.setattr("sparkbolt.core.worker.held_tuples.LOOKS_MAX", 11)
     attributes = {"many": [Tuple.of(origin, [n], ((n, 1),)) for n in range(1000)]}
     assert len(held_tuples(attributes, frozenset(range(1000)))) == 10
 

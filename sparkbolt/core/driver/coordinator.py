@@ -35,9 +35,8 @@ from sparkbolt.core.driver.timers import Timers
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
-from sparkbolt.core.protocol.acker import Feedback
-from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000

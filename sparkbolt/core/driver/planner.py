@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, plan_of
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record, plan_of
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
 VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoint repair' mends it"

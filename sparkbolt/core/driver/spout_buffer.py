@@ -26,8 +26,7 @@ from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import short
 from sparkbolt.core.protocol.attempts import NO_ATTEMPTS
-from sparkbolt.core.protocol.plan import Entry
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import Entry, Record
 
 SPOUT_BUFFER_RECORDS_MAX = 65_536
 """Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""

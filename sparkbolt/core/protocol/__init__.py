@@ -1,5 +1,5 @@
 """The protocol: values and codecs that cross processes.
 
-Read in this order: ``causes``, ``attempts``, ``records``, ``plan``, ``edges``, ``frames``, ``acker``,
-``verdict_codec``, ``accounts``, ``shards``, ``feedback``.
+Read in this order: ``causes``, ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``verdict_codec``,
+``acker``.
 """

@@ -1,21 +1,24 @@
 """The acker: partials in, verdicts out.
 
-Which question it answers: given what a micro-batch's tasks say of their trees, which trees are complete?
+Which question it answers: given what a micro-batch's tasks report about their trees, which trees are complete?
+A stage adds up what its tasks report (``Accounts``), splits it by acker task (``shards_of``), an acker task judges it
+(``judge_rows``), and the driver gathers what reaches the end of the lane (``gather``).
 
 Rule 1: a root with init in this micro-batch and XOR zero, that nobody failed, is complete; runs of complete
 roots that are neighbours among the micro-batch's inits travel as one range.
 Rule 2: a failed root travels alone, with its cause; a fail wins over a zero.
 Rule 3: any other root with a non-zero XOR travels as (key, xor, holder); a zero without init changes nothing
 and is dropped.
+Rule 4: the same rows give the same feedback, whether partials were judged on the executors or are judged in the driver.
 
 Prior art: Storm's ``Acker`` (``org.apache.storm.daemon.Acker``), which sees one message at a time.
-Read before: ``ids``, ``story``.
+Read before: ``verdicts``, ``edges``, ``verdict_codec``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,92 +36,35 @@ from sparkbolt.core.base.ids import (
     rise,
     run_starts,
     xor_by_key,
+    xor_by_root,
 )
-from sparkbolt.core.model.metrics import ComponentMetrics
-from sparkbolt.core.model.reports import ErrorReport, Fail
-from sparkbolt.core.model.story import Hop
+from sparkbolt.core.model.metrics import ComponentMetrics, unpack
+from sparkbolt.core.model.outage import add_healths
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.model.story import merged
+from sparkbolt.core.protocol.edges import Anchoring
+from sparkbolt.core.protocol.frames import (
+    FEEDBACK,
+    LETTERS,
+    PARTIALS,
+    READS,
+    VERDICTS,
+    Moment,
+    decode_control,
+    kind_of,
+    moment_of,
+    unwrap,
+    wrap,
+)
+from sparkbolt.core.protocol.verdict_codec import decode_partials, decode_verdicts, encode_verdicts
+from sparkbolt.core.protocol.verdicts import NO_HOLDER, NO_TASKS, Feedback, Partials, Verdicts
+from sparkbolt.errors import InvariantError
 
 BLOCK_BITS = 18
 """Trees whose keys differ only in these low bits are judged by the same acker task."""
-NO_HOLDER = 0
-"""The holder of a tree of which nobody said that they hold it; task numbers start at 1."""
 
 _TASK_SHIFT = constant(SEQUENCE_BITS - 1)
 _BLOCK_SHIFT = constant(BLOCK_BITS)
-_NO_TASKS: I32 = np.empty(0, dtype=np.int32)
-
-
-def _no_tasks() -> I32:
-    return _NO_TASKS
-
-
-@dataclass
-class Partials:
-    """What tasks say of trees in one micro-batch; arrays of one pair have equal lengths, in any order."""
-
-    init_keys: U64 = field(default_factory=empty_u64)
-    init_xors: U64 = field(default_factory=empty_u64)
-    """Of spout tasks: the XOR of the init edges, with whatever was fused behind the spout already in it."""
-    ack_keys: U64 = field(default_factory=empty_u64)
-    ack_xors: U64 = field(default_factory=empty_u64)
-    held_keys: U64 = field(default_factory=empty_u64)
-    held_by: I32 = field(default_factory=_no_tasks)
-    """The number of a task that got a tuple of the tree in this micro-batch and neither acked nor failed
-    it."""
-    fails: list[Fail] = field(default_factory=list)
-    touched_keys: U64 = field(default_factory=empty_u64)
-    """Trees that get a full timeout again (``reset_timeout``)."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is said at all."""
-        some = len(self.ack_keys) or len(self.init_keys) or len(self.held_keys) or len(self.touched_keys)
-        return not (some or self.fails)
-
-
-@dataclass
-class Verdicts:
-    """What the ledger is told of one micro-batch."""
-
-    done_first: U64 = field(default_factory=empty_u64)
-    done_last: U64 = field(default_factory=empty_u64)
-    """Ranges of complete trees, first and last key, both inclusive: every init of this micro-batch between is
-    complete."""
-    done_counts: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    failed: list[Fail] = field(default_factory=list)
-    """At most one for each key."""
-    open_keys: U64 = field(default_factory=empty_u64)
-    open_xors: U64 = field(default_factory=empty_u64)
-    open_holders: I32 = field(default_factory=_no_tasks)
-    open_new: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    """Whether the tree was started in this micro-batch."""
-    init_failed: U64 = field(default_factory=empty_u64)
-    """Which of the failed keys were started in this micro-batch."""
-    touched: U64 = field(default_factory=empty_u64)
-    """Trees that get a full timeout again."""
-
-
-@dataclass
-class Feedback:
-    """All that comes back to the driver from one micro-batch."""
-
-    verdicts: Verdicts = field(default_factory=Verdicts)
-    metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    reports: list[ErrorReport] = field(default_factory=list)
-    partials: int = 0
-    """How many (key, xor) pairs the acker combined: where the next one runs is decided by it."""
-    hops: list[Hop] = field(default_factory=list)
-    """Of failed trees, of those that are given again, and of those that ``trace`` chose."""
-    message_ids: dict[int, str] = field(default_factory=dict)
-    """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
-    timers: dict[int, Any] = field(default_factory=dict)
-    """By the numbers of hosted tasks that ran: when each is to be told the time next (``runtime.Timer``, or None)."""
-    healths: dict[str, Any] = field(default_factory=dict)
-    """Of each bolt that got tuples what became of them (``outages.Health``)."""
-    letters: list[bytes] = field(default_factory=list)
-    """Dead letters for the checkpoint, sorted: lines of JSON, which nobody looks into on their way."""
-    reads: list[tuple[str, Any, int]] = field(default_factory=list)
-    """(spout, what was read of one of its ranges (``Range``), bytes), sorted; of spouts that measure what they read."""
 
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
@@ -149,7 +95,7 @@ def combine(parts: Sequence[Partials]) -> Partials:
         init_xors, ack_keys, ack_xors = init_xors ^ ack_xors, empty_u64(), empty_u64()
     holding = [p for p in parts if len(p.held_keys)]
     held_keys = _join([p.held_keys for p in holding])
-    held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else _NO_TASKS
+    held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else NO_TASKS
     if not rise(held_keys):
         order = np.lexsort((held_by, held_keys))
         held_keys, held_by = held_keys[order], held_by[order]
@@ -314,3 +260,137 @@ def _ranges(keys: U64, complete: npt.NDArray[np.bool_]) -> tuple[U64, U64, I64]:
     ends[:-1] &= ~joined
     at, to = np.flatnonzero(starts), np.flatnonzero(ends)
     return keys[at], keys[to], (to - at + 1).astype(np.int64)
+
+
+class Accounts:
+    """Gathers (root, xor) pairs.
+
+    >>> import numpy as np
+    >>> accounts, roots = Accounts(), np.array([7], dtype=np.uint64)
+    >>> accounts.add(roots, np.array([5], dtype=np.uint64))
+    >>> accounts.add(roots, np.array([1], dtype=np.uint64))
+    >>> [partials.ack_xors.tolist() for partials in accounts.partials()]
+    [[4]]
+    """
+
+    def __init__(self) -> None:
+        """Nothing was said yet."""
+        self._known: list[tuple[U64, U64]] = []
+        """(keys, xors), keys rising."""
+        self._last: tuple[U64, U64] | None = None
+        """(roots, xors)."""
+
+    def add(self, roots: U64, xors: U64) -> None:
+        """Add to the accounts of roots; the arrays must not be changed afterwards.
+
+        A line of fused bolts speaks of the trees of one block of rows several times in a row: what is said of the
+        same array of roots is put together before it costs anything else.
+        """
+        if self._last is not None and self._last[0] is roots:
+            self._last = roots, self._last[1] ^ xors
+        else:
+            self._note_last()
+            self._last = roots, xors
+
+    def add_all(self, anchoring: Anchoring) -> None:
+        """Add the edges of all rows of a block."""
+        if anchoring.edge_origins is None:
+            self.add(anchoring.roots, anchoring.edges)
+        else:
+            self._known.append(anchoring.by_tree())
+
+    def partials(self) -> list[Partials]:
+        """All that was said, in the order in which it was."""
+        self._note_last()
+        return [Partials(ack_keys=keys, ack_xors=xors) for keys, xors in self._known]
+
+    def _note_last(self) -> None:
+        if self._last is not None:
+            self._known.append(xor_by_root(*self._last))
+            self._last = None
+
+
+def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
+    """What those of ``shards`` acker tasks are to hear that have anything to hear, in the order of their numbers."""
+    if partials.empty:
+        return {}
+    only = only_shard(partials, shards)
+    if only is not None:
+        return {only: partials}
+    init, ack, held, touched = (
+        shard_of(keys, shards)
+        for keys in (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
+    )
+    fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
+    by_shard: dict[int, Partials] = {}
+    for shard in np.unique(np.concatenate((init, ack, held, touched, fails))).tolist():
+        by_shard[shard] = Partials(
+            init_keys=partials.init_keys[init == shard],
+            init_xors=partials.init_xors[init == shard],
+            ack_keys=partials.ack_keys[ack == shard],
+            ack_xors=partials.ack_xors[ack == shard],
+            held_keys=partials.held_keys[held == shard],
+            held_by=partials.held_by[held == shard],
+            touched_keys=partials.touched_keys[touched == shard],
+            fails=[fail for fail, of in zip(partials.fails, fails, strict=True) if of == shard],
+        )
+    return by_shard
+
+
+def judge_rows(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, bytes]]:
+    """An acker task on an executor: partials become verdicts, everything else passes."""
+    partials: list[Partials] = []
+    out: list[tuple[int, bytes]] = []
+    dest, moment = 0, Moment(-1, 0)
+    for to, data in rows:
+        if kind_of(data) == PARTIALS:
+            dest, moment = to, moment_of(data)
+            partials.append(decode_partials(unwrap(data, PARTIALS)))
+        else:
+            out.append((to, data))
+    if partials:
+        body = count_pairs(partials).to_bytes(8, "little") + encode_verdicts(judge(partials))
+        out.append((dest, wrap(VERDICTS, body, moment)))
+    return out
+
+
+def count_pairs(partials: Iterable[Partials]) -> int:
+    """How many (key, xor) pairs the partials hold."""
+    return sum(len(part.init_keys) + len(part.ack_keys) for part in partials)
+
+
+def gather(frames: Iterable[Any]) -> Feedback:
+    """Everything that came back from a micro-batch, judged where it was not yet."""
+    partials: list[Partials] = []
+    verdicts = []
+    feedback = Feedback()
+    for data in frames:
+        kind = kind_of(data)
+        if kind == PARTIALS:
+            partials.append(decode_partials(unwrap(data, PARTIALS)))
+        elif kind == VERDICTS:
+            body = unwrap(data, VERDICTS)
+            feedback.partials += int.from_bytes(body[:8], "little")
+            verdicts.append(decode_verdicts(body[8:]))
+        elif kind == FEEDBACK:
+            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+            feedback.timers.update(timers)
+            add_healths(feedback.healths, healths)
+            for component, counts in unpack(metrics).items():
+                feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
+            feedback.reports.extend(reports)
+            feedback.hops.extend(hops)
+        elif kind == READS:
+            feedback.reads.append(decode_control(data, READS))
+        elif kind == LETTERS:
+            feedback.letters.append(bytes(unwrap(data, LETTERS)))
+        else:
+            raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
+    if partials:
+        feedback.partials += count_pairs(partials)
+        verdicts.append(judge(partials))
+    feedback.verdicts = merge(verdicts)
+    feedback.hops = merged(feedback.hops)
+    feedback.reads.sort()
+    feedback.letters.sort()
+    return feedback

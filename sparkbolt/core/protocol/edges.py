@@ -1,7 +1,12 @@
-"""Anchoring: the trees that a block of rows belongs to.
+"""Edges: the trees that rows belong to, and the edges of the tuples that are anchored to them.
 
-Which question it answers: which roots and edges does row r have, and what were its edges made of?
-Rule: where neighbours have a parent in common, what can be said once for all of them is said once.
+Which question it answers: which roots and edges does row r have, and by which edges do its children belong to its
+trees?
+Rule 1: only here are edges made (``anchored``). What is added to a new tuple is added to its parent's account in the
+same step, so that both halves of every edge reach the acker or neither does.
+Rule 2: a parent's account is its root's: the edges of a tuple's children are reported in the micro-batch in which they
+were emitted, its own edge when it is acked.
+Rule 3: where neighbours have a parent in common, what can be said once for all of them is said once.
 
 Read before: ``ids``.
 """
@@ -18,7 +23,9 @@ from sparkbolt.core.base.ids import (
     U64,
     edges_of,
     edges_of_runs,
+    mix64_array,
     ordinals_within,
+    rise,
     run_lengths,
     run_starts,
     xor_by_root,
@@ -140,3 +147,116 @@ def pairs_of_rows(
     pairs = np.arange(new_offsets[-1], dtype=np.int64)
     pairs += np.repeat(starts - new_offsets[:-1], counts)
     return pairs, new_offsets
+
+
+_SLOT = 0x9E3779B97F4A7C15
+
+
+def slotted(edge: int, slot: int) -> int:
+    """An anchor's edge as seen from its slot among the anchors; slot 0 is the edge itself."""
+    if slot == 0:
+        return edge
+    mixed = np.array([edge ^ (slot * _SLOT & 0xFFFFFFFFFFFFFFFF)], dtype=np.uint64)
+    return int(mix64_array(mixed)[0])
+
+
+@dataclass
+class Parents:
+    """What emitted rows are anchored to, as pairs.
+
+    Row r has pair r alone; or those that ``offsets`` say, as in ``Anchoring``; or ``of[r]``, as others may, too.
+    """
+
+    pair_roots: U64
+    pair_edges: U64
+    """The anchors' own edges, already told apart by anchor slot."""
+    ordinals: npt.NDArray[Any] | int
+    """They count the emissions of one anchor; unsigned. One for each row, or each pair where there are ``offsets``.
+    Or that of the first row of each anchor: then they count on, among the anchor's rows that go to one task."""
+    offsets: npt.NDArray[np.int64] | None = None
+    of: npt.NDArray[np.int64] | None = None
+    """Equal ones are neighbours where ``ordinals`` count on."""
+    root_salt: int | None = None
+    """As of ``Anchoring``, of the pairs."""
+
+    @property
+    def roots(self) -> U64:
+        """The root of each row, or pair of a row where there are ``offsets``."""
+        return self.pair_roots if self.of is None else self.pair_roots[self.of]
+
+    @property
+    def edges(self) -> U64:
+        """The anchor's edge, likewise."""
+        return self.pair_edges if self.of is None else self.pair_edges[self.of]
+
+    @property
+    def row_ordinals(self) -> npt.NDArray[Any]:
+        """The ordinal of each row, or pair of a row where there are ``offsets``, as an array."""
+        if not isinstance(self.ordinals, int):
+            return self.ordinals
+        if self.of is None:
+            return np.full(len(self.pair_roots), self.ordinals, dtype=np.uint64)
+        return ordinals_within(self.of) + np.uint64(self.ordinals)
+
+
+def anchored(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, account: U64) -> Anchoring:
+    """New edges for some rows, put on the account of their parents too."""
+    if parents.of is not None:
+        return _derive(parents, parents.of, rows, salt, account)
+    roots, anchors, ordinals, offsets = parents.pair_roots, parents.pair_edges, parents.ordinals, parents.offsets
+    pairs = rows
+    if rows is not None:
+        if offsets is not None:
+            pairs, offsets = pairs_of_rows(offsets, rows)
+        roots, anchors = roots[pairs], anchors[pairs]
+        ordinals = ordinals if isinstance(ordinals, int) else ordinals[pairs]
+    edges = edges_of(anchors, ordinals, salt)
+    if pairs is None:
+        account ^= edges
+    else:
+        account[pairs] ^= edges
+    of_roots = parents.pair_edges is parents.pair_roots and isinstance(ordinals, int) and ordinals == 0
+    return merge_roots(Anchoring(roots, edges, offsets, root_salt=salt if of_roots else None))
+
+
+def _derive(
+    parents: Parents, of: npt.NDArray[np.int64], rows: npt.NDArray[np.intp] | None, salt: int, account: U64
+) -> Anchoring:
+    """``anchored`` where neighbours have their parent in common: most of it is done once a parent."""
+    if rows is not None:
+        of = of.take(rows)
+    starts = run_starts(of)
+    runs = of[starts]
+    rising = rise(runs)
+    ordinals = parents.ordinals if rising else parents.row_ordinals  # a parent of several runs is counted on only once
+    if rows is not None and not isinstance(ordinals, int):
+        ordinals = ordinals.take(rows)
+    roots, anchors = parents.pair_roots[runs], parents.pair_edges[runs]
+    edge_origins = EdgeOrigins(roots, anchors, starts, len(of), ordinals, salt, parents.root_salt)
+    edges = edge_origins.edges()
+    xors = xor_of_runs(edges, starts)
+    if rising:
+        account[runs] ^= xors
+    else:  # a grouping may put rows in any order
+        np.bitwise_xor.at(account, runs, xors)
+    return Anchoring(None, edges, None, edge_origins)
+
+
+def merge_roots(anchoring: Anchoring) -> Anchoring:
+    """Fold the pairs of a row that name one root twice (a diamond) into one pair by XOR."""
+    offsets = anchoring.offsets
+    if offsets is None or len(anchoring.roots) == 0:
+        return anchoring
+    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((anchoring.roots, row))
+    roots, row = anchoring.roots[order], row[order]
+    change = np.ones(len(roots), dtype=bool)
+    change[1:] = (roots[1:] != roots[:-1]) | (row[1:] != row[:-1])
+    starts = np.flatnonzero(change)
+    if len(starts) == len(roots):
+        return anchoring
+    edges = np.bitwise_xor.reduceat(anchoring.edges[order], starts)
+    counts = np.bincount(row[starts], minlength=len(offsets) - 1)
+    merged = np.zeros(len(offsets), dtype=np.int64)
+    np.cumsum(counts, out=merged[1:])
+    return Anchoring(roots[starts], edges, merged)

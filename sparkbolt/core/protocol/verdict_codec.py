@@ -21,7 +21,7 @@ from sparkbolt.core.base import packing
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.base.packing import Buffer
 from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.acker import Partials, Verdicts
+from sparkbolt.core.protocol.verdicts import Partials, Verdicts
 from sparkbolt.errors import check
 
 _VERDICTS_MAGIC = b"SBV1"

@@ -1,7 +1,6 @@
 """The worker: an executor's side of a micro-batch.
 
-Read in this order: ``failures``, ``health``, ``emission``, ``routing``, ``collectors``, ``tuple_batch``,
-``returned_values``, ``bolt_runtime``, ``crash_isolation``, ``tasks``, ``hop_recorder``, ``forgetting``, ``holding``,
-``outbox``, ``activity``, ``worker``, ``stages``, ``levels``, ``source_reader``, ``dead_letter_reader``,
-``environment``.
+Read in this order: ``failures``, ``routing``, ``tuple_batch``, ``collectors``, ``returned_values``, ``results``,
+``bolt_runtime``, ``crash_isolation``, ``tasks``, ``environment``, ``activity``, ``health``, ``held_tuples``,
+``hop_recorder``, ``outbox``, ``worker``, ``frame_writer``, ``stage``, ``source_reader``, ``dead_letter_reader``.
 """

@@ -25,7 +25,7 @@ from sparkbolt.core.protocol.plan import Timer
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
-    from sparkbolt.core.worker.tasks import Counts
+    from sparkbolt.core.worker.results import TaskResult
     from sparkbolt.core.worker.tuple_batch import Rows
 
 
@@ -49,8 +49,8 @@ class BoltRuntime(ABC):
     """
 
     def __init__(self) -> None:
-        self.told = RuntimeEffects()
-        """The engine takes it after each call and puts an empty one in its place."""
+        self.effects = RuntimeEffects()
+        """The engine takes them after each call and puts empty ones in their place."""
         self.timer: Timer | None = None
         """When the task has to be told the time; None: not until rows come."""
         self.has_run = False
@@ -68,19 +68,19 @@ class BoltRuntime(ABC):
         """Drop tuples all of whose trees are void; called in a micro-batch that says that some are."""
 
     @abstractmethod
-    def begin(self, counts: Counts) -> None:
+    def begin(self, result: TaskResult) -> None:
         """Do what is due at ``context.now_ms``, before this micro-batch's rows."""
 
     @abstractmethod
-    def rows(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+    def rows(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
         """Take in some rows; called once a frame.
 
         Returns:
-            Which rows are held; None if none is. A row that is neither held nor in ``counts.failures`` is acked.
+            Which rows are held; None if none is. A row that is neither held nor in ``result.failures`` is acked.
         """
 
     @abstractmethod
-    def end(self, counts: Counts) -> None:
+    def end(self, result: TaskResult) -> None:
         """Do what is due behind this micro-batch's rows, and set ``timer``."""
 
     def begin_flush(self) -> None:  # noqa: B027  most emit nothing

@@ -8,7 +8,7 @@ Rule 3: an emission is whole or nothing: everything that can be wrong with it is
 Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses, since nobody would
 route what it took.
 
-Read before: ``interfaces``, ``emission``.
+Read before: ``interfaces``, ``tuple_batch``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import OBJECT_ORDINAL
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.core.worker.emission import NO_LISTS, UNANCHORED, Output, StreamOut, named
+from sparkbolt.core.worker.tuple_batch import NO_LISTS, UNANCHORED, Output, StreamOut, named
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from sparkbolt.core.model.retry import refused
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.core.protocol.causes import LETTER
 from sparkbolt.core.protocol.frames import LETTERS, python_values, wrap
-from sparkbolt.core.protocol.records import Record, Refused
+from sparkbolt.core.protocol.plan import Record, Refused
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.errors import EmitError, SourceUnavailable
@@ -213,9 +213,7 @@ class LetterReader(EntryReader):
             done.append(sequence)
             lines.append(line)
         if lines:
-            self._stage.rows.append(
-                (self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment))
-            )
+            self._stage.add_row((self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment)))
             self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
         if waiting:
             text = f"not written: the letters before it have {size} bytes already"

@@ -1,23 +1,31 @@
-"""Shipping: what a process that runs tasks is given, once.
+"""The worker environment: what a process that runs tasks is given, once.
 
 Which question it answers: how do the topology's components reach the process in which their tasks run?
 Rule: classes travel by module and name where the module can be imported there; what the main program defines
 travels by value, and is found again by its name when state is unpickled.
 
-Read before: ``worker``.
+Read before: ``tasks``, ``routing``.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import cloudpickle
 
+from sparkbolt.core.base.ids import U64
+from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.worker.worker import Capture, WorkerEnvironment
+from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.protocol.frames import Column
+from sparkbolt.core.worker.routing import RoutedRows
+from sparkbolt.core.worker.tasks import BoltTask
+from sparkbolt.core.worker.tuple_batch import Output, Rows
 
 MAIN = "__main__"
 
@@ -76,3 +84,63 @@ def environment_of(
         debug=debug,
         namespace=namespace if namespace is not None else main_definitions(),
     )
+
+
+Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
+"""Told of everything that is emitted: component, task index, stream, columns."""
+
+
+class Observer(Protocol):
+    """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
+
+    def emits(self, output: Output) -> None:
+        """A task is made, and emits into this."""
+
+    def starting(self, task: BoltTask, rows: Rows) -> Rows:
+        """A task is about to run on these rows; what is returned is what it runs on."""
+
+    def sending(self, task: BoltTask) -> None:
+        """What a task has emitted is sent next."""
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
+
+    def started(self, keys: U64) -> None:
+        """Trees of these keys begin."""
+
+    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
+        """A task has sent rows to another task."""
+
+    def settled(self, roots: U64, edges: U64) -> None:
+        """Deliveries were acked: one pair for each tree that each of them belongs to."""
+
+    def failed(self, fail: Fail) -> None:
+        """Somebody failed a tree."""
+
+    def again(self) -> None:
+        """What was seen of this attempt does not count: it begins again."""
+
+
+@dataclass
+class WorkerEnvironment:
+    """What a process is given to work with, made once in the driver."""
+
+    lane: Lane
+    components: Mapping[str, bytes]
+    """Each component, pickled: a task unpickles one of its own."""
+    unpickle: Callable[[bytes], Any]
+    clock: Callable[[], float]
+    """Seconds, for measuring how long user code takes; no rule depends on it."""
+    stamps: Callable[[], int]
+    """Random 64-bit numbers for segments of state."""
+    capture: Capture | None = None
+    debug: Callable[[str], None] | None = None
+    """Told each emission of components whose ``debug`` is on."""
+    observer: Observer | None = None
+    """Sees every delivery; None everywhere but in the simulator."""
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """What the topology's main module defines, for unpickling state."""
+    letter_sink: Callable[[int], DeadLetterSink] | None = None
+    """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
+    rehearsal_directory: str | None = None
+    """As of ``TopologyContext``."""

@@ -56,7 +56,7 @@ class _Action:
     emitted: dict[str, int] = field(default_factory=dict)
 
 
-class Tracer:
+class HopRecorder:
     """Gathers the hops that one stage knows in one micro-batch."""
 
     def __init__(self, lane: Lane, moment: Moment) -> None:

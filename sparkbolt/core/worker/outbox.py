@@ -29,11 +29,12 @@ from sparkbolt.core.base.intervals import Span, folded, less
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
+from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.frames import Clock, Column, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
-from sparkbolt.core.worker.emission import Output
-from sparkbolt.core.worker.routing import EmittedRows, Parents, StreamRoutes, without
+from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, without
+from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import StateError, check
 
 _TABLE = "__trees"

@@ -5,7 +5,7 @@ Rule 1: what is yielded is emitted, one list of values a tuple; so is each list 
 nothing.
 Rule 2: nothing else is passed over in silence: it fails the call. A coroutine that nobody awaits has done nothing.
 
-Read before: ``emission``.
+Read before: ``tuple_batch``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import GeneratorType
 from typing import Any
 
 from sparkbolt.core.model.story import short
-from sparkbolt.core.worker.emission import NO_LISTS, lazy_advice, named
+from sparkbolt.core.worker.tuple_batch import NO_LISTS, lazy_advice, named
 from sparkbolt.errors import EmitError
 
 

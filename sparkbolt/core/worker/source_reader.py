@@ -8,7 +8,7 @@ the range from its own on; ``postponed`` where the spout has read enough. That h
 too: what was not read is not lost.
 Rule 3: the same entry gives the same rows with the same ids.
 
-Read before: ``plan``, ``stages``.
+Read before: ``plan``, ``stage``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM
 from sparkbolt.core.protocol.causes import POSTPONED
+from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.frames import CLOCK, READS, Clock, Moment, encode_control
-from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import Chooser
-from sparkbolt.core.worker.routing import EmittedRows, Parents, StreamRoutes
-from sparkbolt.core.worker.stages import Row, StageRun
+from sparkbolt.core.worker.results import Row, StageResult
+from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
+from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 
@@ -42,7 +43,7 @@ from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 class EntryReader:
     """Reads one entry of a plan into a stage's run."""
 
-    def __init__(self, stage: StageRun, entry: Entry) -> None:
+    def __init__(self, stage: Stage, entry: Entry) -> None:
         """Read ``entry`` within ``stage``, whose piece belongs to it alone."""
         self._stage = stage
         self._entry = entry
@@ -107,7 +108,7 @@ class EntryReader:
         end = range_.end if self._broken is None else self._seen + 1
         if size is not None and end > range_.start:
             read = self._component, replace(range_, end=end), size
-            self._stage.rows.append((self._stage.lane.feedback_dest, encode_control(READS, read, self._stage.moment)))
+            self._stage.add_row((self._stage.lane.feedback_dest, encode_control(READS, read, self._stage.moment)))
 
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position
@@ -365,7 +366,7 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     return rows
 
 
-def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> list[Row]:
+def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> StageResult:
     """Read one entry of a plan and run whatever is fused behind its spout.
 
     Args:
@@ -377,6 +378,6 @@ def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records:
     """
     from sparkbolt.core.worker.dead_letter_reader import LetterReader
 
-    run = StageRun(worker, moment, piece)
-    (EntryReader if entry.letters is None else LetterReader)(run, entry).read(records)
-    return run.close()
+    stage = Stage(worker, moment, piece)
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry).read(records)
+    return stage.finish()

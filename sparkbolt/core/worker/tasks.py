@@ -16,18 +16,17 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import preparing, said, user_code
-from sparkbolt.core.base.ids import U64, unmix64
+from sparkbolt.core.base.ids import unmix64
 from sparkbolt.core.model.components import (
     AsyncBolt,
     BasicBolt,
@@ -38,70 +37,24 @@ from sparkbolt.core.model.components import (
     defines_flush,
 )
 from sparkbolt.core.model.function_bolts import FunctionBolt
-from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
-from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.model.tuples import AnchorPairs, Tuple
 from sparkbolt.core.protocol.causes import UNAVAILABLE
-from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
 from sparkbolt.core.worker.crash_isolation import TaskWatch
-from sparkbolt.core.worker.emission import Output
 from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried
+from sparkbolt.core.worker.results import TaskResult
 from sparkbolt.core.worker.returned_values import emit_all, refuse
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.errors import KilledWorkerError
 
 UNAVAILABLE_MAX = 10
 """After so many tuples in a row for which a bolt was unavailable, the rest of a frame is not tried."""
-
-
-class Sink(Protocol):
-    """Where a task's sayings about trees go."""
-
-    def ack(self, roots: U64, xors: U64) -> None:
-        """Add to the accounts of roots."""
-
-    def ack_all(self, anchoring: Anchoring) -> None:
-        """Add all edges of a block of rows to the accounts of their roots."""
-
-    def hold(self, roots: U64, task: int) -> None:
-        """A task holds tuples of these roots."""
-
-    def touch(self, roots: U64) -> None:
-        """These roots get a full timeout again."""
-
-    def fail(self, fail: Fail) -> None:
-        """A tree failed."""
-
-    def report(self, report: ErrorReport) -> None:
-        """Somebody reported an error."""
-
-
-@dataclass
-class Counts:
-    """What one task did in one micro-batch."""
-
-    executed: int = 0
-    acked: int = 0
-    failed: int = 0
-    errors: int = 0
-    failures: dict[int, Failure] = field(default_factory=dict)
-    held: npt.NDArray[np.bool_] | None = None
-    """Rows that it neither acked nor failed; None if there are none."""
-    late_acks: list[Tuple] = field(default_factory=list)
-    late_fails: list[Tuple] = field(default_factory=list)
-    """Tuples from earlier that it had kept and now settled."""
-    of_windows: ComponentMetrics | None = None
-    """What a hosted bolt counts besides."""
-    of_trees: list[tuple[int, Failure]] = field(default_factory=list)
-    """How many trees, or tuples kept from earlier, were failed besides those of its rows, and why."""
-    flush_failure: Failure | None = None
-    """Why ``flush``, and with it all that the task got, has failed."""
 
 
 class BoltTask:
@@ -162,89 +115,90 @@ class BoltTask:
     def current(self) -> tuple[int, list[Any] | None, int]:
         """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
         if self.runtime is not None:
-            return self.runtime.told.metrics.windows, None, 0
+            return self.runtime.effects.metrics.windows, None, 0
         tup, others = self._shows, list(self._shown_too.values())
         if others:
             tup = others[0]
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
-    def run(self, rows: Rows, sink: Sink) -> Counts:
-        """Run user code on each row; emissions are left in ``output``."""
-        counts = Counts(executed=rows.count)
-        held = counts.held = self._work(rows, counts)
-        if counts.failures or held is not None:
-            self._settle_some(rows, counts, held, sink)
+    def run(self, rows: Rows) -> TaskResult:
+        """Run user code on each row; what it emits is left in ``output``."""
+        result = TaskResult(executed=rows.count)
+        held = result.held = self._work(rows, result)
+        if result.failures or held is not None:
+            self._settle_some(rows, result, held)
         else:
-            counts.acked += rows.count
-            if rows.anchoring is not None:
-                sink.ack_all(rows.anchoring)
+            result.acked += rows.count
+            result.acked_whole = rows.anchoring
         if isinstance(self.bolt, Bolt):
-            self._settle_late(counts, sink)
+            self._settle_late(result)
         if self.runtime is not None:
-            self._apply_effects(self.runtime, counts, sink)
-        self._report(counts, sink)
-        return counts
+            self._apply_effects(self.runtime, result)
+        self._report(result)
+        return result
 
-    def _settle_some(self, rows: Rows, counts: Counts, held: npt.NDArray[np.bool_] | None, sink: Sink) -> None:
+    def _settle_some(self, rows: Rows, result: TaskResult, held: npt.NDArray[np.bool_] | None) -> None:
         """Fails, acks and holds of rows that are not all acked."""
         failed = np.zeros(rows.count, dtype=bool)
-        for row, failure in counts.failures.items():
+        for row, failure in result.failures.items():
             failed[row] = True
-            self._fail(rows.anchors_of(row), failure, sink)
+            self._fail(rows.anchors_of(row), failure, result)
         done = ~failed if held is None else ~(failed | held)
-        counts.acked += int(done.sum())
-        counts.failed += len(counts.failures)
+        result.acked += int(done.sum())
+        result.failed += len(result.failures)
         if rows.anchoring is not None:
-            sink.ack(*rows.pairs_where(done))
+            result.acks.append(rows.pairs_where(done))
             if held is not None and bool(held.any()):
-                sink.hold(rows.pairs_where(held & ~failed)[0], self.context.task)
+                result.holds.append(rows.pairs_where(held & ~failed)[0])
 
-    def _work_in_runtime(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+    def _work_in_runtime(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
         assert self.runtime is not None
         try:
             if self.watch is not None:
                 self.watch.piece()
         except KilledWorkerError as error:
-            counts.failures = dict.fromkeys(range(rows.count), failure_of(error))
+            result.failures = dict.fromkeys(range(rows.count), failure_of(error))
             return None
-        held = self.runtime.rows(rows, counts)
+        held = self.runtime.rows(rows, result)
         if self.watch is not None and self.watch.look is not None:
             self.watch.took(rows.unkeepable())
         return held
 
-    def run_between(self, step: Callable[[Counts], None], sink: Sink) -> Counts:
+    def run_between(self, step: Callable[[TaskResult], None]) -> TaskResult:
         """A step of a hosted bolt before or behind its rows, as ``run``."""
-        counts = Counts()
+        result = TaskResult()
         if self.watch is not None:
             self.watch.between()
-        step(counts)
+        step(result)
         assert self.runtime is not None
-        self._apply_effects(self.runtime, counts, sink)
-        self._report(counts, sink)
-        return counts
+        self._apply_effects(self.runtime, result)
+        self._report(result)
+        return result
 
-    def _apply_effects(self, runtime: BoltRuntime, counts: Counts, sink: Sink) -> None:
-        told, runtime.told = runtime.told, RuntimeEffects()
-        counts.of_windows = told.metrics
-        counts.acked += sum(len(edges) for _, edges in told.acks)
-        if told.acks:
-            sink.ack(*joined(told.acks))
-        for roots, error in told.fails:
+    def _apply_effects(self, runtime: BoltRuntime, result: TaskResult) -> None:
+        effects, runtime.effects = runtime.effects, RuntimeEffects()
+        result.of_windows = effects.metrics
+        result.acked += sum(len(edges) for _, edges in effects.acks)
+        if effects.acks:
+            result.acks.append(joined(effects.acks))
+        for roots, error in effects.fails:
             failure = failure_of(error)
-            counts.errors += failure.reported
-            sink.report(ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback))
-            counts.of_trees.append((len(set(roots.tolist())), failure))
+            result.errors += failure.reported
+            result.reports.append(
+                ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
+            )
+            result.of_trees.append((len(set(roots.tolist())), failure))
             for root in dict.fromkeys(roots.tolist()):
-                self._fail(((root, 0),), failure, sink)
-        for text in told.reports:
-            sink.report(ErrorReport(self.context.component, self.context.index, text))
+                self._fail(((root, 0),), failure, result)
+        for text in effects.reports:
+            result.reports.append(ErrorReport(self.context.component, self.context.index, text))
 
-    def flush(self, seen: list[Rows], sink: Sink) -> Counts:
+    def flush(self, seen: list[Rows]) -> TaskResult:
         """Let the bolt write what it gathered; emissions are left in ``output``.
 
         An exception fails all rows of the micro-batch.
         """
-        counts = Counts()
+        result = TaskResult()
         self._begin_flush()
         try:
             with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
@@ -252,20 +206,22 @@ class BoltTask:
                 if returned is not None:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = counts.flush_failure = failure_of(error)
-            sink.report(ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback))
-            counts.errors += 1
+            failure = result.flush_failure = failure_of(error)
+            result.reports.append(
+                ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
+            )
+            result.errors += 1
             for rows in seen:
                 for row in range(rows.count):
-                    self._fail(rows.anchors_of(row), failure, sink)
-                counts.failed += rows.count
-                counts.acked -= rows.count
+                    self._fail(rows.anchors_of(row), failure, result)
+                result.failed += rows.count
+                result.acked -= rows.count
         if isinstance(self.bolt, Bolt):
-            self._settle_flushed(counts, sink)
+            self._settle_flushed(result)
         else:
-            self._report(counts, sink)
+            self._report(result)
         self._end_flush()
-        return counts
+        return result
 
     def _flushing(self) -> AbstractContextManager[None]:
         return nullcontext() if self.monitor is None else self.monitor.at(Activity.FLUSH, self.context.task)
@@ -291,17 +247,17 @@ class BoltTask:
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
         emit_all(returned, self._basic.emit, who)
 
-    def _settle_flushed(self, counts: Counts, sink: Sink) -> None:
+    def _settle_flushed(self, result: TaskResult) -> None:
         """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
         collector = self._by_hand
         _, self._late = collector.end()
         self._late_failures, collector.failures = collector.failures, []
-        self._settle_late(counts, sink)
-        self._report(counts, sink)
+        self._settle_late(result)
+        self._report(result)
 
-    def _fail(self, anchors: tuple[tuple[int, int], ...], failure: Failure, sink: Sink) -> None:
+    def _fail(self, anchors: AnchorPairs, failure: Failure, result: TaskResult) -> None:
         for root, _ in anchors:
-            sink.fail(
+            result.fails.append(
                 Fail(
                     key=unmix64(root),
                     component=self.context.component,
@@ -313,40 +269,39 @@ class BoltTask:
                 )
             )
 
-    def _settle_late(self, counts: Counts, sink: Sink) -> None:
+    def _settle_late(self, result: TaskResult) -> None:
         """Acks, fails and new timeouts of tuples that were kept."""
         collector = self._by_hand
         pairs = [pair for tup in self._late for pair in tup.anchors]
         if pairs:
-            sink.ack(
-                np.array([root for root, _ in pairs], dtype=np.uint64), np.array([e for _, e in pairs], dtype=np.uint64)
-            )
-        counts.acked += len(self._late)
-        counts.late_acks = self._late
-        counts.late_fails = [tup for tup, _ in self._late_failures]
+            columns = np.array(pairs, dtype=np.uint64)
+            result.acks.append((columns[:, 0], columns[:, 1]))
+        result.acked += len(self._late)
+        result.late_acks = self._late
+        result.late_fails = [tup for tup, _ in self._late_failures]
         for tup, reason in self._late_failures:
-            counts.failed += 1
+            result.failed += 1
             failure = failure_said(reason)
-            counts.of_trees.append((1, failure))
-            self._fail(tup.anchors, failure, sink)
+            result.of_trees.append((1, failure))
+            self._fail(tup.anchors, failure, result)
         roots = [root for tup in collector.touched for root, _ in tup.anchors]
         if roots:
-            sink.touch(np.array(roots, dtype=np.uint64))
+            result.touched.append(np.array(roots, dtype=np.uint64))
         collector.touched.clear()
 
-    def _report(self, counts: Counts, sink: Sink) -> None:
+    def _report(self, result: TaskResult) -> None:
         who = self.context.component, self.context.index
-        for failure in counts.failures.values():
+        for failure in result.failures.values():
             if failure.reported:
-                counts.errors += 1
-                sink.report(ErrorReport(*who, failure.reason, failure.traceback))
+                result.errors += 1
+                result.reports.append(ErrorReport(*who, failure.reason, failure.traceback))
         for error in self.output.errors:
-            counts.errors += 1
+            result.errors += 1
             text, trace = said(error)
-            sink.report(ErrorReport(*who, text or "an error was reported without a word", trace))
+            result.reports.append(ErrorReport(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
-    def _choose_work(self) -> Callable[[Rows, Counts], npt.NDArray[np.bool_] | None]:
+    def _choose_work(self) -> Callable[[Rows, TaskResult], npt.NDArray[np.bool_] | None]:
         if isinstance(self.bolt, FunctionBolt):
             return self._run_function
         if isinstance(self.bolt, AsyncBolt):
@@ -355,19 +310,19 @@ class BoltTask:
             return self._run_columns
         return self._run_by_hand if isinstance(self.bolt, Bolt) else self._run_rows
 
-    def _run_rows(self, rows: Rows, counts: Counts) -> None:
+    def _run_rows(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, BasicBolt)
-        self._each(rows, counts, self._watched(self.bolt.execute), None)
+        self._each(rows, result, self._watched(self.bolt.execute), None)
 
-    def _run_by_hand(self, rows: Rows, counts: Counts) -> npt.NDArray[np.bool_] | None:
+    def _run_by_hand(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
         assert isinstance(self.bolt, Bolt)
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
-        kept = self._each(rows, counts, self._watched(self.bolt.execute), collector)
+        kept = self._each(rows, result, self._watched(self.bolt.execute), collector)
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
-                counts.failures[tup._row] = failure_said(reason)
+                result.failures[tup._row] = failure_said(reason)
             else:
                 self._late_failures.append((tup, reason))
         collector.failures.clear()
@@ -375,7 +330,7 @@ class BoltTask:
         settled = np.frombuffer(status, dtype=np.uint8)
         for tup in kept:
             word = {collector.ACKED: "acked", collector.FAILED: "failed"}.get(status[tup._row])
-            tup._settled = "failed" if tup._row in counts.failures else word
+            tup._settled = "failed" if tup._row in result.failures else word
             tup.detach()
         held = settled == 0
         return held if bool(held.any()) else None
@@ -395,7 +350,7 @@ class BoltTask:
     def _each(
         self,
         rows: Rows,
-        counts: Counts,
+        result: TaskResult,
         execute: Callable[[Tuple, Any], Any],
         by_hand: BoltRowCollector | None,
     ) -> list[Tuple]:
@@ -406,7 +361,7 @@ class BoltTask:
         """
         names = rows.origin.fields
         reference_count = sys.getrefcount
-        failures = counts.failures
+        failures = result.failures
         kept: list[Tuple] = []
         tup = self._shows = Tuple.at(rows.origin, rows, 0)
         basic = self._basic
@@ -453,7 +408,7 @@ class BoltTask:
                 tup.detach()
         return kept
 
-    def _run_function(self, rows: Rows, counts: Counts) -> None:
+    def _run_function(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, FunctionBolt)
         function, who = self.bolt.function, f"{self.context.component!r}"
 
@@ -466,9 +421,9 @@ class BoltTask:
             elif returned is not None:
                 emit_all(returned, collector.emit, who)
 
-        self._each(rows, counts, self._watched(execute), None)
+        self._each(rows, result, self._watched(execute), None)
 
-    def _run_columns(self, rows: Rows, counts: Counts) -> None:
+    def _run_columns(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, ColumnBolt)
         self._columns.begin(rows.count)
         try:
@@ -482,7 +437,7 @@ class BoltTask:
             refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
-            counts.failures = dict.fromkeys(range(rows.count), failure)
+            result.failures = dict.fromkeys(range(rows.count), failure)
             self._drop_emitted()
         self._columns.end()
 
@@ -490,13 +445,13 @@ class BoltTask:
         for out in self.output.streams.values():
             out.columns.clear()
 
-    def _run_async(self, rows: Rows, counts: Counts) -> None:
+    def _run_async(self, rows: Rows, result: TaskResult) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
             weakref.finalize(self, self._runner.get_loop().close)  # also of a task that nobody has cleaned up
         loop = self._runner.get_loop()
         # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
-        work = loop.create_task(self._all_coroutines(rows, counts))
+        work = loop.create_task(self._all_coroutines(rows, result))
         while not work.done():
             # User code has stopped the loop, which is not its own; or a task that it made has exited. asyncio raises
             # that here, too, besides where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
@@ -504,7 +459,7 @@ class BoltTask:
                 loop.run_until_complete(work)
         work.result()
 
-    async def _all_coroutines(self, rows: Rows, counts: Counts) -> None:
+    async def _all_coroutines(self, rows: Rows, result: TaskResult) -> None:
         bolt = self.bolt
         assert isinstance(bolt, AsyncBolt)
         watch = self.watch
@@ -521,7 +476,7 @@ class BoltTask:
                 self._shown_too[tup._row] = tup
                 await self._run_coroutine(bolt.execute(tup, collector), collector)
             except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
-                counts.failures[tup._row] = failure_of(error)
+                result.failures[tup._row] = failure_of(error)
             finally:
                 self._shown_too.pop(tup._row, None)
 
@@ -530,7 +485,7 @@ class BoltTask:
             collector.end()
             free.release()
             if task.cancelled():  # it was so before it began, or has cancelled itself
-                counts.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
+                result.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
             elif (error := task.exception()) is not None:  # no tuple's affair
                 broken.append(error)
 
@@ -551,7 +506,7 @@ class BoltTask:
         if broken:
             raise broken[0]
         for tup in tuples:
-            tup._settled = "failed" if tup._row in counts.failures else "acked"
+            tup._settled = "failed" if tup._row in result.failures else "acked"
             tup.detach()
 
     async def _run_coroutine(self, called: Any, collector: BasicRowCollector) -> None:

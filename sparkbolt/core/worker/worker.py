@@ -11,93 +11,31 @@ Read before: ``lane``, ``tasks``, ``state``, ``outbox``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, preparing, user_code
-from sparkbolt.core.base.ids import U64
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.progress import Activity
-from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.protocol.frames import Clock, Column
+from sparkbolt.core.protocol.frames import Clock
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.core.worker.crash_isolation import Crashes, Unkept, Watch
-from sparkbolt.core.worker.emission import Output
+from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.outbox import Outbox
-from sparkbolt.core.worker.routing import RoutedRows, StreamRoutes, routes_of
+from sparkbolt.core.worker.routing import StreamRoutes, routes_of
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import ConfigError, InvariantError, StateError
-
-Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
-"""Told of everything that is emitted: component, task index, stream, columns."""
-
-
-class Observer(Protocol):
-    """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
-
-    def emits(self, output: Output) -> None:
-        """A task is made, and emits into this."""
-
-    def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """A task is about to run on these rows; what is returned is what it runs on."""
-
-    def sending(self, task: BoltTask) -> None:
-        """What a task has emitted is sent next."""
-
-    def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
-
-    def started(self, keys: U64) -> None:
-        """Trees of these keys begin."""
-
-    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
-        """A task has sent rows to another task."""
-
-    def settled(self, roots: U64, edges: U64) -> None:
-        """Deliveries were acked: one pair for each tree that each of them belongs to."""
-
-    def failed(self, fail: Fail) -> None:
-        """Somebody failed a tree."""
-
-    def again(self) -> None:
-        """What was seen of this attempt does not count: it begins again."""
-
-
-@dataclass
-class WorkerEnvironment:
-    """What a process is given to work with, made once in the driver."""
-
-    lane: Lane
-    components: Mapping[str, bytes]
-    """Each component, pickled: a task unpickles one of its own."""
-    unpickle: Callable[[bytes], Any]
-    clock: Callable[[], float]
-    """Seconds, for measuring how long user code takes; no rule depends on it."""
-    stamps: Callable[[], int]
-    """Random 64-bit numbers for segments of state."""
-    capture: Capture | None = None
-    debug: Callable[[str], None] | None = None
-    """Told each emission of components whose ``debug`` is on."""
-    observer: Observer | None = None
-    """Sees every delivery; None everywhere but in the simulator."""
-    namespace: Mapping[str, Any] = field(default_factory=dict)
-    """What the topology's main module defines, for unpickling state."""
-    letter_sink: Callable[[int], DeadLetterSink] | None = None
-    """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
-    rehearsal_directory: str | None = None
-    """As of ``TopologyContext``."""
 
 
 class Worker:

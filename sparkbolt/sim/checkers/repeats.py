@@ -13,7 +13,7 @@ from sparkbolt.core.protocol.acker import combine
 from sparkbolt.core.protocol.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.protocol.verdict_codec import decode_partials
-from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.results import Row
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker, Facts, Records
 from sparkbolt.sim.executors import Outcome

@@ -17,12 +17,12 @@ from sparkbolt.core.driver.ledger.ledger import FailedTree
 from sparkbolt.core.model.components import BasicBolt, StatefulBolt
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.topology import TopologyBuilder
-from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker.levels import run_level
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
@@ -109,11 +109,15 @@ class Shielded(LocalEngine):
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
-            rows += crash_shield.shielded(self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e))
+            rows += crash_shield.shielded(
+                self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e).to_rows(own.lane)
+            )
         for level in self.lane.levels:
             came = rows
             rows = crash_shield.shielded(
-                self.worker, lambda own, stores, n=level.number, r=came: run_level(own, n, r, stores), self._store_of
+                self.worker,
+                lambda own, stores, n=level.number, r=came: run_level(own, n, r, stores).to_rows(own.lane),
+                self._store_of,
             )
         return judge_rows(rows)
 

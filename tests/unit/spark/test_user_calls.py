@@ -18,7 +18,7 @@ from sparkbolt import Config, EngineError, PartitionedSpout, Range, SourceUnavai
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Promotion, SourceView
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.sim.engine import LocalEngine

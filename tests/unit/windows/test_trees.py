@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.worker.tasks import Counts
+from sparkbolt.core.worker.results import TaskResult
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
@@ -214,7 +214,7 @@ def test_what_was_seen_before_a_restart_is_dropped() -> None:
 def new_ids(seen: SeenIds, ids: list[Any]) -> list[Any]:
     """Those of the ids that are new; they are seen now."""
     rows = Rows(Origin("source", 0, "default", ("id",)), len(ids), [ids], None, None)
-    fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), Counts())
+    fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), TaskResult())
     return [value for value, new in zip(ids, fresh.tolist(), strict=True) if new]
 
 

@@ -47,8 +47,9 @@ from sparkbolt.core.driver.ledger.story_store import (
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
 from sparkbolt.core.model.story import NOTHING_TOLD, Story, Told
-from sparkbolt.core.protocol.acker import NO_HOLDER, Feedback, Verdicts, locate
+from sparkbolt.core.protocol.acker import locate
 from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback, Verdicts
 from sparkbolt.errors import CheckpointError, InvariantError, check
 
 __all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo", "Story"]

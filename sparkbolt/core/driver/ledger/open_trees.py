@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import I32, U64, empty_u64, rise, run_starts
-from sparkbolt.core.protocol.acker import NO_HOLDER, locate
+from sparkbolt.core.protocol.acker import locate
+from sparkbolt.core.protocol.verdicts import NO_HOLDER
 from sparkbolt.errors import check
 
 _T = TypeVar("_T", bound=np.generic)

@@ -23,7 +23,7 @@ from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
 from sparkbolt.core.driver.ledger.partition_manager import Live
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, Told, merged
-from sparkbolt.core.protocol.acker import NO_HOLDER
+from sparkbolt.core.protocol.verdicts import NO_HOLDER
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 STORIES_MAX = 1000

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.base.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
 from sparkbolt.core.model.groupings import Delivery, Emitted, Grouping
-from sparkbolt.core.protocol.edges import Anchoring
-from sparkbolt.core.worker.routing import EmittedRows, Parents, Route, RoutedRows, StreamRoutes, route
+from sparkbolt.core.protocol.edges import Anchoring, Parents
+from sparkbolt.core.worker.routing import EmittedRows, Route, RoutedRows, StreamRoutes, route
 
 
 @pytest.mark.parametrize("length", [0, 1, 16_384, 16_385, 40_000])
@@ -60,8 +60,7 @@ def test_children_of_one_parent_have_the_same_edges_as_if_each_had_its_own(of: l
     stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
     found = []
     for parents in (each, shared):
-        routed: list[RoutedRows] = []
-        account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, routed.append)
+        routed, account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5)
         trees = Anchoring(parents.pair_roots, account).by_tree()
         kept = {key: xor for key, xor in zip(*(column.tolist() for column in trees), strict=True) if xor}
         found.append((kept, [(p.anchoring.roots.tolist(), p.anchoring.edges.tolist()) for p in routed]))
@@ -83,9 +82,10 @@ def test_ordinals_that_count_on_within_a_task_give_each_delivery_an_edge_of_its_
     routed: list[RoutedRows] = []
     for base in (0, 20):  # a parent may emit in several blocks
         parents = Parents(roots, edges, first + base, None, anchors)
-        account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5, routed.append)
+        sent_now, account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5)
         assert account is not None
-        for sent in routed[-2:]:
+        routed += sent_now
+        for sent in sent_now:
             assert sent.anchoring is not None
             for root, edge in zip(sent.anchoring.roots.tolist(), sent.anchoring.edges.tolist(), strict=True):
                 place = int(np.flatnonzero(roots == root)[0])

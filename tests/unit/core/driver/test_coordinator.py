@@ -16,8 +16,8 @@ from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Co
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
-from sparkbolt.core.protocol.feedback import gather
-from sparkbolt.core.protocol.records import Record
+from sparkbolt.core.protocol.acker import gather
+from sparkbolt.core.protocol.plan import Record
 from sparkbolt.errors import EmitError, EngineError
 from sparkbolt.sim.engine import LocalEngine
 

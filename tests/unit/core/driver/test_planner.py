@@ -11,8 +11,8 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.model.components import PartitionedSpout, Range
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.acker import Feedback
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine

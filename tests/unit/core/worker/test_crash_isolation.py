@@ -17,14 +17,14 @@ from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.topology import TopologyBuilder
-from sparkbolt.core.protocol.feedback import judge_rows
+from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.worker import crash_isolation as deaths_module
 from sparkbolt.core.worker.crash_isolation import Crashes, Watch, WorkPlace
-from sparkbolt.core.worker.levels import by_dest, run_level
+from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stages import Row
+from sparkbolt.core.worker.stage import by_dest, run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
@@ -108,12 +108,14 @@ class Watched(LocalEngine):
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
-            rows += self.alive(lambda worker, p=piece, e=entry: run_entry(worker, moment, p, e))
+            rows += self.alive(lambda worker, p=piece, e=entry: run_entry(worker, moment, p, e).to_rows(worker.lane))
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
             rows = []
             for came in runs:
-                rows += self.alive(lambda worker, n=level.number, r=came: run_level(worker, n, r, self._store_of))
+                rows += self.alive(
+                    lambda worker, n=level.number, r=came: run_level(worker, n, r, self._store_of).to_rows(worker.lane)
+                )
         return judge_rows(rows)
 
     def alive(self, work: Callable[[Worker], list[Row]]) -> list[Row]:

@@ -8,8 +8,7 @@ from typing import Any
 from sparkbolt import Bolt, Spout, TopologyBuilder
 from sparkbolt.core.base.ids import mix64, tree_key
 from sparkbolt.core.model.tuples import Origin, Tuple
-from sparkbolt.core.worker.forgetting import forget, forget_in
-from sparkbolt.core.worker.holding import held_tuples
+from sparkbolt.core.worker.held_tuples import forget, forget_in, held_tuples
 from sparkbolt.testing import TopologyTestDriver
 
 ORIGIN = Origin("queue", 0, "default", ("v",))

@@ -26,11 +26,12 @@ from sparkbolt.core.model.groupings import GlobalGrouping
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
-from sparkbolt.core.protocol.feedback import gather
+from sparkbolt.core.protocol.acker import gather
+from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.core.worker.outbox import Outbox
-from sparkbolt.core.worker.routing import EmittedRows, Parents, Route, StreamRoutes
+from sparkbolt.core.worker.routing import EmittedRows, Route, StreamRoutes
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 

@@ -14,8 +14,9 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Retry, SpoutInfo
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.acker import Feedback, Partials, judge, merge
+from sparkbolt.core.protocol.acker import judge, merge
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import Feedback, Partials
 from sparkbolt.errors import CheckpointError, InvariantError
 
 LINES, QUEUE, COUNT, WINDOW = (1, 2), (3,), (4, 5), (6,)

@@ -1,23 +1,66 @@
-"""Forgetting: tuples that bolts still hold for a driver that is dead.
+"""Held tuples: which tuples a bolt holds in its attributes, and how those that nobody waits for are dropped.
 
-Which question it answers: what becomes of a held tuple when nobody waits for it any more?
-Rule: a tuple all of whose trees are void is taken out of the dicts, lists, sets and deques in which a bolt keeps it,
-before the bolt sees the next tuple: its message comes again under a new root, and must not meet its own ghost.
+Which question it answers: when a tree times out, which of its tuples does somebody hold; and what becomes of a held
+tuple whose driver is dead?
+Rule 1: a search costs at most ``LOOKS_MAX`` looks, and is made only for trees that time out, by the tasks that the
+ledger names as their holders.
+Rule 2: a tuple all of whose trees are void is taken out of the dicts, lists, sets and deques in which a bolt keeps it,
+before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old one.
 
-What is inside objects of other kinds is looked through by their attributes; what is in a ``KeyValueState`` stays.
+Attributes are searched, containers in them, and attributes of objects in them; what is in a ``KeyValueState`` is not
+seen, and stays.
 Read before: ``tuples``, ``ids``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Set
 from typing import Any
 
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import split_key, unmix64
 from sparkbolt.core.model.pickling import attributes_of
 from sparkbolt.core.model.tuples import Tuple
+
+LOOKS_MAX = 100_000
+
+
+def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[Tuple]:
+    """The tuples of some trees that are in attributes or whatever they contain, each once.
+
+    Args:
+        attributes: a bolt's ``__dict__``.
+        roots: the roots of the trees.
+    """
+    found: list[Tuple] = []
+    seen: set[int] = set()
+    waiting: deque[Any] = deque(attributes.values())
+    while waiting and len(seen) < LOOKS_MAX:
+        value = waiting.popleft()
+        if id(value) in seen or value is None or isinstance(value, str | bytes | int | float | type):
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tuple):
+            if any(root in roots for root, _ in value.anchors):
+                found.append(value)
+            continue
+        try:
+            waiting.extend(_inside(value))
+        except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything
+            pass_on(error)
+            continue
+    return found
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """What is in a container, or in the attributes of an object."""
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, Set | MutableSequence | deque | tuple):
+        return list(value)
+    inner = getattr(value, "__dict__", None)
+    return [inner] if isinstance(inner, dict) else ()
 
 
 def forget_in(instance: object, void: Mapping[int, int]) -> int:

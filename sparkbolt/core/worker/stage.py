@@ -1,0 +1,542 @@
+"""A stage: what one process does for one micro-batch, at the source or at a level.
+
+Which question it answers: rows come in; which tasks run on which of them, and what leaves?
+Rule 1: data flows one way. Frames are put in order before user code sees them; a task returns what it did, and the
+stage folds it into its ``StageResult``. Ack partials are combined here, once a stage.
+Rule 2: nothing of a task's state is committed before all of it is known to be such that it can be kept. Where it
+cannot, the work is done again, in the same process, without the tuple that is to blame (``crash_isolation``).
+
+Read before: ``results``, ``tasks``, ``worker``, ``frame_writer``, ``hop_recorder``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.hashing import UnroutableError
+from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
+from sparkbolt.core.model.metrics import ComponentMetrics, unpack
+from sparkbolt.core.model.outage import add_healths
+from sparkbolt.core.model.pickling import attributes_of
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport, Fail
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
+from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
+from sparkbolt.core.protocol.acker import Accounts, combine
+from sparkbolt.core.protocol.frames import (
+    FEEDBACK,
+    PARTIALS,
+    Column,
+    Frame,
+    Inbox,
+    Moment,
+    Path,
+    collect,
+    decode_control,
+    kind_of,
+    moment_of,
+    python_values,
+    unwrap,
+)
+from sparkbolt.core.protocol.verdict_codec import decode_partials
+from sparkbolt.core.protocol.verdicts import Partials
+from sparkbolt.core.state.segments import SegmentStore
+from sparkbolt.core.worker.crash_isolation import Unkept
+from sparkbolt.core.worker.failures import failure_of
+from sparkbolt.core.worker.frame_writer import FrameWriter, Refusal, readable
+from sparkbolt.core.worker.health import WorkSeen
+from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
+from sparkbolt.core.worker.hop_recorder import HopRecorder
+from sparkbolt.core.worker.outbox import Outbox, Started
+from sparkbolt.core.worker.results import Row, StageResult, TaskResult
+from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
+from sparkbolt.core.worker.tasks import BoltTask
+from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of
+from sparkbolt.core.worker.worker import Worker
+from sparkbolt.errors import PrepareError, Unavailable
+
+_NOWHERE = Origin("", -1, "", ())
+TRACEBACKS_MAX = 50
+"""How many failed trees of one stage and micro-batch keep the traceback; all keep the reason."""
+
+
+class Stage:
+    """One process's part in one stage of a micro-batch: runs tasks, and folds what they return into one result."""
+
+    def __init__(self, worker: Worker, moment: Moment, piece: int = 0) -> None:
+        """Begin; ``piece`` tells this part of a source's work from the others of the micro-batch."""
+        self.worker = worker
+        self.lane = worker.lane
+        self.moment = moment
+        self.observer = worker.environment.observer
+        self.result = StageResult(moment)
+        self._writer = FrameWriter(worker.lane, moment, piece, worker.origin)
+        self._metrics: dict[str, ComponentMetrics] = {}
+        """What is counted here, apart from what earlier stages counted, since others may look at it."""
+        self._accounts = Accounts()
+        self._parts: list[Partials] = []
+        """Everything else that is reported about trees."""
+        self._fails: list[Fail] = []
+        self._tracebacks = 0
+        self._reported: Counter[tuple[str, int]] = Counter()
+        self._recorder: HopRecorder | None = None
+        self._fused: dict[int, BoltTask] = {}
+        """The tasks of fused bolts that have got rows."""
+        self._unflushed: dict[int, list[Rows]] = {}
+        """What those of them have got that are to be flushed at the end."""
+        self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
+        """What was emitted, for whoever wants to see it once it counts."""
+        self._ready: list[int] = []
+        """Tasks whose state is ready to be committed."""
+        self._work_seen: dict[int, WorkSeen] = {}
+        """By task."""
+        if worker.monitor is not None:
+            worker.monitor.stage(moment.micro_batch_id, self._metrics)
+
+    # What is reported about trees: by the source, by what folds a task's result, and by rows that cannot travel.
+
+    def start_trees(self, keys: U64, xors: U64) -> None:
+        """Trees begin: their keys, and what their roots begin with; each uint64[trees]."""
+        if self.observer is not None:
+            self.observer.started(keys)
+        self._parts.append(Partials(init_keys=keys, init_xors=xors))
+
+    def fail(self, fail: Fail) -> None:
+        """A tree fails; only of the first many of a stage the tracebacks are kept."""
+        if self.observer is not None:
+            self.observer.failed(fail)
+        if fail.traceback is not None:
+            self._tracebacks += 1
+            if self._tracebacks > TRACEBACKS_MAX:
+                fail = replace(fail, traceback=None)
+        self._fails.append(fail)
+
+    def report(self, report: ErrorReport) -> None:
+        """A component reports an error; of a flood only the first are passed on, all are counted."""
+        who = report.component, report.task
+        self._reported[who] += 1
+        if self._reported[who] <= self.lane.topology.config.max_error_report_per_interval:
+            self.result.reports.append(report)
+
+    def _fold(self, task: BoltTask, result: TaskResult) -> None:
+        """Add what a task did with some rows to what the stage has done."""
+        if result.acked_whole is not None:
+            if self.observer is not None:
+                self.observer.settled(result.acked_whole.roots, result.acked_whole.edges)
+            self._accounts.add_all(result.acked_whole)
+        for roots, edges in result.acks:
+            if self.observer is not None:
+                self.observer.settled(roots, edges)
+            self._accounts.add(roots, edges)
+        for roots in result.holds:
+            holders = np.full(len(roots), task.context.task, dtype=np.int32)
+            self._parts.append(Partials(held_keys=unmix64_array(roots), held_by=holders))
+        for roots in result.touched:
+            self._parts.append(Partials(touched_keys=unmix64_array(roots)))
+        for fail in result.fails:
+            self.fail(fail)
+        for report in result.reports:
+            self.report(report)
+        metrics = self.counts(task.context.component)
+        metrics.executed += result.executed
+        metrics.acked += result.acked
+        metrics.failed += result.failed
+        metrics.errors += result.errors
+        if result.of_windows is not None:
+            metrics.add(result.of_windows)
+
+    @property
+    def recorder(self) -> HopRecorder:
+        """What gathers hops; made when there is one to record."""
+        if self._recorder is None:
+            self._recorder = HopRecorder(self.lane, self.moment)
+        return self._recorder
+
+    def counts(self, component: str) -> ComponentMetrics:
+        """The counters of a component in this micro-batch."""
+        if component not in self._metrics:
+            self._metrics[component] = ComponentMetrics()
+        return self._metrics[component]
+
+    # Work.
+
+    def run_task(self, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
+        """Run one task of a level on what came for it."""
+        component, _ = self.lane.topology.task_owner(number)
+        spec = self.lane.topology.components[component]
+        self.worker.enter(number)
+        stateful = store is not None and spec.keeps_state
+        own = None
+        try:
+            if stateful and store is not None:
+                with self.worker.doing(Activity.STATE, number):
+                    task = self.worker.load(number, store)
+                    own = self.worker.outbox(number)
+            else:
+                task = self.worker.bolt(number)
+        except (Unavailable, PrepareError) as error:
+            if isinstance(spec.component, RuntimeBolt) or component in self.lane.starters:
+                raise  # what its clock says must not be lost: the micro-batch is run again
+            self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
+            return
+        self._begin(task)
+        runtime = self.worker.attach(number, inbox.clock) if stateful else None
+        seen: list[Rows] = []
+        if inbox.clock is not None and inbox.clock.void:
+            forget_in(task.bolt, dict(inbox.clock.void))
+        if inbox.clock is not None and inbox.clock.wanted:
+            wanted = frozenset(inbox.clock.wanted)
+            self.recorder.holds(task.context, held_tuples(attributes_of(task.bolt), wanted), wanted)
+        if inbox.clock is not None and own is not None:
+            with self.worker.doing(Activity.STATE, number):
+                again = own.receive(inbox.clock, task.output)
+            for started in again:
+                self._send_started(started, number)
+        if runtime is not None:
+            self._between(task, runtime.begin, own)
+        if inbox.clock is not None and inbox.clock.tick:
+            rate = spec.config.tick_tuple_freq_secs or 0.0
+            tup = tick(rate)
+            seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
+        for frame in inbox.in_order():
+            if frame.unreadable:
+                frame, refusals = readable(frame, self.worker.origin(frame.source, frame.stream).fields)
+                for refusal in refusals:
+                    self._refuse(refusal)
+            seen.append(self._work(task, self._rows_of(frame), own))
+        if runtime is not None:
+            self._between(task, runtime.end, own)
+            self.result.timers[number] = runtime.timer
+        if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
+            self._flush(task, seen, own)
+        if stateful:
+            with self.worker.doing(Activity.STATE, number):
+                self.worker.make_ready(number)
+            self._ready.append(number)
+        else:
+            self.worker.leave(number)
+
+    def save(self) -> None:
+        """Commit the state of all tasks that have run."""
+        for number in self._ready:
+            with self.worker.doing(Activity.STATE, number):
+                warning = self.worker.save(number)
+            if warning is not None:
+                self.report(ErrorReport(*self.lane.topology.task_owner(number), warning))
+            self.worker.leave(number)
+        self._ready.clear()
+
+    def _rows_of(self, frame: Frame) -> Rows:
+        origin = self.worker.origin(frame.source, frame.stream)
+        return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
+
+    def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:
+        """A task cannot be prepared, perhaps since something is away that it depends on: all that came for it fails."""
+        component, index = self.lane.topology.task_owner(number)
+        failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
+        self.report(ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
+        metrics = self.counts(component)
+        metrics.errors += 1
+        seen = self._work_seen.setdefault(number, WorkSeen())
+        for rows in came:
+            seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
+            metrics.failed += rows.count
+            for row in range(rows.count):
+                for root, _ in rows.anchors_of(row):
+                    self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
+        self.worker.leave(number)
+
+    def _begin(self, task: BoltTask) -> None:
+        task.context.micro_batch_id = self.moment.micro_batch_id
+        task.context.now_ms = self.moment.now_ms
+        task.output.begin()
+
+    def _send_started(self, started: Started, number: int) -> None:
+        for reason in started.refused:
+            self._refuse(Refusal(number, (), reason, started.block.path))
+        if len(started.keys):
+            self.start_trees(started.keys, np.zeros(len(started.keys), dtype=np.uint64))
+        if started.block.count:
+            self.send(started.block, number)
+
+    def _between(self, task: BoltTask, step: Callable[[TaskResult], None], own: Outbox | None) -> None:
+        """A step of a runtime before or behind its rows, then everything it emitted."""
+        self._work_on(task, Rows(_NOWHERE, 0, [], None, None), own, step)
+
+    def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
+        """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
+        if task.watch is None:
+            self._work_on(task, rows, own)
+        else:
+            for start, stop in task.watch.spans(rows.count):
+                self._work_on(task, rows.part(start, stop), own)
+        return rows
+
+    def _work_on(
+        self, task: BoltTask, rows: Rows, own: Outbox | None, step: Callable[[TaskResult], None] | None = None
+    ) -> None:
+        clock = self.worker.environment.clock
+        if self.observer is not None and step is None:
+            rows = self.observer.starting(task, rows)
+        monitor = self.worker.monitor
+        before = monitor.begin(Activity.EXECUTE, task.context.task, rows.count, task) if monitor is not None else None
+        started = clock()
+        try:
+            result = task.run(rows) if step is None else task.run_between(step)
+        finally:
+            if monitor is not None and before is not None:
+                monitor.back(before)
+        if task.watch is not None and step is None:
+            task.watch.rest()
+        self.counts(task.context.component).execute_ms += (clock() - started) * 1000
+        self._take(task, rows, result, own)
+
+    def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
+        """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
+        result = task.flush(seen)
+        if result.flush_failure is not None and task.context.task in self._work_seen:
+            self._work_seen[task.context.task].fail_all(result.flush_failure)
+        self._take(task, Rows(_NOWHERE, 0, [], None, None), result, own)
+
+    def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
+        """What a task did with some rows: folded, judged, recorded; and what it emitted is sent."""
+        self._fold(task, result)
+        self._judge(task, rows, result)
+        self._record(task, rows, result)
+        self._send_emitted(task, rows, own)
+
+    def _send_emitted(self, task: BoltTask, rows: Rows, own: Outbox | None) -> None:
+        if self.observer is not None:
+            self.observer.sending(task)
+        for out in task.output.streams.values():
+            if not out.collected:
+                self.counts(task.context.component).emitted += out.count
+            elif out.count:
+                path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
+                for block in emitted_rows_of(out, rows, self.lane.tracked):
+                    block.path = path
+                    started = own.start(block) if own is not None else Started(block)
+                    self._send_started(started, task.context.task)
+            out.clear()
+
+    def _record(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
+        """Note the hops that are worth it: a frame of unmarked first attempts that do not fail costs three looks."""
+        if rows.attempts is not None or result.failures:
+            self.recorder.worked(task.context, rows, result.failures, result.held)
+        if result.late_fails or (result.late_acks and self.lane.traces):
+            self.recorder.settled(task.context, result.late_acks if self.lane.traces else (), result.late_fails)
+
+    def _judge(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
+        """Note whether a bolt does its work on what it gets."""
+        given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
+        if not (given or result.of_trees or result.late_acks):
+            return
+        seen = self._work_seen.setdefault(task.context.task, WorkSeen())
+        if given:
+            seen.add(given, result.failures, rows.attempts, result.held)
+        seen.add(len(result.late_acks), {}, None)
+        for trees, failure in result.of_trees:
+            seen.add(trees, dict.fromkeys(range(trees), failure), None)
+
+    def send(self, block: EmittedRows, sender: int) -> None:
+        """Route a block; what its parents' accounts owe is kept for the acker."""
+        self.counts(block.stream.component).emitted += block.count
+        debug = self.worker.environment.debug
+        if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
+            for values in zip(*map(python_values, block.columns), strict=True):
+                debug(f"{block.stream.component} emits on {block.stream.name}: {printed(list(values))}")
+        if self.worker.environment.capture is not None:
+            _, index = self.lane.topology.task_owner(sender)
+            self._captured.append((block.stream.component, index, block.stream.name, block.columns))
+        if not block.stream.routes:
+            return
+        path = block.path
+        routed: list[RoutedRows] | None = None
+        account = None
+        while routed is None:
+            try:
+                routed, account = route(block, sender, self.moment.micro_batch_id)
+            except UnroutableError as error:
+                self._refuse(Refusal(sender, roots_of_row(block, error.row), str(error), path))
+                block = without(block, error.row)
+        for rows in routed:
+            self._deliver(sender, block.stream.index, rows, path)
+        if block.attempts is not None:
+            self.recorder.emitted(block, sender)
+        if block.parents is not None and account is not None:
+            self._accounts.add(block.parents.pair_roots, account)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """An emitted row cannot travel: the trees that it belongs to fail, and the error is reported."""
+        component, index = self.lane.topology.task_owner(refusal.task)
+        self.counts(component).errors += 1
+        self.report(ErrorReport(component, index, refusal.reason))
+        self.recorder.refused(refusal.roots, refusal.path)
+        for root in refusal.roots:
+            self.fail(Fail(unmix64(root), component, index, "emit", refusal.reason, self.moment.micro_batch_id))
+
+    def _deliver(self, sender: int, stream: int, routed: RoutedRows, path: Path) -> None:
+        """Run the fused task that rows are for, or write them as frames."""
+        if self.observer is not None:
+            self.observer.sent(sender, stream, routed)
+        if not routed.route.fused:
+            for refusal in self._writer.write(routed, sender, stream, path):
+                self._refuse(refusal)
+            return
+        origin = self.worker.origin(sender, stream)
+        rows = Rows(origin, routed.count, routed.columns, routed.anchoring, routed.attempts, path)
+        try:
+            task = self._enter_fused(routed.target)
+        except (Unavailable, PrepareError) as error:
+            self._not_prepared(routed.target, [rows], error)
+            return
+        with self.observer.giving(rows) if self.observer is not None else nullcontext():
+            self._work(task, rows)
+        if routed.target in self._unflushed:  # without their values: only whose they are may still be asked
+            done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, path)
+            self._unflushed[routed.target].append(done)
+
+    def _enter_fused(self, number: int) -> BoltTask:
+        """The task of a fused bolt, which begins with the first rows that it gets in this run and ends with the run."""
+        if number in self._fused:
+            return self._fused[number]
+        self.worker.enter(number)
+        task = self._fused[number] = self.worker.bolt(number)
+        self._begin(task)
+        if task.flushes:
+            self._unflushed[number] = []
+        return task
+
+    def _end_fused(self) -> None:
+        """Flush the tasks of fused bolts, those first that may give the others more to do."""
+        depths, owner = self.lane.depths, self.lane.topology.task_owner
+        while self._unflushed:
+            number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
+            seen = self._unflushed.pop(number)
+            self._flush(self._fused[number], seen)
+        for number in self._fused:
+            self.worker.leave(number)
+        self._fused.clear()
+
+    # What comes in and passes on, and what goes out.
+
+    def add_row(self, row: Row) -> None:
+        """Send a row off as it is."""
+        self._writer.rows.append(row)
+
+    def absorb(self, data: Any) -> bool:
+        """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
+        kind = kind_of(data)
+        if kind == PARTIALS:
+            self._parts.append(decode_partials(unwrap(data, PARTIALS)))
+        elif kind == FEEDBACK:
+            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+            self.result.timers.update(timers)
+            _add_metrics(self.result.metrics, unpack(metrics))
+            add_healths(self.result.healths, healths)
+            self.result.reports.extend(reports)
+            self.result.hops.extend(hops)
+        else:
+            return False
+        return True
+
+    def finish(self) -> StageResult:
+        """Flush what is fused here; the result of the stage."""
+        self._end_fused()
+        capture = self.worker.environment.capture
+        if capture is not None:
+            for emitted in self._captured:
+                capture(*emitted)
+        result = self.result
+        result.rows.extend(self._writer.rows)
+        _add_metrics(result.metrics, self._metrics)
+        if self._recorder is not None:
+            result.hops.extend(self._recorder.hops())
+        for number, seen in self._work_seen.items():
+            add_healths(result.healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        if self.lane.tracked:
+            fails = [Partials(fails=self._fails)] if self._fails else []
+            result.partials = combine([*self._parts, *self._accounts.partials(), *fails])
+        return result
+
+
+def _add_metrics(sums: dict[str, ComponentMetrics], counted: Mapping[str, ComponentMetrics]) -> None:
+    for component, counts in counted.items():
+        sums.setdefault(component, ComponentMetrics()).add(counts)
+
+
+def run_level(
+    worker: Worker,
+    level: int,
+    rows: Iterable[tuple[int, Any]],
+    store_of: Callable[[int], SegmentStore | None],
+) -> StageResult:
+    """One process's part of a level; rows for later levels pass through.
+
+    Args:
+        worker: what the process keeps.
+        level: the number of the level, from 1.
+        rows: (dest, frame) in any order.
+        store_of: the durable segments of a task, by its dest; None where the level keeps none.
+    """
+    own = worker.lane.dests_of_level(level)
+    by_dest: dict[int, list[Any]] = {}
+    for dest, data in rows:
+        by_dest.setdefault(dest, []).append(data)
+    if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
+        passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
+        return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
+    try:
+        return _attempt(worker, own, by_dest, store_of)
+    except Unkept as unkept:
+        return _again(worker, unkept, lambda: _attempt(worker, own, by_dest, store_of))
+
+
+def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
+    """Further attempts, each without what was found to be to blame for the ends of those before."""
+    watch = worker.watch
+    try:
+        while True:
+            worker.begin_again(unkept)
+            try:
+                return attempt()
+            except Unkept as another:
+                unkept = another
+    finally:
+        worker.end_again(watch)
+
+
+def _attempt(
+    worker: Worker,
+    own: Collection[int],
+    by_dest: Mapping[int, list[Any]],
+    store_of: Callable[[int], SegmentStore | None],
+) -> StageResult:
+    """All that is to be done; the states of tasks are committed when all of them can be kept.
+
+    Raises:
+        Unkept: one of them cannot; nothing is committed.
+    """
+    stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]))
+    for dest, frames in sorted(by_dest.items()):
+        if dest in own:
+            stage.run_task(worker.lane.task_at[dest], collect(frames), store_of(dest))
+        else:
+            stage.result.rows.extend((dest, data) for data in frames if not stage.absorb(data))
+    stage.save()
+    return stage.finish()
+
+
+def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
+    """The runs of a stateful level, where each dest's rows are a run of their own: Spark groups by it."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    return [group for _, group in sorted(groups.items())]
