@@ -19,7 +19,7 @@ from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.core.model.components import BoltBase, PartitionedSpout
 from sparkbolt.core.model.reports import MicroBatchReport
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 
 MASTER = "local[2,4]"
 PARALLELISM = 2
@@ -74,7 +74,7 @@ def steady_rate(marks: Sequence[Mark]) -> float:
     return (steady[-1].done - steady[0].done) / (steady[-1].at_s - steady[0].at_s)
 
 
-def start(topology: Topology, component: str = "count") -> tuple[RunningTopology, list[Mark]]:
+def start(topology: Topology, component: str = "count") -> tuple[RunningOnSpark, list[Mark]]:
     """Start a topology; the list gets a mark at each promotion, with what ``component`` has executed."""
     logging.getLogger("py4j").setLevel(logging.ERROR)
     marks: list[Mark] = []

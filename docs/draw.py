@@ -170,7 +170,7 @@ def lane() -> str:
     laid = lay_out(word_count(fuse=True), cores=2)
     topology = laid.topology
     picture = Picture(
-        960, 452, "The lane: source, levels and acker on Spark's executors; SpoutHost and Ledger in the driver"
+        960, 452, "The lane: source, levels and acker on Spark's executors; coordinator and Ledger in the driver"
     )
     picture.text(28, 36, "The lane of a word count", size=17, anchor="start", weight=600)
     picture.text(932, 36, "one Structured Streaming query, one row = one frame of tuples", "soft", 12, "end")
@@ -212,7 +212,7 @@ def lane() -> str:
 
     picture.rect(24, 306, 912, 124, "band line")
     picture.text(44, 418, "driver process", "soft", 12, "start")
-    picture.box(64, 320, 190, 58, "spout", "SpoutHost", "what is read next")
+    picture.box(64, 320, 190, 58, "spout", "coordinator", "what is read next")
     picture.box(394, 320, 170, 58, "state", "ledger/n", "a log beside Spark's own")
     picture.box(706, 320, 190, 58, "done", "Ledger", "open trees, retries")
     acker = (places[-1][0] + places[-1][1]) / 2

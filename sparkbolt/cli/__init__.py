@@ -376,26 +376,26 @@ def _checkpoint_repair(options: argparse.Namespace) -> int:
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterStore, list_letters
+    from sparkbolt.cli.dlq.commands import LetterLocation, list_letters
 
-    place = LetterStore(options.where, options.client_config)
+    place = LetterLocation(options.where, options.client_config)
     print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_show(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterStore, show_letters
+    from sparkbolt.cli.dlq.commands import LetterLocation, show_letters
 
-    place = LetterStore(options.where, options.client_config)
+    place = LetterLocation(options.where, options.client_config)
     print("\n".join(show_letters(place, options.ids, as_json=options.json)))
     return EXIT_FINISHED
 
 
 def _dlq_replay(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterStore, Order, replay
+    from sparkbolt.cli.dlq.commands import LetterLocation, ReplayOrder, replay
 
-    place = LetterStore(options.where, options.client_config)
-    order = Order(place, options.ids, options.spout, options.into, options.again)
+    place = LetterLocation(options.where, options.client_config)
+    order = ReplayOrder(place, options.ids, options.spout, options.into, options.again)
     print("\n".join(replay(order)))
     return EXIT_FINISHED
 
@@ -439,12 +439,12 @@ def _graph(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.simulate import Order, perform
+    from sparkbolt.cli.simulate import SimulationOrder, perform
 
     if options.history is not None and options.seed is None:
         raise WrongUseError("--history says what goes wrong for one seed: give --seed, too")
     return perform(
-        Order(
+        SimulationOrder(
             reference=options.topology,
             topology=load_topology(options.topology),
             seeds=options.seeds,

@@ -60,7 +60,7 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageView:
     """One stage of the lane."""
 
     level: int
@@ -84,7 +84,7 @@ class Examination:
     spark_partitions: int
     ackers: int
     components: tuple[Examined, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[StageView, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -120,13 +120,13 @@ def stage_level(lane: Lane, component: str) -> int:
     return lane.level_of[component]
 
 
-def stages_of(lane: Lane) -> tuple[Stage, ...]:
+def stages_of(lane: Lane) -> tuple[StageView, ...]:
     """The stages in order, each with all components that run in it."""
     ids = list(lane.topology.components)
     members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
-    source = Stage(0, False, members[0], FLOOR_SECS)
+    source = StageView(0, False, members[0], FLOOR_SECS)
     behind = (
-        Stage(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
+        StageView(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
         for level in lane.levels
     )
     return (source, *behind)

@@ -58,13 +58,13 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
     return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
 
 
-def _examine(files: Files, directory: str) -> agreement.Verdict:
+def _examine(files: Files, directory: str) -> agreement.Agreement:
     if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")) and files.read("life") is None:
         raise CheckpointError(f"{directory} is no checkpoint of Sparkbolt: it has neither spark/offsets nor a ledger")
     return agreement.examine(files, f"checkpoint {directory}")
 
 
-def _told(directory: str, verdict: agreement.Verdict) -> tuple[bool, list[str]]:
+def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     if not verdict.mistakes:
         return True, [*lines, f"they agree: a start goes on with micro-batch {verdict.last + 1}"]

@@ -29,7 +29,7 @@ from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 if TYPE_CHECKING:
-    from sparkbolt.cli.program import Outcome
+    from sparkbolt.cli.program import RunOutcome
     from sparkbolt.core.model.reports import MicroBatchReport
     from sparkbolt.core.model.running import RunningTopology
     from sparkbolt.core.model.topology import ComponentSpec, Topology
@@ -178,7 +178,7 @@ class Display:
     def close(self) -> None:
         """The run is over; ``summary`` comes next."""
 
-    def summary(self, outcome: Outcome) -> None:
+    def summary(self, outcome: RunOutcome) -> None:
         """How it ended."""
 
     # For those below.
@@ -251,7 +251,7 @@ class JsonLines(Display):
         sys.stderr.write(text)
         sys.stderr.flush()
 
-    def summary(self, outcome: Outcome) -> None:
+    def summary(self, outcome: RunOutcome) -> None:
         """The last line."""
         self._write(summary_event(outcome, self._topology))
 
@@ -263,7 +263,7 @@ class JsonLines(Display):
             self.is_closed = True
 
 
-def summary_event(outcome: Outcome, topology: Topology | None) -> dict[str, Any]:
+def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, Any]:
     """The summary as a JSON object, with a line of counters for each component."""
     components: dict[str, dict[str, Any]] = {}
     for spec in () if topology is None else topology.components.values():
@@ -357,7 +357,7 @@ class PlainLines(Display):
         """Say what happens, and what a second Ctrl-C would do."""
         self.say(drain_sentence(open_trees, asked))
 
-    def summary(self, outcome: Outcome) -> None:
+    def summary(self, outcome: RunOutcome) -> None:
         """The last lines."""
         for line in summary_lines(outcome, self._topology):
             self.say(line)
@@ -383,14 +383,14 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
     return f"stopping: no new tuples, {trees} being finished{more}"
 
 
-def summary_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
+def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
     """The end of a run, for people."""
     if topology is not None and outcome.metrics.micro_batches:
         yield from counters_table(topology, outcome.metrics)
     yield from closing_lines(outcome, topology)
 
 
-def closing_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
+def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
     """How a run ended, in a sentence, and then what to do about what was set aside."""
     took = f"after {outcome.elapsed_s:.1f} s"
     if outcome.kind == "failed":
@@ -409,7 +409,7 @@ def closing_lines(outcome: Outcome, topology: Topology | None) -> Iterator[str]:
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 
-def _left(outcome: Outcome) -> str:
+def _left(outcome: RunOutcome) -> str:
     """What is to be done again by the next run."""
     left = outcome.metrics.open_trees
     trees = f"{left:,} tree{'s' if left != 1 else ''}" if left or outcome.broken_off is None else ""

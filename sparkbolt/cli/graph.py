@@ -1,7 +1,7 @@
 """A topology as a drawing of characters.
 
 Which question it answers: how do tuples flow, at a glance in a terminal?
-Rule: stages from top to bottom, fused bolts under their host, above each stage the streams that enter it.
+Rule: stages from top to bottom, fused bolts under their producer, above each stage the streams that enter it.
 
 Read before: ``check``.
 """

@@ -32,7 +32,7 @@ from sparkbolt.core.model.progress import duration
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 if TYPE_CHECKING:
-    from sparkbolt.cli.program import Outcome
+    from sparkbolt.cli.program import RunOutcome
     from sparkbolt.core.model.running import RunningTopology
     from sparkbolt.core.model.topology import ComponentSpec, Topology
 
@@ -78,7 +78,7 @@ class LiveTable(Display):
             self._live.stop()
             self._live = None
 
-    def summary(self, outcome: Outcome) -> None:
+    def summary(self, outcome: RunOutcome) -> None:
         """The last table, and the sentence."""
         if outcome.metrics.micro_batches:
             self._console.print(Group(*self._table({}, outcome.metrics.components)))

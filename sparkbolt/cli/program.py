@@ -40,7 +40,7 @@ DRAIN_SECS = 4.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     kind: Literal["finished", "stopped", "failed"]
@@ -199,7 +199,7 @@ def run(
 class RunStopped(SystemExit, KeyboardInterrupt):
     """A run was stopped with something left: a program that does not catch it ends as ``sparkbolt run`` does."""
 
-    def __init__(self, name: str, outcome: Outcome) -> None:
+    def __init__(self, name: str, outcome: RunOutcome) -> None:
         """Say what was left; the display has said more."""
         left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
         then = "left for replay" if outcome.checkpointed else "lost to it: there is no checkpoint to replay from"
@@ -207,7 +207,7 @@ class RunStopped(SystemExit, KeyboardInterrupt):
         self.code = outcome.exit_code
 
 
-def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> Outcome:
+def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> RunOutcome:
     """Run a topology to its outcome, and show it."""
     limits = limits or Limits()
     requests = StopRequests()
@@ -217,9 +217,9 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
             display.starting(topology)
             outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
-            outcome = Outcome("stopped", time.monotonic() - began)
+            outcome = RunOutcome("stopped", time.monotonic() - began)
         except SparkboltError as error:
-            outcome = Outcome("failed", time.monotonic() - began, failure=str(error), error=error)
+            outcome = RunOutcome("failed", time.monotonic() - began, failure=str(error), error=error)
         finally:
             display.close()
         display.summary(outcome)
@@ -234,7 +234,7 @@ def _start_and_watch(
     limits: Limits,
     options: dict[str, Any],
     began: float,
-) -> Outcome:
+) -> RunOutcome:
     from sparkbolt.spark import jvm  # only now: pyspark takes its time
 
     jvm.show_prints(display.printed)
@@ -259,7 +259,7 @@ def _start_and_watch(
         if failure is not None:
             log = jvm.keep_log()
             failure += f" (Spark's log: {log})" if log else ""
-        return Outcome(
+        return RunOutcome(
             "failed" if failure is not None else "finished" if end.finished else "stopped",
             time.monotonic() - began,
             running.metrics(),

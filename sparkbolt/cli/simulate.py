@@ -57,7 +57,7 @@ Show = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Order:
+class SimulationOrder:
     """What the command line asks for."""
 
     reference: str
@@ -108,7 +108,7 @@ def feed_of(files: Mapping[str, str]) -> Feed:
     return feed
 
 
-def perform(order: Order, out: IO[str] | None = None) -> int:
+def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
     """Simulate; the exit code: 0 if every promise was kept, 1 if one was broken (``strict``: or a mistake found)."""
     out = out or sys.stdout
     feed = feed_of(order.feed)
@@ -154,7 +154,7 @@ def perform(order: Order, out: IO[str] | None = None) -> int:
     return EXIT_FAILED if failed else EXIT_FINISHED
 
 
-def _one(order: Order, feed: Feed, out: IO[str]) -> int:
+def _one(order: SimulationOrder, feed: Feed, out: IO[str]) -> int:
     """One seed, perhaps with a history of its own, and its story."""
     assert order.seed is not None
     try:
@@ -182,7 +182,7 @@ def _one(order: Order, feed: Feed, out: IO[str]) -> int:
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 
 
-def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, SimulationReport | None]:
+def _many(order: SimulationOrder, feed: Feed, show: Show) -> tuple[int, int, SimulationReport | None]:
     """All seeds, up to the first that fails: (how many, micro-batches, the report of a failure)."""
     count = max(2, order.workers)  # one with another hash seed is needed for the comparison
     processes = [
@@ -204,7 +204,7 @@ def _many(order: Order, feed: Feed, show: Show) -> tuple[int, int, SimulationRep
 
 
 def _compare(
-    order: Order, subject: Subject, one: SimulatingProcess, other: SimulatingProcess
+    order: SimulationOrder, subject: Subject, one: SimulatingProcess, other: SimulatingProcess
 ) -> SimulationReport | None:
     """Run the first seeds in two processes; the report of a component that does not do the same in both."""
     for seed in range(min(COMPARED_SEEDS, order.seeds)):
@@ -226,7 +226,7 @@ def _compare(
 
 
 def _share(
-    order: Order, processes: Sequence[SimulatingProcess], show: Show
+    order: SimulationOrder, processes: Sequence[SimulatingProcess], show: Show
 ) -> tuple[int, int, SimulationReport | None]:
     """Give the seeds out in chunks."""
     chunks: Iterator[int] = iter(range(0, order.seeds, CHUNK))
@@ -256,7 +256,7 @@ def _share(
     return seeds, micro_batches, None
 
 
-def _answer(order: Order, process: SimulatingProcess) -> Any:
+def _answer(order: SimulationOrder, process: SimulatingProcess) -> Any:
     answer = process.answer()
     if process.failure is not None:
         raise EngineError(f"a process that simulates {order.reference} could not go on: {process.failure}")
@@ -272,7 +272,7 @@ class _Nowhere(io.StringIO):
 
 
 @contextmanager
-def _progress(order: Order) -> Iterator[Show]:
+def _progress(order: SimulationOrder) -> Iterator[Show]:
     """Show what is done now: a line that moves on a terminal, a line every few seconds elsewhere; on standard error."""
     if order.as_json:
         yield lambda _: None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from sparkbolt.cli.check import Stage, stage_level, stages_of
+from sparkbolt.cli.check import StageView, stage_level, stages_of
 from sparkbolt.cli.graph import TIMES, drawn_lane, label_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.topology import ComponentSpec, Topology
@@ -276,7 +276,7 @@ def _draw(picture: Picture) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _frame(picture: Picture, stage: Stage, bottom: float) -> str:
+def _frame(picture: Picture, stage: StageView, bottom: float) -> str:
     first, last = picture.stage_columns[stage.level]
     left = picture.lefts[first] - FRAME_PAD
     right = picture.lefts[last] + picture.widths[last] + FRAME_PAD

@@ -30,7 +30,7 @@ CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
-class Change:
+class ValueChange:
     """A value that was changed."""
 
     component: str
@@ -58,14 +58,14 @@ class Changes:
 
     def __init__(self) -> None:
         """See nothing yet."""
-        self.found: list[Change] = []
+        self.found: list[ValueChange] = []
         """What was changed since ``begin``."""
         self._emitted: dict[int, list[tuple[int, _Note]]] = {}
         """By the id of a stream's buffer: (place in it, value)."""
         self._given: list[tuple[Origin, list[_Note]]] = []
         """Of each fused bolt that is at work, the innermost last: who gave the values, and how they were."""
 
-    def begin(self) -> list[Change]:
+    def begin(self) -> list[ValueChange]:
         """A new attempt; where its changes will be."""
         self.found = []
         self._emitted.clear()
@@ -99,7 +99,7 @@ class Changes:
                 if note.is_changed:
                     giver = f"{origin.component}[{origin.task}]"
                     text = f"{who} was given {note.text} by {giver}, and made {_text(note.value)} of it"
-                    self.found.append(Change(output.component, True, text))
+                    self.found.append(ValueChange(output.component, True, text))
             notes.clear()
         for out in output.streams.values():
             for place, note in self._emitted.pop(id(out), ()):
@@ -107,7 +107,7 @@ class Changes:
                 if is_there and note.is_changed:
                     field = f"field {out.routes.fields[place % out.width]!r} on stream {out.routes.name!r}"
                     text = f"{who} emitted {note.text} as {field}, which was {_text(note.value)} when it was sent"
-                    self.found.append(Change(output.component, False, text))
+                    self.found.append(ValueChange(output.component, False, text))
 
 
 def _notes(values: Sequence[Any], start: int = 0) -> list[tuple[int, _Note]]:

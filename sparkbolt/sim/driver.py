@@ -167,7 +167,7 @@ class Driver:
                 task.spout.queue = durable.queues[number]
 
     def records_of(self, plan: MicroBatchPlan) -> dict[Entry, list[tuple[Any, Any]]]:
-        """(record, message id) of what rides along with a plan that the host has confirmed, by entry.
+        """(record, message id) of what rides along with a plan that the coordinator has confirmed, by entry.
 
         An entry that is read once, and may be read in this life, is there without records.
         """

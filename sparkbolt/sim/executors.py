@@ -45,7 +45,7 @@ Work = Callable[[Worker, Sequence[Row], dict[int, DictStore]], list[Row]]
 
 
 @dataclass
-class Attempt:
+class TaskAttempt:
     """What one attempt that came to its end has done."""
 
     rows: list[Row]
@@ -54,7 +54,7 @@ class Attempt:
 
 
 @dataclass
-class Outcome:
+class MicroBatchOutcome:
     """What a micro-batch's spark_tasks have done, taken together."""
 
     rows: list[Row] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Executors:
 
     def run(
         self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]], pending: Pending, random_: random.Random
-    ) -> Outcome:
+    ) -> MicroBatchOutcome:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
         Args:
@@ -118,7 +118,7 @@ class Executors:
             pending: what goes wrong.
             random_: orders, and who runs what.
         """
-        outcome = Outcome()
+        outcome = MicroBatchOutcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = clock_rows(self._lane, plan)
         jobs: list[tuple[str, Sequence[Row], Work]] = [
@@ -191,7 +191,7 @@ class Executors:
         pool: int,
         jobs: Sequence[tuple[str, Sequence[Row], Work]],
         fault: Fault | None,
-        outcome: Outcome,
+        outcome: MicroBatchOutcome,
         random_: random.Random,
     ) -> list[Row]:
         """Run the spark_tasks of one stage; the rows that they made."""
@@ -221,11 +221,11 @@ class Executors:
 
     def _attempt(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, random_: random.Random
-    ) -> Attempt:
+    ) -> TaskAttempt:
         sightings = self._observer.begin(micro_batch_id)
         stores: dict[int, DictStore] = {}
         rows = work(self._worker(pool, random_)[1], came, stores)
-        return Attempt(rows, sightings, stores)
+        return TaskAttempt(rows, sightings, stores)
 
     def _lose(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, fault: Fault, random_: random.Random
@@ -258,13 +258,13 @@ class Executors:
         name: str,
         came: Sequence[Row],
         work: Work,
-        first: Attempt,
-        outcome: Outcome,
+        first: TaskAttempt,
+        outcome: MicroBatchOutcome,
         random_: random.Random,
-    ) -> Attempt:
+    ) -> TaskAttempt:
         """The spark_task runs again: some saw the rows of its first attempt, others those of its second."""
         second = self._attempt(micro_batch_id, pool, random_.sample(came, len(came)), work, random_)
         outcome.repeats.append((name, first.rows, second.rows))
         late = {dest for dest in {dest for dest, _ in first.rows} if random_.random() < 0.5}
         rows = [row for row in second.rows if row[0] not in late] + [row for row in first.rows if row[0] in late]
-        return Attempt(rows, second.sightings, second.stores)
+        return TaskAttempt(rows, second.sightings, second.stores)

@@ -23,9 +23,9 @@ from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.protocol.causes import UNAVAILABLE
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Checker, Facts, Records
-from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
 
@@ -115,7 +115,7 @@ class _Mishaps(Checker):
         left = self.facts.trees.open[key]
         return [self._deliveries[id_] for id_ in left if id_ in self._deliveries]
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Learn who got which tuple."""
         if len(self._deliveries) > VALUES_KEPT_MAX:
             self._deliveries.clear()
@@ -125,7 +125,7 @@ class _Mishaps(Checker):
                 cause = "changed what it was given" if change.was_given else "changed what it emitted"
                 self._note(MistakeKind.CHANGED, change.component, cause, object(), change.example, held=False)
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Note who failed what."""
         for tree in (*promotion.failed, *promotion.letters_failed):
             if tree.fail.cause == "timeout":

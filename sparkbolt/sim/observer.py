@@ -1,4 +1,4 @@
-"""Eyes: what is seen of a spark_task's attempt, and where it dies.
+"""The observer: what is seen of a spark_task's attempt, and where it dies.
 
 Which question it answers: which deliveries were sent, which were acked, which trees began and which were failed?
 Rule 1: what an attempt did is seen apart from all others, so that it can be thrown away with it.
@@ -27,7 +27,7 @@ from sparkbolt.core.worker.routing import RoutedRows
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.sim.canonical import stable_bytes
-from sparkbolt.sim.changes import Change, Changes
+from sparkbolt.sim.changes import Changes, ValueChange
 
 
 class WorkerDied(Interruption):
@@ -62,7 +62,7 @@ class Sightings:
     deliveries: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Of each delivery, by the id that ``trees`` gives it: the task that it went to, by number, and its values; only
     where stories are told."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ValueChange] = field(default_factory=list)
     """Values that somebody has changed after they had been emitted; only where stories are told."""
 
 
@@ -141,7 +141,7 @@ class AttemptObserver:
         return self._changes.giving(rows) if self._stories else nullcontext()
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """Note who is at work; the rows, or doomed ones."""
+        """Note who is at work; the rows, or rows that end in the middle."""
         self._running = task.context.component, task.context.index
         self.preparing = ""
         if self._rows_left is None:
@@ -151,9 +151,9 @@ class AttemptObserver:
             return rows
         if isinstance(task.bolt, ColumnBolt) or not rows.columns:
             raise WorkerDied
-        doomed = _DyingRows(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
-        doomed.died_at = self._rows_left
-        return doomed
+        dying = _DyingRows(rows.origin, rows.count, rows.columns, rows.anchoring, rows.attempts)
+        dying.died_at = self._rows_left
+        return dying
 
     def started(self, keys: U64) -> None:
         """Trees begin; the connection of a spout may break behind them."""

@@ -72,7 +72,7 @@ class LocalSpout:
         self._buffer.exhausted = self._is_exhausted()
 
     def go_on_with(self, buffer: SpoutBuffer) -> None:
-        """Use the desk of a new life in the same driver, which has taken over what the old one had."""
+        """Use the buffer of a new life in the same driver, which has taken over what the old one had."""
         self._buffer = buffer
 
     def hear(self) -> None:

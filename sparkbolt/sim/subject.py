@@ -57,7 +57,7 @@ class Subject:
     """As it is simulated."""
     lane: Lane
     environment: WorkerEnvironment
-    """Without stamps and eyes: each world has its own, by ``environment_with``."""
+    """Without stamps and an observer: each world has its own, by ``environment_with``."""
     surveys: dict[str, Survey]
     """The messages of each ``PartitionedSpout``."""
     queued: dict[int, list[tuple[str, list[Any]]]]

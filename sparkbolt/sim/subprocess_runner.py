@@ -185,7 +185,7 @@ def serve() -> None:
             return
         try:
             _write(answers, ("ok", _answer(subject, command, verb, *arguments)))
-        except Exception as error:  # noqa: BLE001  the asker is told
+        except Exception as error:  # noqa: BLE001  the other process is told
             _write(answers, ("error", f"{type(error).__name__}: {error}"))
 
 

@@ -23,7 +23,7 @@ from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
-from sparkbolt.sim.executors import Executors, Outcome
+from sparkbolt.sim.executors import Executors, MicroBatchOutcome
 from sparkbolt.sim.faults import (
     CANNOT_OPEN,
     CLOCK_JUMPS,
@@ -106,8 +106,8 @@ class World:
         self.details: list[tuple[str, ...]] = []
         self._micro_batches = micro_batches
         self._quiet_turns = 0
-        self._ran: tuple[MicroBatchPlan, Outcome] | None = None
-        self._late: tuple[MicroBatchPlan, Outcome] | None = None
+        self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
+        self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         """What a driver that is dead commits once the next one has begun."""
         self._dies_after_commit = False
         self._cannot_open = False
@@ -233,7 +233,7 @@ class World:
             self._promote(left_over)
         self._hear()
         self.executors.die()
-        if self._cannot_open:  # that life has taken its number, and ends before it has a host
+        if self._cannot_open:  # that life has taken its number, and ends before it has a coordinator
             self._cannot_open = False
             self.durable.take_life(self.driver.tenure)
             self._still_ours()
@@ -322,7 +322,7 @@ class World:
                 raise DriverDied
             self._step(micro_batch_id, "committed")
 
-    def _count(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def _count(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """A micro-batch is committed, and its state with it."""
         self.durable.stores.update(outcome.stores)
         self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
@@ -357,7 +357,7 @@ class World:
                 self.durable.files.changes_left = None
                 raise DriverDied
 
-    def _end_of_lane(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def _end_of_lane(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """``foreachBatch``."""
         number = plan.micro_batch_id
         feedback = gather(data for _, data in outcome.rows)

@@ -1,4 +1,4 @@
-"""Sources: which of the driver's modules travel to the executors of a cluster.
+"""Code shipping: which of the driver's modules travel to the executors of a cluster.
 
 Which question it answers: how does an executor on another machine import what the driver imported?
 Rule 1: what is installed stays: the standard library, site-packages and Spark. Modules that the program has loaded

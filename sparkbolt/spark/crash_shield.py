@@ -1,8 +1,8 @@
-"""The shield: how a worker outlives a tuple that kills its process.
+"""The crash shield: how a worker outlives a tuple that kills its process.
 
 Which question it answers: a Python worker died, and Spark runs its spark_task again; who dies this time?
 Rule 1: a spark_task's first attempt runs in the worker itself; a further one runs in forked children, which note
-in shared memory where they are. When one dies, what it was at is doomed (``core.worker.crash_isolation``), and a new
+in shared memory where they are. When one dies, what it was at is isolated (``core.worker.crash_isolation``), and a new
 child does the same work without it.
 Rule 2: a child has instances of its own and touches nothing that belongs to the worker: it asks for what it needs
 of Spark's state store, and what it would write comes back with its rows, to be written by the worker.

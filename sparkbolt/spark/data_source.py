@@ -42,12 +42,12 @@ class LaneReader(DataSourceStreamReader):
 
     @property
     def _client(self) -> DriverRpcClient:
-        client: DriverRpcClient = self.__dict__.setdefault("asker", DriverRpcClient(self._directory))
+        client: DriverRpcClient = self.__dict__.setdefault("client", DriverRpcClient(self._directory))
         return client
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection out."""
-        return {name: value for name, value in vars(self).items() if name != "asker"}
+        return {name: value for name, value in vars(self).items() if name != "client"}
 
     def initialOffset(self) -> dict[str, Any]:
         """The constant before micro-batch 0."""

@@ -1,6 +1,6 @@
-"""The bridge: how Spark's planner process asks the driver for plans.
+"""The driver RPC: how Spark's planner process asks the driver for plans.
 
-Which question it answers: who may ask the ``SpoutHost``, and how?
+Which question it answers: who may ask the ``coordinator``, and how?
 Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; both ends prove that they know a
 secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
 the other end has sent. What raised in the driver leaves the planner as data (``failure_text``).

@@ -1,4 +1,4 @@
-"""The asker: the planner's end of the bridge.
+"""The RPC client: the planner's end of the driver RPC.
 
 Which question it answers: how does a process that Spark has made for the source reach the driver?
 Rule: it stands apart from the driver's end, since that process is to load nothing else of ours.

@@ -1,4 +1,4 @@
-"""The announcer: which errors of user code reach the log, and how often.
+"""The error log: which errors of user code reach the log, and how often.
 
 Which question it answers: what does somebody read who looks at the log alone?
 Rule: nothing is given up, no source is away and no bolt is out in silence; what comes by the thousands is told a few

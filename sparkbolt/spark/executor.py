@@ -64,7 +64,7 @@ def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
 
 
 def worker_of(bundle: JobBundle) -> Worker:
-    """This process's worker for a shipment, made on first use.
+    """This process's worker for a job bundle, made on first use.
 
     Raises:
         EngineError: a module that a component needs cannot be imported here.

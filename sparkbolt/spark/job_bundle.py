@@ -1,4 +1,4 @@
-"""The shipment: a lane and its components on their way to executors, as bytes.
+"""The job bundle: a lane and its components on their way to executors, as bytes.
 
 Which question it answers: what do Spark's processes get of a topology?
 Rule: to hold it, or to pass it on, costs nothing: Spark starts processes that only look at a source or a processor

@@ -3,7 +3,7 @@
 Which question it answers: what does the planner get, what becomes of what comes out of the lane?
 Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages n and makes its log entry durable; Spark commits n; the
 next ``latest`` with the end of n promotes it.
-Rule 2: everything that touches the host does so under one lock, which lives share; it is let go of while code of
+Rule 2: everything that touches the coordinator does so under one lock, which lives share; it is let go of while code of
 spouts and listeners runs (``user_calls``).
 Rule 3: one Spark action a micro-batch.
 Rule 4: a life that has ended answers nobody: what may still ask is a planner of a query that failed.
@@ -67,7 +67,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class Life:
-    """One life of a topology: its ledger, its host, its query."""
+    """One life of a topology: its ledger, its coordinator, its query."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Life:
             lane: the topology, laid out.
             spark: a session of the topology's own.
             checkpoint: locked.
-            calls: those of the topology; its ``changed`` guards the host, and is notified whenever something was
+            calls: those of the topology; its ``changed`` guards the coordinator, and is notified whenever something was
                 promoted.
             tell: called with each promotion, under ``changed``, which it may let go of.
         """
@@ -256,7 +256,7 @@ class Life:
                 self.topology.config.compact_every,
             )
 
-    # What is going on; asked from any thread, and never waits for the host.
+    # What is going on; asked from any thread, and never waits for the coordinator.
 
     def sights(self) -> dict[str, Sight]:
         """What each worker process on this machine is at, by process id, while a micro-batch runs."""

@@ -25,7 +25,7 @@ class LevelProcessor(StatefulProcessor):
     """A stateful level: one grouping key a task."""
 
     def __init__(self, bundle: JobBundle, level: int) -> None:
-        """Run level ``level`` of the shipment's lane."""
+        """Run level ``level`` of the bundle's lane."""
         self._bundle = bundle
         self._level = level
 

@@ -26,12 +26,12 @@ from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.driver.restart_policy import QueryFailure, Restarts
-from sparkbolt.core.model import running as core_running
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport
+from sparkbolt.core.model.running import RunningTopology
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.routing import routes_of
@@ -64,7 +64,7 @@ LOOK_OUT_SECS = 1.0
 log = logging.getLogger("sparkbolt")
 
 
-class RunningTopology(core_running.RunningTopology):
+class RunningOnSpark(RunningTopology):
     """A topology on Spark; what ``topology.start()`` gives."""
 
     def __init__(
@@ -252,7 +252,7 @@ class RunningTopology(core_running.RunningTopology):
             self._changed.notify_all()
 
     def _begin_again(self) -> None:
-        """A new life from the checkpoint; the spouts' threads go on with its desks."""
+        """A new life from the checkpoint; the spouts' threads go on with its buffers."""
         old = self._life
         self._checkpoint.check_life()  # else two drivers would take it from each other again and again
         old.promote_what_is_committed()
@@ -536,7 +536,7 @@ def start(
     settings: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
     open_secs: float | None = None,
-) -> RunningTopology:
+) -> RunningOnSpark:
     """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
         check_usable(spark)
@@ -565,7 +565,7 @@ def start(
 
 def _running(
     topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
-) -> RunningTopology:
+) -> RunningOnSpark:
     """The topology with its checkpoint, locked and agreed with, its first life begun."""
     try:
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
@@ -579,7 +579,7 @@ def _running(
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningTopology(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
+        return RunningOnSpark(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
     except OSError as error:
         held.close()
         raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None

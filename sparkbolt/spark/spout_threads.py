@@ -96,7 +96,7 @@ class SpoutThread:
             context: the task's own.
             output: the streams on which it emits.
             buffer: where its records wait.
-            lock: guards the desk and wakes whoever waits for a plan.
+            lock: guards the buffer and wakes whoever waits for a plan.
             tracked: whether the topology has ackers.
             report: is called with what raised.
             tell: is called with each error that the spout itself reports.
@@ -137,7 +137,7 @@ class SpoutThread:
         self._thread.start()
 
     def go_on_with(self, buffers: Mapping[int, SpoutBuffer]) -> None:
-        """Use the desk of a new life, which has taken over what the old one had; called under the lock."""
+        """Use the buffer of a new life, which has taken over what the old one had; called under the lock."""
         self._buffer = buffers[self._buffer.number]
 
     def set_active(self, active: bool) -> None:

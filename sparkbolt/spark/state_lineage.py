@@ -1,4 +1,4 @@
-"""Lineage: the chain of versions that Spark's state stands on.
+"""State lineage: the chain of versions that Spark's state stands on.
 
 Which question it answers: does the next version of the state still have a name for all that came before it?
 

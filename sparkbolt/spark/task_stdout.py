@@ -1,4 +1,4 @@
-"""Prints: how a line that a task prints reaches the terminal of the driver.
+"""Task stdout: how a line that a task prints reaches the terminal of the driver.
 
 Which question it answers: what does ``print`` do in a bolt, and ``PrintBolt``?
 Rule 1: a write is whole; those of several worker processes never run into each other.

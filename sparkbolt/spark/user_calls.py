@@ -49,7 +49,7 @@ class Calls:
     """The calls of one topology in this process."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        """None yet; ``changed`` guards the host, and whoever waits for a call waits on it."""
+        """None yet; ``changed`` guards the coordinator, and whoever waits for a call waits on it."""
         self.changed = changed
         self.ended_s = math.inf
         """When the topology was stopped, on the monotonic clock; or when its start is given up."""
@@ -269,7 +269,7 @@ def name_of(listener: Any) -> str:
 
 
 class DriverSpout(PartitionedSpout):
-    """A spout of the user's as the host of a life calls it; executors read with copies of their own.
+    """A spout of the user's as the coordinator of a life calls it; executors read with copies of their own.
 
     ``finished`` and ``lag`` are asked by whoever looks, so they never wait for long: ``finished`` says what is known.
     """

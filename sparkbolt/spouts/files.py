@@ -67,7 +67,7 @@ def unescape(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class FilesFound:
     """What some patterns name."""
 
     files: list[str]
@@ -78,7 +78,7 @@ class Found:
     """What is there but can be read by nobody, and why: by path, ``is a link to ..., which does not exist``."""
 
 
-def find_files(patterns: Sequence[str]) -> Found:
+def find_files(patterns: Sequence[str]) -> FilesFound:
     """The files that absolute ``patterns`` name.
 
     A pattern is a file, a directory (all files below it, but for names that begin with ``.`` or ``_``, as
@@ -96,7 +96,7 @@ def find_files(patterns: Sequence[str]) -> Found:
         found.update(files)
         if not files:
             missing.append(pattern)
-    return Found(sorted(found), missing, passed_over)
+    return FilesFound(sorted(found), missing, passed_over)
 
 
 def _files_below(directory: str, passed_over: dict[str, str]) -> Iterator[str]:

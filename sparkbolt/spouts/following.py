@@ -65,7 +65,7 @@ COPY_LOOKS = 3
 """For so many looks without a change a file may seem a copy in the making before it is read."""
 
 
-class Change(Enum):
+class FileChange(Enum):
     """What became of a file since it was looked at."""
 
     NONE = "none"
@@ -126,27 +126,27 @@ class Followed:
         """Whether it is a compressed file that was planned to its end; any other may grow."""
         return self.unpacked is not None and self.unpacked.reached(position)
 
-    def look(self, position: int) -> Change:
+    def look(self, position: int) -> FileChange:
         """See what it has grown by; ``position`` is how far it was planned."""
         try:
             found = os.stat(self.path)
             if not self._is(found):
-                return Change.MOVED
+                return FileChange.MOVED
             as_it_is = found.st_size, found.st_mtime_ns
             if self.unpacked is not None or as_it_is == self._as_it_was:
-                return Change.NONE
+                return FileChange.NONE
             with closing(PlainFile(self.path)) as file:
                 if not self._is(file.status):
-                    return Change.MOVED
+                    return FileChange.MOVED
                 size = file.size
                 if size < max(position, self._searched) or not self._is_content_of(file):
-                    return Change.EMPTIED
+                    return FileChange.EMPTIED
                 self._search(file, position, size)
         except FileNotFoundError:
-            return Change.MOVED
+            return FileChange.MOVED
         self._as_it_was = as_it_is
         self.device, self.seen = found.st_dev, size
-        return Change.NONE
+        return FileChange.NONE
 
     def _is(self, found: os.stat_result) -> bool:
         return found.st_ino == self.id.inode and self.device in (None, found.st_dev)
@@ -254,11 +254,11 @@ class Follower:
         looked = set(self.live)
         for source, one in list(self.live.items()):
             change = self._look_at(one, progress)
-            if change is Change.NONE:
+            if change is FileChange.NONE:
                 continue
             changed.append(self.live.pop(source))
             one.searches = SEARCHES_MAX
-            if change is Change.MOVED:
+            if change is FileChange.MOVED:
                 self._gone[source] = one
             else:
                 one.emptied = True
@@ -275,12 +275,12 @@ class Follower:
         for source in self.live.keys() - looked:
             self._look_at(self.live[source], progress)
 
-    def _look_at(self, one: Followed, progress: Progress) -> Change:
+    def _look_at(self, one: Followed, progress: Progress) -> FileChange:
         try:
             return one.look(one.position(progress))
         except OSError as error:
             self._tell_once(one.path, "%s cannot be read (%s): it is tried again until it can be", error)
-            return Change.NONE
+            return FileChange.NONE
 
     def _learn(self, progress: Progress) -> None:
         """Take over what a checkpoint knows: files that were read before."""

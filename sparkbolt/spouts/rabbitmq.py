@@ -19,7 +19,7 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
-from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict, parameters_of, place_of
+from sparkbolt.spouts.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery, parameters_of, place_of
 
 PREFETCH_MAX = 65_535
 """The protocol has 16 bits for it."""
@@ -74,7 +74,7 @@ class RabbitMQSpout(QueueSpout):
         self._connection = 0
         self._link.start()
 
-    def values_of(self, delivery: Delivery) -> Sequence[Any]:
+    def values_of(self, delivery: RabbitMQDelivery) -> Sequence[Any]:
         """The values of stream ``default``: the decoded body. Override it for what else a delivery has.
 
         Raises:
@@ -101,11 +101,11 @@ class RabbitMQSpout(QueueSpout):
 
     def confirm(self, message_id: Any) -> None:
         """Ack the delivery."""
-        self._link.settle(message_id, Verdict.ACK)
+        self._link.settle(message_id, Disposition.ACK)
 
     def release(self, message_id: Any, *, again: bool) -> None:
         """Reject the delivery, back into the queue or for good."""
-        self._link.settle(message_id, Verdict.REQUEUE if again else Verdict.REJECT)
+        self._link.settle(message_id, Disposition.REQUEUE if again else Disposition.REJECT)
 
     def close(self) -> None:
         """Send the last acks and close the connection."""

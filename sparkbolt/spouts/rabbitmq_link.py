@@ -44,7 +44,7 @@ class Delivered(NamedTuple):
     tag: int
 
 
-class Delivery(NamedTuple):
+class RabbitMQDelivery(NamedTuple):
     """What came over the connection."""
 
     id: Delivered
@@ -56,7 +56,7 @@ class Delivery(NamedTuple):
     """pika's ``BasicProperties``: headers, content_type, message_id ..."""
 
 
-class Verdict(Enum):
+class Disposition(Enum):
     """What may be said of a delivery."""
 
     ACK = "ack"
@@ -127,8 +127,8 @@ class Link:
         self._lock = threading.Lock()
         # Under the lock:
         self._number = 0
-        self._arrived: deque[Delivery] = deque()
-        self._verdicts: list[tuple[Delivered, Verdict]] = []
+        self._arrived: deque[RabbitMQDelivery] = deque()
+        self._verdicts: list[tuple[Delivered, Disposition]] = []
         self._woken = False
         self._wanted = min(PREFETCH_MIN, prefetch_max)
         self._lost = 0
@@ -157,7 +157,7 @@ class Link:
         self._thread = threading.Thread(target=self._live, name=f"rabbitmq-{self._queue}", daemon=True)
         self._thread.start()
 
-    def take(self, limit: int) -> tuple[int, list[Delivery]]:
+    def take(self, limit: int) -> tuple[int, list[RabbitMQDelivery]]:
         """The number of the connection, which rises when one is lost, and up to ``limit`` deliveries of it.
 
         Raises:
@@ -182,7 +182,7 @@ class Link:
         if changed:
             self._loop.add_callback_threadsafe(self._io_pace)
 
-    def settle(self, delivered: Delivered, verdict: Verdict) -> None:
+    def settle(self, delivered: Delivered, verdict: Disposition) -> None:
         """Say what became of a delivery; it is sent soon, and dropped if its connection is gone."""
         with self._lock:
             self._verdicts.append((delivered, verdict))
@@ -269,7 +269,7 @@ class Link:
         self._unsettled[tag] = None
         where = method.exchange, method.routing_key, method.redelivered
         with self._lock:
-            self._arrived.append(Delivery(Delivered(self._number, tag), body, *where, properties))
+            self._arrived.append(RabbitMQDelivery(Delivered(self._number, tag), body, *where, properties))
 
     def _io_channel_closed(self, channel: Any, error: Exception) -> None:
         self._io_give_up(str(error))
@@ -305,12 +305,12 @@ class Link:
             number = self._number
         if self._channel is None or not self._channel.is_open:
             return
-        acked = {id_.tag for id_, verdict in said if id_.connection == number and verdict is Verdict.ACK}
+        acked = {id_.tag for id_, verdict in said if id_.connection == number and verdict is Disposition.ACK}
         acked &= self._unsettled.keys()
         for id_, verdict in said:
-            if id_.connection == number and verdict is not Verdict.ACK and id_.tag in self._unsettled:
+            if id_.connection == number and verdict is not Disposition.ACK and id_.tag in self._unsettled:
                 del self._unsettled[id_.tag]
-                self._channel.basic_reject(id_.tag, requeue=verdict is Verdict.REQUEUE)
+                self._channel.basic_reject(id_.tag, requeue=verdict is Disposition.REQUEUE)
         # One frame acks the oldest tags, as long as all of them are done; the others are acked one by one.
         run = list(takewhile(acked.__contains__, self._unsettled))
         if run:

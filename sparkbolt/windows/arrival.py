@@ -23,7 +23,7 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
 
@@ -41,7 +41,7 @@ class ArrivalWindows(Windower):
     """
 
     def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int, *, carry: bool = True) -> None:
-        self.log = Log(shelf)
+        self.log = WindowLog(shelf)
         self._carry = carry
         self._length = length
         self._slide = slide
@@ -161,8 +161,8 @@ class ReleasedWindows(Windower):
     """
 
     def __init__(self, shelf: Shelf, length: Extent, slide: Extent, *, closed_left: bool = False) -> None:
-        self.log = Log(_Half(shelf, 0))
-        self._waiting = Log(_Half(shelf, 1))
+        self.log = WindowLog(_Half(shelf, 0))
+        self._waiting = WindowLog(_Half(shelf, 1))
         self._length = length
         self._slide = slide
         self._edge_ms = int(closed_left)
@@ -270,7 +270,7 @@ class ReleasedWindows(Windower):
         """How many tuples are kept."""
         return self.log.live + self._waiting.live
 
-    def everything(self) -> Iterator[tuple[Log, Selection]]:
+    def everything(self) -> Iterator[tuple[WindowLog, Selection]]:
         """See ``Windower``."""
         for log in (self.log, self._waiting):
             yield log, log.select(BEFORE_ALL, AFTER_ALL)

@@ -23,7 +23,7 @@ from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
@@ -58,7 +58,7 @@ class PolicyWindows(Windower):
         self._part = f"a window policy of {owner!r}"
         self._may_raise = not (is_ours(type(eviction)) and is_ours(type(trigger)))
         """Whether a policy is the user's, so that each tuple may have to be taken back; to be able to has its price."""
-        self.log = Log(shelf)
+        self.log = WindowLog(shelf)
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)
         self._news = False

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.segments import NOTHING, Part, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
 
@@ -38,7 +38,7 @@ class EventTimeWindows(Windower):
     def __init__(
         self, shelf: Shelf, length_ms: int, slide_ms: int, *, carry: bool = True, closed_left: bool = False
     ) -> None:
-        self.log = Log(shelf)
+        self.log = WindowLog(shelf)
         self._carry = carry
         self._edge_ms = int(closed_left)
         """How long before a window's end its last tuple may be."""
@@ -118,7 +118,7 @@ class SessionWindows(Windower):
     """
 
     def __init__(self, shelf: Shelf, gap_ms: int) -> None:
-        self.log = Log(shelf)
+        self.log = WindowLog(shelf)
         self._gap_ms = gap_ms
         self._due_ms: int | None = None
         """No session ends before it."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.worker.failures import Failure
 from sparkbolt.windows.content import Content
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, Log
+from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.segments import NOTHING, Selection
 
 
@@ -68,7 +68,7 @@ def expiry(expiring: Selection) -> Fired:
 class Windower(ABC):
     """Makes windows of one kind; one for each task, or for each key in it."""
 
-    log: Log
+    log: WindowLog
     refused: Mapping[int, Failure] = MappingProxyType({})
     """Which rows of what was added last are not taken, and why: a policy of the user's own has raised."""
 
@@ -112,7 +112,7 @@ class Windower(ABC):
         """How many tuples are kept."""
         return self.log.live
 
-    def everything(self) -> Iterator[tuple[Log, Selection]]:
+    def everything(self) -> Iterator[tuple[WindowLog, Selection]]:
         """All tuples that are kept."""
         yield self.log, self.log.select(BEFORE_ALL, AFTER_ALL)
 

@@ -49,7 +49,7 @@ class _Index:
             segment.place = place
 
 
-class Log:
+class WindowLog:
     """Tuples in the order of arrival, some of them over."""
 
     def __init__(self, shelf: Shelf) -> None:

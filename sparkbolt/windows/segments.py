@@ -114,7 +114,7 @@ def segment_of(number: int, first: int, content: Content) -> Segment:
 
 
 def may_join(left: Segment, right: Segment, boundary: int | None) -> bool:
-    """Whether two neighbours, or one segment with itself, may be written as one; see ``Log.tidy``."""
+    """Whether two neighbours, or one segment with itself, may be written as one; see ``WindowLog.tidy``."""
     kept = stays(left) if left is right else stays(left, right)
     return kept or (boundary is not None and not left.first < boundary < right.end)
 

@@ -37,7 +37,7 @@ from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
-from sparkbolt.windows.log import Log
+from sparkbolt.windows.log import WindowLog
 from sparkbolt.windows.reading import SeenIds, groups_of, refuse_before_1970, refuse_far_future, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
@@ -383,13 +383,13 @@ class WindowTask(BoltRuntime):
             if one.is_last:
                 self._expire(window.log, one.events)
 
-    def _expire(self, log: Log, expired: Selection) -> None:
+    def _expire(self, log: WindowLog, expired: Selection) -> None:
         if expired.count:
             self.effects.metrics.expired += expired.count
             if self._windowing.ack_on_expiry:
                 self.effects.acks.append(_pairs(log, expired))
 
-    def _execute(self, log: Log, fired: Fired, key: Any) -> None:
+    def _execute(self, log: WindowLog, fired: Fired, key: Any) -> None:
         self.has_run = True
         self.effects.metrics.windows += 1
         self.effects.metrics.window_tuples += fired.events.count
@@ -428,5 +428,5 @@ def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np
         counts.failures[row] = failure
 
 
-def _pairs(log: Log, selection: Selection) -> tuple[U64, U64]:
+def _pairs(log: WindowLog, selection: Selection) -> tuple[U64, U64]:
     return joined([log.content(segment).pairs(rows) for segment, rows in selection.parts()])

@@ -18,7 +18,7 @@ from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.windows.content import join_columns
 from sparkbolt.windows.firing import Fired
-from sparkbolt.windows.log import Log
+from sparkbolt.windows.log import WindowLog
 from sparkbolt.windows.segments import Selection
 
 
@@ -30,7 +30,7 @@ class WindowTuples(Sequence[Tuple]):
 
     __slots__ = ("_log", "_selection")
 
-    def __init__(self, log: Log, selection: Selection) -> None:
+    def __init__(self, log: WindowLog, selection: Selection) -> None:
         self._log = log
         self._selection = selection
 
@@ -90,7 +90,7 @@ class TupleWindow(Sequence[Tuple]):
 
     __slots__ = ("_fired", "_log", "_tuples", "end_ms", "key", "start_ms")
 
-    def __init__(self, log: Log, fired: Fired, key: Any = None) -> None:
+    def __init__(self, log: WindowLog, fired: Fired, key: Any = None) -> None:
         self._log = log
         self._fired = fired
         self._tuples = WindowTuples(log, fired.events)

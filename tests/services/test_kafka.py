@@ -24,7 +24,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka.driver import lag, planning
-from sparkbolt.spouts.kafka.executor.reading import Chunk, PartitionReader
+from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
@@ -141,7 +141,7 @@ def test_a_compacted_topic_is_read_over_its_gaps_however_it_is_cut_into_ranges(k
         produce(kafka, name, ["roll"], key=b"roll")  # only what is not in the newest segment is compacted
         reader = PartitionReader(ClientSettings(kafka), name, KafkaPartition(name, 0), read_committed=True)
         try:
-            return sum(len(chunk.offsets) for chunk in reader.chunks(0, 40) if isinstance(chunk, Chunk))
+            return sum(len(chunk.offsets) for chunk in reader.chunks(0, 40) if isinstance(chunk, MessageChunk))
         finally:
             reader.close()
 

@@ -23,7 +23,7 @@ from sparkbolt.cli import main
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spouts import TextSpout
 from tests.patience import PATIENCE_SECS
 from tests.sim.test_spark_loop import RECORD, replay
@@ -56,7 +56,7 @@ def write(path: Path, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def until(running: RunningTopology, condition: Callable[[], bool]) -> None:
+def until(running: RunningOnSpark, condition: Callable[[], bool]) -> None:
     assert running._await(condition, PATIENCE_SECS), running.metrics()
 
 
@@ -64,7 +64,7 @@ def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.name == "sparkbolt"]
 
 
-def acked(running: RunningTopology) -> int:
+def acked(running: RunningOnSpark) -> int:
     return running.metrics().of("lines").acked
 
 

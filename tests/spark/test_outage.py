@@ -13,14 +13,14 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.cli.display import PlainLines
-from sparkbolt.cli.program import Outcome, perform
+from sparkbolt.cli.program import RunOutcome, perform
 from tests.contract.parts import notes
 from tests.contract.storing import ORDERS, storing
 
 pytestmark = [pytest.mark.spark]
 
 
-def run(spark: Any, topology: Any, **options: Any) -> tuple[Outcome, str]:
+def run(spark: Any, topology: Any, **options: Any) -> tuple[RunOutcome, str]:
     out = io.StringIO()
     return perform(topology, PlainLines(out), spark=spark, **options), out.getvalue()
 

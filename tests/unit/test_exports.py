@@ -109,9 +109,9 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
     assert (
         set(inspect.signature(Topology.run).parameters) - {"self"} == there - {"open_secs"} | own
     )  # its limits say it
-    assert issubclass(running.RunningTopology, RunningTopology)
+    assert issubclass(running.RunningOnSpark, RunningTopology)
     engine = {"start", "run_id", "collected_bytes", "lane"}
-    own = {name for name in vars(running.RunningTopology) if not name.startswith("_")}
+    own = {name for name in vars(running.RunningOnSpark) if not name.startswith("_")}
     assert own - engine <= set(dir(RunningTopology))
 
 

@@ -226,7 +226,7 @@ def test_one_story_has_a_bounded_number_of_hops() -> None:
     stories.receive([Hop(5, 0, 0, 0, "lines", 0)], {})
     for n in range(1, HOPS_MAX + 50):
         stories.receive([hop(5, n, tuples=1, held=1)], {})
-    assert [one.micro_batch_id for one in stories.told[5].hops] == list(range(HOPS_MAX))
+    assert [one.micro_batch_id for one in stories.notes[5].hops] == list(range(HOPS_MAX))
 
 
 def test_a_snapshot_and_the_log_give_the_same_stories_again() -> None:

@@ -24,7 +24,7 @@ from urllib.parse import urlparse
 
 from sparkbolt.bolts.dead_letter_files import append_lines, letters_of, read_letters
 from sparkbolt.cli.checkpoint_files import open_files
-from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, Found, Replay
+from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, LettersFound, Replay
 from sparkbolt.cli.dlq.topic import KAFKA, LetterTopic, client_properties, give_again
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
@@ -37,10 +37,10 @@ REPLAYED = ".replayed"
 """What is added to the name of a file of letters for the ids of those that were replayed."""
 
 
-class Shelf(Protocol):
+class LetterStore(Protocol):
     """Where dead letters are: a file, or whatever else keeps them."""
 
-    def letters(self) -> Found:
+    def letters(self) -> LettersFound:
         """All letters, in the order in which they came."""
 
     def replayed(self) -> set[str]:
@@ -73,10 +73,10 @@ class LetterFile:
                 "PATH of the spout's dead_letters='file:PATH'"
             )
 
-    def letters(self) -> Found:
+    def letters(self) -> LettersFound:
         """All letters of the file."""
         read = read_letters(self._path)
-        return Found(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
+        return LettersFound(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
 
     def replayed(self) -> set[str]:
         """The ids that stand in the file beside it."""
@@ -171,14 +171,14 @@ class LetterFolder:
         self._directory = (above or ".") if name == LETTERS_FOLDER else directory
         self._files = open_files(self._directory, write=True)
 
-    def letters(self) -> Found:
+    def letters(self) -> LettersFound:
         """All letters of the folder, in the order of their micro-batches."""
         names = sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
         bodies = {name: self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names}
         lines = [(name, at, line) for name in names for at, line in enumerate(bodies[name].splitlines(), start=1)]
         read = letters_of(line for _, _, line in lines)
         damaged = [lines[number - 1][:2] for number in read.damaged]
-        return Found(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
+        return LettersFound(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
 
     def replayed(self) -> set[str]:
         """The ids that stand in the file ``replayed`` beside the letters."""
@@ -206,19 +206,19 @@ class LetterFolder:
         return done
 
 
-def shelf_at(where: str, client: Mapping[str, str]) -> Shelf:
+def shelf_at(where: str, client: Mapping[str, str]) -> LetterStore:
     """The letters of a folder, or of a file."""
     url = urlparse(where)
     folder = url.scheme not in ("", "file") or os.path.isdir(os.path.expanduser(url.path if url.scheme else where))
     return LetterFolder(os.path.expanduser(where), client) if folder else LetterFile(where, client)
 
 
-SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], Shelf]] = {FILE: shelf_at, KAFKA: LetterTopic}
+SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], LetterStore]] = {FILE: shelf_at, KAFKA: LetterTopic}
 """By how a place begins: what makes a shelf of the rest. One that begins with none of them is a folder or a file."""
 
 
 @dataclass(frozen=True)
-class LetterStore:
+class LetterLocation:
     """Where letters are."""
 
     where: str
@@ -226,7 +226,7 @@ class LetterStore:
     """A file of properties of Kafka's client; they are read when the place is opened, and never printed."""
 
 
-def open_shelf(place: LetterStore) -> Shelf:
+def open_letters(place: LetterLocation) -> LetterStore:
     """The letters at a place.
 
     Raises:
@@ -239,11 +239,11 @@ def open_shelf(place: LetterStore) -> Shelf:
     return shelf_at(place.where, client)
 
 
-def list_letters(place: LetterStore, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
+def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
     """The newest letters, the newest last, as lines."""
-    shelf = open_shelf(place)
-    read = shelf.letters()
-    replayed = shelf.replayed()
+    store = open_letters(place)
+    read = store.letters()
+    replayed = store.replayed()
     letters = _of(read.letters, spout)
     shown = letters[-limit:]
     if as_json:
@@ -270,12 +270,12 @@ def _two_lines(letter: DeadLetter, replayed: bool) -> list[str]:
     ]
 
 
-def _warn(read: Found) -> None:
+def _warn(read: LettersFound) -> None:
     if read.damage is not None:
         print(f"sparkbolt: {read.damage}", file=sys.stderr)
 
 
-def _closing(read: Found, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
+def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
     done = sum(letter.id in replayed for letter in letters)
     lines = [f"{len(letters)} dead letter(s), {shown} shown, {done} replayed"]
     causes = Counter(letter.last.cause for letter in letters)
@@ -286,13 +286,13 @@ def _closing(read: Found, letters: Sequence[DeadLetter], shown: int, replayed: s
     return lines if read.damage is None else [*lines, read.damage]
 
 
-def show_letters(place: LetterStore, names: Sequence[str], *, as_json: bool) -> list[str]:
+def show_letters(place: LetterLocation, names: Sequence[str], *, as_json: bool) -> list[str]:
     """All that some letters say, as lines.
 
     Raises:
         WrongUseError: a name is that of no letter, or of several.
     """
-    read = open_shelf(place).letters()
+    read = open_letters(place).letters()
     _warn(read)
     letters = _named(read.letters, names)
     if as_json:
@@ -342,10 +342,10 @@ def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLett
 
 
 @dataclass(frozen=True)
-class Order:
+class ReplayOrder:
     """What ``sparkbolt dlq replay`` is asked for."""
 
-    place: LetterStore
+    place: LetterLocation
     names: Sequence[str] = ()
     """Beginnings of ids; none: all that were not replayed."""
     spout: str | None = None
@@ -358,7 +358,7 @@ class NotAllReplayedError(SparkboltError):
     """Some letters were left out, or lines could not be read; the message says which, and why."""
 
 
-def replay(order: Order) -> list[str]:
+def replay(order: ReplayOrder) -> list[str]:
     """Replay letters; what was done, as lines.
 
     Raises:
@@ -366,18 +366,18 @@ def replay(order: Order) -> list[str]:
         NotAllReplayedError: some letters were left out, or all were meant and some lines are no letters; the others
             are replayed.
     """
-    shelf = open_shelf(order.place)
-    read = shelf.letters()
+    store = open_letters(order.place)
+    read = store.letters()
     if order.names:
         _warn(read)
     every = _of(read.letters, order.spout)
     letters = _named(every, order.names) if order.names else every
-    before = shelf.replayed() if not order.again else set()
+    before = store.replayed() if not order.again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})
     if len(spouts) > 1:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
-    done = shelf.replay(chosen, order.into)
+    done = store.replay(chosen, order.into)
     skipped = len(letters) - len(chosen)
     more = f"; {skipped} were replayed before and are left alone (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"

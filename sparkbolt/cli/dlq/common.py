@@ -17,7 +17,7 @@ _SHOWN_MAX = 5
 
 
 @dataclass
-class Found:
+class LettersFound:
     """What is in a place of dead letters."""
 
     letters: list[DeadLetter]
@@ -33,7 +33,7 @@ class Found:
     def damage(self) -> str | None:
         """A sentence on what was passed over; None if that is nothing.
 
-        >>> Found([], 0, ["line 2", "line 7"]).damage
+        >>> LettersFound([], 0, ["line 2", "line 7"]).damage
         '2 line(s) are no letters and were passed over: line 2, line 7'
         """
         if not self.damaged:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, Found, Replay
+from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, LettersFound, Replay
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.model.dead_letters import DeadLetter
 
@@ -62,14 +62,14 @@ class LetterTopic:
         self._settings = ClientSettings(brokers, client or {})
         self._topic = topic
 
-    def letters(self) -> Found:
+    def letters(self) -> LettersFound:
         """All letters of the topic."""
         from sparkbolt.spouts.kafka.dead_letters import read_topic
 
         found = read_topic(self._settings, self._topic)
         self._replayed = found.replayed
         letters = sorted(found.letters, key=lambda letter: letter.last.ended_ms)
-        return Found(letters, found.repeated, found.damaged, "message")
+        return LettersFound(letters, found.repeated, found.damaged, "message")
 
     def replayed(self) -> set[str]:
         """The ids that are noted as replayed."""

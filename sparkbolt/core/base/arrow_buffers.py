@@ -1,11 +1,11 @@
-"""Bare columns: Arrow arrays as their buffers, without Arrow's messages about them.
+"""Arrow buffers: Arrow arrays as their buffers, without Arrow's messages about them.
 
 Which question it answers: how does a column travel when all that is to be said of it is its type and its length?
-Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not bare,
+Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not plain,
 and travels as an Arrow stream.
 
 A stream costs 40 us to write and 30 us to read however few its rows are, since it describes its schema with each
-frame, and two copies more where there are many; a bare column costs 2 us and 3 us, and one copy.
+frame, and two copies more where there are many; a plain column costs 2 us and 3 us, and one copy.
 
 Read before: nothing.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 from sparkbolt.errors import check
 
 Shape: TypeAlias = tuple[Any, ...]
-"""What must be known to read a bare column: (type id, length, bytes of each buffer), or of a dictionary the shape of
+"""What must be known to read a plain column: (type id, length, bytes of each buffer), or of a dictionary the shape of
 its indices and the shape of its values."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -38,17 +38,17 @@ _TEXT = {
 _DICTIONARY: int = pa.dictionary(pa.int32(), pa.string()).id
 
 
-def strip(column: pa.Array) -> tuple[Shape, list[Any]] | None:
+def to_buffers(column: pa.Array) -> tuple[Shape, list[Any]] | None:
     """The shape and the buffers of a column; None if it is not plain.
 
-    >>> shape, buffers = strip(pa.array([1, 2, 3]))
-    >>> dress(shape, pa.py_buffer(b"".join(buffers)), 0)[0].to_pylist()
+    >>> shape, buffers = to_buffers(pa.array([1, 2, 3]))
+    >>> from_buffers(shape, pa.py_buffer(b"".join(buffers)), 0)[0].to_pylist()
     [1, 2, 3]
-    >>> strip(pa.array([1, None]))
+    >>> to_buffers(pa.array([1, None]))
     """
     kind, length = column.type.id, len(column)
     if kind == _DICTIONARY:
-        indices, values = strip(column.indices), strip(column.dictionary)
+        indices, values = to_buffers(column.indices), to_buffers(column.dictionary)
         if indices is None or values is None or column.type.ordered:
             return None
         return (indices[0], values[0]), [*indices[1], *values[1]]
@@ -65,31 +65,31 @@ def strip(column: pa.Array) -> tuple[Shape, list[Any]] | None:
     return None
 
 
-def strip_all(columns: Sequence[Any]) -> tuple[dict[int, Shape], list[Any]]:
+def all_to_buffers(columns: Sequence[Any]) -> tuple[dict[int, Shape], list[Any]]:
     """The shapes of those columns that are plain, by index, and all their buffers, each filled up to eight bytes."""
     shapes: dict[int, Shape] = {}
     pieces: list[Any] = []
     for index, column in enumerate(columns):
-        stripped = strip(column) if isinstance(column, pa.Array) else None
-        if stripped is None:
+        taken_apart = to_buffers(column) if isinstance(column, pa.Array) else None
+        if taken_apart is None:
             continue
-        shapes[index] = stripped[0]
-        for buffer in stripped[1]:
+        shapes[index] = taken_apart[0]
+        for buffer in taken_apart[1]:
             pieces.append(buffer)
             if len(buffer) % 8:
                 pieces.append(bytes(-len(buffer) % 8))
     return shapes, pieces
 
 
-def dress(shape: Shape, data: pa.Buffer, at: int) -> tuple[pa.Array, int]:
-    """The column of ``strip_all`` whose buffers are at ``at``, and where they end; it looks into ``data``.
+def from_buffers(shape: Shape, data: pa.Buffer, at: int) -> tuple[pa.Array, int]:
+    """The column of ``all_to_buffers`` whose buffers are at ``at``, and where they end; it looks into ``data``.
 
     Raises:
         InvariantError: the bytes are cut off.
     """
     if isinstance(shape[0], tuple):
-        indices, at = dress(shape[0], data, at)
-        values, at = dress(shape[1], data, at)
+        indices, at = from_buffers(shape[0], data, at)
+        values, at = from_buffers(shape[1], data, at)
         return pa.DictionaryArray.from_arrays(indices, values, safe=False), at
     kind, length, *sizes = shape
     buffers: list[pa.Buffer | None] = [None]

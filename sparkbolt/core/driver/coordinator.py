@@ -1,8 +1,8 @@
-"""The host: what the driver knows of its spouts, and the next plan.
+"""The coordinator: what the driver knows of its spouts, and the next plan.
 
 Which question it answers: what does micro-batch n + 1 read, and who is told what became of micro-batch n?
 Rule 1: a plan is made from promoted facts alone, so a plan that was made and dropped loses nothing; asked again
-before it was confirmed, the host gives the same plan again.
+before it was confirmed, the coordinator gives the same plan again.
 Rule 2: spouts hear of a verdict after its promotion, once.
 Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
 Rule 4: code of spouts is called while nothing is half done, before a plan takes anything and after a promotion is
@@ -127,7 +127,7 @@ class Coordinator:
         return RateController(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
 
     def take_over(self, old: Coordinator) -> None:
-        """Begin where the host of an earlier life in the same driver ended: its spouts are still open."""
+        """Begin where the coordinator of an earlier life in the same driver ended: its spouts are still open."""
         self.active = old.active
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])

@@ -1,4 +1,4 @@
-"""The planner: Spark's questions about offsets on one side, the host's plans on the other.
+"""The planner: Spark's questions about offsets on one side, the coordinator's plans on the other.
 
 Which question it answers: what is the answer to ``latestOffset(start)`` and to ``partitions(start, end)``?
 Rule 1: what Spark has committed is seen from the start that it asks with, and compared with what was promoted. A life
@@ -34,7 +34,7 @@ class Piece:
 
 
 class Planner:
-    """What one life answers to Spark. Not thread safe: the engine calls it under the lock of its host."""
+    """What one life answers to Spark. Not thread safe: the engine calls it under the lock of its coordinator."""
 
     def __init__(self, coordinator: Coordinator, files: Files, *, where: str = "the checkpoint") -> None:
         """Answer for ``coordinator``; plans that are too large for an offset are in ``files``."""

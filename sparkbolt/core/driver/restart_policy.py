@@ -1,4 +1,4 @@
-"""Restarts: when a query that failed is started again, and when no more.
+"""The restart policy: when a query that failed is started again, and when no more.
 
 Which question it answers: how long is waited before the next start, and when is it given up?
 Rule: at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. A failure

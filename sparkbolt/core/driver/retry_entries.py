@@ -1,4 +1,4 @@
-"""Plans of what failed: which messages are given again with the next micro-batch, and which are read for their letters.
+"""Retry entries: which messages are given again with the next micro-batch, and which are read for their letters.
 
 Which question it answers: which entries does a plan have for the retries that are due, and for the dead letters?
 

@@ -1,7 +1,7 @@
-"""Desks: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
+"""Spout buffers: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
 
 Which question it answers: which records of one task wait, which are planned, and which message ids are open?
-Rule 1: a desk holds as much as its spout may have under way, and of what waits for a plan no more than about the next
+Rule 1: a buffer holds as much as its spout may have under way, and of what waits for a plan no more than about the next
 two micro-batches take: what waits longer is no nearer to its end, and comes again when the driver dies.
 Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
 due; what waits for that holds up nothing that is new.
@@ -111,7 +111,7 @@ class SpoutBuffer:
         return not (self.waiting or self.planned or self.acks or self.fails)
 
     def take_over(self, old: SpoutBuffer) -> None:
-        """Begin as the desk of the same task in an earlier life of the same driver, whose spout is still open.
+        """Begin as the buffer of the same task in an earlier life of the same driver, whose spout is still open.
 
         What was planned and not committed is planned again. What was committed and is open belongs to a life that is
         dead: it is given again where records are kept, and that is no further attempt; else the spout hears that it

@@ -1,4 +1,4 @@
-"""Timers: when the tasks of hosted bolts are to be told the time.
+"""Timers: when the tasks of bolts with a runtime are to be told the time.
 
 Which question it answers: which tasks are due at this time, and is there anything that a topology has to wait for?
 
@@ -13,7 +13,7 @@ from sparkbolt.core.protocol.plan import Timer
 
 
 class Timers:
-    """When hosted tasks are to be told the time; in the driver.
+    """When tasks with a runtime are to be told the time; in the driver.
 
     Args:
         unknown: tasks that may have something to do and have not said when: those of an earlier life, and those whose

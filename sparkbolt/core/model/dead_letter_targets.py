@@ -1,4 +1,4 @@
-"""Ways of dead letters: what ``dead_letters=`` means for one spout.
+"""Targets of dead letters: what ``dead_letters=`` means for one spout.
 
 Which question it answers: do a spout's dead letters go to a sink or to a stream, to which, and can that be?
 

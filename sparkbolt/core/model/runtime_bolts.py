@@ -1,4 +1,4 @@
-"""Hosted bolts: bolts that do not see tuple after tuple.
+"""Runtime bolts: bolts that do not see tuple after tuple.
 
 Which question it answers: how does a bolt, such as a windowed one, say that it decides itself what its user code sees
 and when?

@@ -1,4 +1,4 @@
-"""Keeping: does a bolt have anything to keep from one micro-batch to the next?
+"""Statefulness: does a bolt have anything to keep from one micro-batch to the next?
 
 Which question it answers: which bolts need state, and which may run anywhere?
 Rule: a bolt is taken to keep nothing only where it cannot: what its code might store is not run but read. Code that

@@ -117,12 +117,12 @@ class Hop:
 
     def emission(self) -> str:
         """What it emitted, as the end of a sentence; empty if nothing, or nothing counted."""
-        told = [f"{count} ({stream})" for stream, count in self.emitted if count]
-        return f", emitted {', '.join(told)}" if told else ""
+        lines = [f"{count} ({stream})" for stream, count in self.emitted if count]
+        return f", emitted {', '.join(lines)}" if lines else ""
 
 
 @dataclass
-class Told:
+class TreeNotes:
     """What is known of the way of a tree that has not ended."""
 
     hops: list[Hop] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Told:
         return ""
 
 
-NOTHING_TOLD = Told()
+NO_NOTES = TreeNotes()
 
 
 @dataclass(frozen=True)
@@ -195,23 +195,23 @@ class Story:
         """The story for people, line by line."""
         number, sequence = split_key(self.key)
         attempt = f", attempt {self.attempt}" if self.attempt is not None else ""
-        told = [
+        lines = [
             f"root {self.root}: {self.state}",
             f"  message   {self.message}{attempt} (task {number}, sequence {sequence})",
         ]
         if self.started_in is not None:
-            told.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
+            lines.append(f"  started   in micro-batch {self.started_in}, {time_text(self.started_ms)}")
         for hop in self.hops:
             got = f" from {hop.source}" if hop.source else ""
             values = f": {hop.values}{got}" if hop.values else ""
-            told.append(f"  {clock_text(hop.now_ms)}  {hop.words()}{values}")
+            lines.append(f"  {clock_text(hop.now_ms)}  {hop.words()}{values}")
         if self.ended_in is not None:
-            told.append(f"  ended     in micro-batch {self.ended_in}, {time_text(self.ended_ms)}")
-        told += [f"  {self.state:<9} {self.why}"] if self.why else []
-        told += [f"  then      {FATES[self.fate]}"] if self.fate in FATES else []
+            lines.append(f"  ended     in micro-batch {self.ended_in}, {time_text(self.ended_ms)}")
+        lines += [f"  {self.state:<9} {self.why}"] if self.why else []
+        lines += [f"  then      {FATES[self.fate]}"] if self.fate in FATES else []
         if self.traceback:
-            told += ["", *("    " + line for line in self.traceback.rstrip().split("\n"))]
-        return told
+            lines += ["", *("    " + line for line in self.traceback.rstrip().split("\n"))]
+        return lines
 
 
 def root_text(key: int) -> str:

@@ -387,7 +387,7 @@ def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[
 
 
 def _runtime_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
-    """What a hosted bolt finds wrong with itself."""
+    """What a bolt with a runtime finds wrong with itself."""
     bolt = declaration.component
     if not isinstance(bolt, RuntimeBolt) or _output_mistakes(declaration):
         return []

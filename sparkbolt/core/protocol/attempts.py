@@ -24,18 +24,18 @@ class MessageAttempts:
     """How many behind the first one are not kept."""
 
     def with_failure(self, tree: FailedTree) -> MessageAttempts:
-        """The history with one more attempt."""
+        """These attempts and one more."""
         if not tree.counted:
             return self
         kept = remember(self.attempts, attempt_of(tree))
         return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
 
     def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
-        """What is told of a message whose last attempt, in this history already, has failed."""
+        """What is told of a message whose last attempt, among these already, has failed."""
         return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
 
     def to_json(self) -> list[Any]:
-        """The history as a list."""
+        """The attempts as a list."""
         return [[asdict(attempt) for attempt in self.attempts], self.left_out]
 
     @classmethod

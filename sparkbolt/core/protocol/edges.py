@@ -78,7 +78,7 @@ class EdgeOrigins:
         return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
 
     def take(self, rows: npt.NDArray[np.intp]) -> EdgeOrigins:
-        """The births of some rows, in any order."""
+        """The edge origins of some rows, in any order."""
         of = np.repeat(np.arange(len(self.starts)), self.lengths)[rows]
         starts = run_starts(of)
         runs = of[starts]

@@ -1,7 +1,7 @@
 """Frames: columnar packets of tuples from one task to one task on one stream.
 
 Which question it answers: how do thousands of tuples become one Spark row, and in which order are they read?
-Rule 1: a frame carries (source task, stream, lane, sequence); ``order`` sorts by it, so the order in which frames
+Rule 1: a frame carries (sender, stream, piece, sequence); ``order`` sorts by it, so the order in which frames
 arrive never shows.
 Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
 plain type (or None), and pickled alone otherwise.
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base.arrow_buffers import dress, strip_all
+from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
@@ -68,11 +68,11 @@ class Moment:
 class Frame:
     """Rows of one stream, from one task to one task."""
 
-    source: int
+    sender: int
     """The number of the task that emitted them."""
     stream: int
     """The index of the stream in ``Topology.streams()``."""
-    lane: int
+    piece: int
     """Which piece of the source's work made it; pieces may run in different processes at the same time."""
     sequence: int
     rows: int
@@ -93,7 +93,7 @@ class Frame:
         attempts = self.attempts[rows] if self.attempts is not None else None
         columns = [take(column, rows) for column in self.columns]
         return Frame(
-            self.source, self.stream, self.lane, self.sequence, len(rows), columns, anchoring, attempts, self.path
+            self.sender, self.stream, self.piece, self.sequence, len(rows), columns, anchoring, attempts, self.path
         )
 
     def roots_of(self, row: int) -> list[int]:
@@ -108,7 +108,7 @@ class Frame:
     @property
     def order(self) -> tuple[int, int, int, int]:
         """What frames are sorted by before user code sees them."""
-        return self.source, self.stream, self.lane, self.sequence
+        return self.sender, self.stream, self.piece, self.sequence
 
 
 @dataclass(frozen=True)
@@ -244,12 +244,12 @@ def unpicklable(column: Column, row: int) -> str | None:
 
 def encode(frame: Frame, moment: Moment) -> bytes:
     """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, bare columns, then an Arrow stream."""
-    shapes, buffers = strip_all(frame.columns)
+    shapes, buffers = all_to_buffers(frame.columns)
     rest = [(index, column) for index, column in enumerate(frame.columns) if index not in shapes]
     arrow = [column for _, column in rest if isinstance(column, pa.Array)]
     plain = {i: pickle.dumps(list(column), protocol=5) for i, column in rest if not isinstance(column, pa.Array)}
     form, arrays = _packed(frame.anchoring) if frame.anchoring is not None else ((_UNTRACKED, None, None, 0), [])
-    ident = frame.source, frame.stream, frame.lane, frame.sequence, frame.rows, frame.path
+    ident = frame.sender, frame.stream, frame.piece, frame.sequence, frame.rows, frame.path
     header = pickle.dumps((ident, plain, form, frame.attempts, shapes), protocol=5)
     header += bytes(-len(header) % 8)
     head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
@@ -331,7 +331,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     check(kind == DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
     ident, plain, form, attempts, shapes = pickle.loads(view[place : place + header_bytes])
-    source, stream, lane, sequence, rows, path = ident
+    sender, stream, piece, sequence, rows, path = ident
     arrays, place = unpack(view, place + header_bytes)
     anchoring = _unpacked(form, arrays)
     apart: dict[int, Column] = {}
@@ -345,7 +345,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
             unreadable.update((row, (index, reason)) for row, reason in lost.items())
     buffer = pa.py_buffer(view)
     for index, shape in shapes.items():
-        apart[index], place = dress(shape, buffer, place)
+        apart[index], place = from_buffers(shape, buffer, place)
     columns: list[Column] = []
     if place < len(view):
         with pa.ipc.open_stream(buffer.slice(place)) as reader:
@@ -353,7 +353,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     for index, column in sorted(apart.items()):
         columns.insert(index, column)
     check(set(map(len, columns)) <= {rows}, f"a frame of {rows} rows has columns of other lengths")
-    return Frame(source, stream, lane, sequence, rows, columns, anchoring, attempts, path, unreadable)
+    return Frame(sender, stream, piece, sequence, rows, columns, anchoring, attempts, path, unreadable)
 
 
 def encode_control(kind: int, value: Any, moment: Moment) -> bytes:

@@ -215,7 +215,7 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
 
 
 class Timer(NamedTuple):
-    """When a hosted task has to be told the time."""
+    """When a task with a runtime has to be told the time."""
 
     due_ms: int
     """The time of the micro-batch that is to be run for it at the latest."""

@@ -95,7 +95,8 @@ class Feedback:
     message_ids: dict[int, str] = field(default_factory=dict)
     """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
     timers: dict[int, Any] = field(default_factory=dict)
-    """By the numbers of hosted tasks that ran: when each is to be told the time next (``runtime.Timer``, or None)."""
+    """By the numbers of tasks with a runtime that ran: when each is to be told the time next (``runtime.Timer``, or
+    None)."""
     healths: dict[str, Any] = field(default_factory=dict)
     """Of each bolt that got tuples what became of them (``outages.Health``)."""
     letters: list[bytes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The runtime of a hosted bolt: what a task of it does in a micro-batch.
+"""The runtime of a bolt with a runtime: what a task of it does in a micro-batch.
 
 Which question it answers: how does the engine run a bolt, such as a windowed one, that decides itself what its user
 code sees and when?
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RuntimeEffects:
-    """What a hosted task says of trees that are not those of the rows it was given."""
+    """What a task with a runtime says of trees that are not those of the rows it was given."""
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
     """(roots, edges) of tuples from earlier that are done now."""
@@ -43,9 +43,10 @@ class RuntimeEffects:
 
 
 class BoltRuntime(ABC):
-    """One task of a hosted bolt. All methods are called in the order in which they stand here, once a micro-batch.
+    """What runs one task of such a bolt.
 
-    What they emit goes into the ``Output`` that ``RuntimeBolt.runtime`` was given.
+    All methods are called once a micro-batch, in the order in which they stand here. What they emit goes into the
+    ``Output`` that ``RuntimeBolt.runtime`` was given.
     """
 
     def __init__(self) -> None:

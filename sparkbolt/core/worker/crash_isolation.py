@@ -1,4 +1,4 @@
-"""Deaths: which tuple killed its worker, and what is done instead of executing it again.
+"""Crash isolation: which tuple killed its worker, and what is done instead of executing it again.
 
 Which question it answers: a process died in the middle of a stage; which tuple was it at, and how does a second
 process do the same work without it?
@@ -8,15 +8,15 @@ Rule 2: what died once is never called again in the same piece of work: its tupl
 Rule 3: where a whole block of rows died at once (a column bolt, or while what the rows emitted was routed), the
 block is cut into pieces until one row is left to blame. What belongs to no tuple and no read (``prepare``, the
 state) is nobody's fault but the component's, and is an error; what belongs to no task costs a start of the query.
-Rule 4: a window that a hosted bolt shows is a place of its own: it is over, as if the bolt had raised, and its tuples
-are not blamed for it unless they wait for it.
+Rule 4: a window that a bolt with a runtime shows is a place of its own: it is over, as if the bolt had raised, and its
+tuples are not blamed for it unless they wait for it.
 Rule 5: a piece of work is begun again at most so often: after ``CRASHES_MAX`` deaths the rest of the task's rows fail
 unseen, and there is a limit on cuts, too.
 Rule 6: what leaves something in its task's state that cannot be kept is found and blamed in the same way, though no
 process dies: the state is looked at behind each piece, in work that begins again because of it (``Unkept``).
 
 A place names the task, the number of the block of rows within that task's work, and rows of it. Work that is
-repeated with more doomed rows is the same up to the newest of them, so places keep their meaning.
+repeated with more isolated rows is the same up to the newest of them, so places keep their meaning.
 
 The watching is for a second attempt only (on Spark: ``spark.crash_shield``): it costs a microsecond a tuple.
 Read before: ``components``, ``failures``.
@@ -107,7 +107,7 @@ class Crashes:
     rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """(task, block, row) -> why it is not executed."""
     calls: dict[tuple[Activity, int, int], str] = field(default_factory=dict)
-    """(deed, task, block) -> why it is not called, of flushes, reads and writes of dead letters."""
+    """(activity, task, block) -> why it is not called, of flushes, reads and writes of dead letters."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
     """(task, block, start, stop): rows that are not worked on together any more."""
     windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Crashes:
 
 
 class Watch:
-    """In the process that may die: notes where it is, and refuses what is doomed.
+    """In the process that may die: notes where it is, and refuses what has crashed a worker before.
 
     Args:
         crashes: of the processes before it.
@@ -294,7 +294,7 @@ class TaskWatch:
         """Says what is in the task's state that cannot be kept, where that is to be found out."""
 
     def between(self) -> None:
-        """A step of a hosted bolt before or behind its rows begins: a block without rows."""
+        """A step of a bolt with a runtime before or behind its rows begins: a block without rows."""
         self._block += 1
         self._span = (0, 0)
         self._shown = 0
@@ -368,7 +368,7 @@ class TaskWatch:
         """User code is about to see the piece as a whole, or what it emitted is about to be sent.
 
         Raises:
-            KilledWorkerError: the piece is one row, and doomed.
+            KilledWorkerError: the piece is one row, and isolated.
         """
         self._enter(*self._span)
 

@@ -91,7 +91,7 @@ Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
 
 
 class Observer(Protocol):
-    """Whoever sees what stages do, delivery by delivery: the simulator's eyes. It changes nothing."""
+    """Whoever sees what stages do, delivery by delivery: the simulator's observer. It changes nothing."""
 
     def emits(self, output: Output) -> None:
         """A task is made, and emits into this."""

@@ -84,27 +84,27 @@ class FrameWriter:
             del data
             for rows in np.array_split(np.arange(frame.rows), pieces):
                 part_ = frame.take(rows)
-                part_.sequence = self._next_sequence(frame.source, frame.stream)
+                part_.sequence = self._next_sequence(frame.sender, frame.stream)
                 self._write(dest, part_, refusals)
         elif len(data) > config.tuple_bytes_max and frame.rows:
             text = (
                 f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
                 f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
             )
-            refusals.append(Refusal(frame.source, frame.roots_of(0), text, frame.path))
+            refusals.append(Refusal(frame.sender, frame.roots_of(0), text, frame.path))
         else:
             self.rows.append((dest, data))
 
     def _without_unpicklable(self, frame: Frame, refusals: list[Refusal]) -> Frame:
         """The frame less the rows that have a value which cannot be pickled."""
         kept = []
-        fields = self._origin_of(frame.source, frame.stream).fields
+        fields = self._origin_of(frame.sender, frame.stream).fields
         for row in range(frame.rows):
             for field, column in zip(fields, frame.columns, strict=True):
                 reason = unpicklable(column, row)
                 if reason is not None:
                     text = f"field {field!r} holds a value that cannot be sent to another task ({reason})"
-                    refusals.append(Refusal(frame.source, frame.roots_of(row), text, frame.path))
+                    refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
                     break
             else:
                 kept.append(row)
@@ -150,7 +150,7 @@ def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]
             f"field {fields[column]!r} holds a value that cannot be sent to another task (it can be pickled, and "
             f"reading it back raises {reason})"
         )
-        refusals.append(Refusal(frame.source, frame.roots_of(row), text, frame.path))
+        refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
     return frame.take(np.delete(np.arange(frame.rows), list(frame.unreadable))), refusals
 
 

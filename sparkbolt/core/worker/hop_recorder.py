@@ -1,4 +1,4 @@
-"""Tracing: which hops a stage writes down, and how that costs nothing to trees that succeed.
+"""The hop recorder: which hops a stage writes down, and how that costs nothing to trees that succeed.
 
 Which question it answers: what does a stage know of the way of a tree, and when does it tell?
 

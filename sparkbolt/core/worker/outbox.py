@@ -1,4 +1,4 @@
-"""Own trees: what a bolt's task has emitted as a spout does, kept until the fate of its trees is known.
+"""The outbox: what a bolt's task has emitted as a spout does, kept until the fate of its trees is known.
 
 Which question it answers: which tuples does the task owe to whoever is behind it, and what has it to give again?
 Rule 1: what is emitted and belongs to no tree starts one. The first sequence that was never used is in the task's

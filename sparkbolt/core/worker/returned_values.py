@@ -1,4 +1,4 @@
-"""Returned: what a call of user code gave back.
+"""Returned values: what a call of user code gave back.
 
 Which question it answers: what becomes of what ``execute`` or ``flush`` yields or returns?
 Rule 1: what is yielded is emitted, one list of values a tuple; so is each list of a list that is returned. None is

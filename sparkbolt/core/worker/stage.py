@@ -207,7 +207,7 @@ class Stage:
             seen.append(self._work(task, Rows(tup._origin, 1, [[rate]], None, None), own))
         for frame in inbox.in_order():
             if frame.unreadable:
-                frame, refusals = readable(frame, self.worker.origin(frame.source, frame.stream).fields)
+                frame, refusals = readable(frame, self.worker.origin(frame.sender, frame.stream).fields)
                 for refusal in refusals:
                     self._refuse(refusal)
             seen.append(self._work(task, self._rows_of(frame), own))
@@ -234,7 +234,7 @@ class Stage:
         self._ready.clear()
 
     def _rows_of(self, frame: Frame) -> Rows:
-        origin = self.worker.origin(frame.source, frame.stream)
+        origin = self.worker.origin(frame.sender, frame.stream)
         return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
 
     def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:

@@ -82,7 +82,7 @@ class BoltTask:
         self._columns = ColumnBlockCollector(output)
         self._runner: asyncio.Runner | None = None
         self.runtime: BoltRuntime | None = None
-        """What runs a hosted bolt, from ``prepare`` on."""
+        """What runs a bolt with a runtime, from ``prepare`` on."""
         self._execute = f"execute of {context.component!r}"
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
@@ -165,7 +165,7 @@ class BoltTask:
         return held
 
     def run_between(self, step: Callable[[TaskResult], None]) -> TaskResult:
-        """A step of a hosted bolt before or behind its rows, as ``run``."""
+        """A step of a bolt with a runtime before or behind its rows, as ``run``."""
         result = TaskResult()
         if self.watch is not None:
             self.watch.between()

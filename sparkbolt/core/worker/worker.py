@@ -207,7 +207,7 @@ class Worker:
         return own
 
     def attach(self, number: int, clock: Clock | None) -> BoltRuntime | None:
-        """What runs a hosted bolt, attached to the loaded state, without what is void; None for any other bolt."""
+        """The task's runtime, attached to the loaded state, without what is void; None for any other bolt."""
         runtime = self._tasks[number].runtime
         if runtime is not None:
             runtime.attach(self._states[number])

@@ -30,9 +30,9 @@ from sparkbolt.sim.checkers.outbox import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
 from sparkbolt.sim.checkers.states import StateIsWhatWasCommitted
-from sparkbolt.sim.checkers.trees import Verdict, expand
+from sparkbolt.sim.checkers.trees import ExpectedVerdict, expand
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class NoFalseAck(Checker):
@@ -40,7 +40,7 @@ class NoFalseAck(Checker):
 
     promise = "no false ack"
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Compare verdicts, tree by tree."""
         others = [*self.facts.trees.open, *verdict.failed]
         known = verdict.acked
@@ -79,7 +79,7 @@ class NoFalseAck(Checker):
         """A ledger that was loaded knows the same open trees."""
         self._compare_open(driver)
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Deliveries belong to trees that began."""
         for root in self.facts.trees.strangers[:1]:
             self.broken(f"micro-batch {plan.micro_batch_id} has deliveries of root {root:016x}, which nobody began")
@@ -128,7 +128,7 @@ class AcksAreDurable(Checker):
                     if entry.letters is not None and way == CHECKPOINT:
                         self._letters.add(key)
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Learn what may be told."""
         if self.facts.queues or self._keys:
             acked = set(verdict.acked.tolist())
@@ -185,7 +185,7 @@ class NothingIsLost(Checker):
         self._perhaps: set[tuple[str, str, int]] = set()
         """What was given up or not: its tree timed out while a bolt was out."""
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Learn which messages are done."""
         self._entries += [entry for entry in plan.entries if entry.source is not None and entry.task in self._ranged]
         if not self.facts.subject.lane.tracked:
@@ -227,7 +227,7 @@ class NothingIsLost(Checker):
             return range(0)
         return positions
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Progress has reached only what is done."""
         if not self.facts.subject.lane.tracked:
             return
@@ -348,7 +348,7 @@ class ProgressRises(Checker):
         self._life = driver.coordinator.life
         self._look(driver)
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """What has moved."""
         self._look(driver)
 
@@ -375,8 +375,8 @@ class MemoryIsBounded(Checker):
 
     promise = "memory is bounded"
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
-        """The ledger, its log, desks and state."""
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
+        """The ledger, its log, buffers and state."""
         topology = self.facts.subject.topology
         open_trees = len(self.facts.trees.open)
         entries = driver.ledger.messages.entries
@@ -395,7 +395,7 @@ class MemoryIsBounded(Checker):
             known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
             if driver.coordinator.lane.tracked and len(buffer.message_ids) > known + len(buffer.planned):
                 self.broken(
-                    f"the desk of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
+                    f"the buffer of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
                 )
 
 
@@ -455,12 +455,12 @@ class Checkers:
         for checker in self.each:
             checker.begun(plan, records)
 
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """As of ``Checker``."""
         for checker in self.each:
             checker.ran(plan, outcome)
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """As of ``Checker``."""
         facts = self.facts
         facts.committed = plan.micro_batch_id
@@ -471,7 +471,7 @@ class Checkers:
         for checker in self.each:
             checker.committed(plan, outcome, verdict)
 
-    def _look_for_outages(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def _look_for_outages(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """What the ledger has to know of bolts with this commit, from what was seen of them."""
         facts, topology = self.facts, self.facts.subject.topology
         fails = [fail for seen in outcome.sightings for fail in seen.fails]

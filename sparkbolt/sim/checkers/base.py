@@ -20,9 +20,9 @@ from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.sim.checkers.trees import Trees, Verdict
+from sparkbolt.sim.checkers.trees import ExpectedVerdict, Trees
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
 
@@ -52,7 +52,7 @@ class Facts:
     subject: Subject
     queues: Mapping[int, Queue]
     trees: Trees = field(default_factory=Trees)
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    verdicts: dict[int, ExpectedVerdict] = field(default_factory=dict)
     """What has to become of trees, by committed micro-batch that is not promoted."""
     plans: dict[int, MicroBatchPlan] = field(default_factory=dict)
     """The plan with which each micro-batch was committed."""
@@ -126,13 +126,13 @@ class Checker:
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """A micro-batch is about to run, perhaps not for the first time."""
 
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """All its spark_tasks have run."""
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """It is committed: the verdict is what has to become of trees."""
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """It is promoted, by the driver that has committed it."""
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:

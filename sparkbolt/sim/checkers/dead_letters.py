@@ -24,9 +24,9 @@ from sparkbolt.core.model.dead_letters import DeadLetter, ExhaustedMessage, stre
 from sparkbolt.core.model.story import root_text
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts
-from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.sim.sources import FedSpout
 
@@ -84,7 +84,7 @@ class NothingIsGivenUpInSilence(Checker):
         """Key of each dead letter's tree that is open to (component, id)."""
         self._lettered = {spec.id: spec for spec in facts.subject.topology.spouts if spec.dead_letters is not None}
 
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """Look at the letters that are new."""
         for name in [name for name in self.facts.letters if name not in self._seen]:
             self._seen.add(name)
@@ -103,7 +103,7 @@ class NothingIsGivenUpInSilence(Checker):
             if letter.tuples != (values,):
                 self.broken(f"the dead letter of {letter.where} holds {letter.tuples!r:.80}, the message is {values!r}")
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """A letter's tree is complete only if the letter is there."""
         for key, component, name in self._letters(plan, verdict):
             if name in self._finished:
@@ -114,7 +114,7 @@ class NothingIsGivenUpInSilence(Checker):
                 self.broken(f"{self.facts.where(key)}: finished, and there is no dead letter of it", key)
         self._failed.update(map(root_text, verdict.failed))
 
-    def _letters(self, plan: MicroBatchPlan, verdict: Verdict) -> Iterator[tuple[int, str, str]]:
+    def _letters(self, plan: MicroBatchPlan, verdict: ExpectedVerdict) -> Iterator[tuple[int, str, str]]:
         """(key, component, id) of the letters whose trees are complete with this micro-batch."""
         topology = self.facts.subject.topology
         for entry in plan.entries:
@@ -140,7 +140,7 @@ class NothingIsGivenUpInSilence(Checker):
         ranged = {spec.id for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._open = {key: known for key, known in self._open.items() if known[0] in ranged}
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """No letter is counted as an acked message."""
         for first, _, _ in promotion.letters:
             if driver.coordinator.topology.task_owner(split_key(first)[0])[0] not in self._lettered:

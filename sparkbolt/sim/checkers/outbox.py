@@ -19,9 +19,9 @@ from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.sim.checkers.base import Checker, Facts
-from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class NothingStartedIsLost(Checker):
@@ -46,7 +46,7 @@ class NothingStartedIsLost(Checker):
         self._again: dict[int, tuple[int, int]] = {}
         """Key of a further attempt -> (key of the first one, attempt)."""
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Learn what was started, and what of it is done."""
         if not self._policies:
             return

@@ -16,7 +16,7 @@ from sparkbolt.core.protocol.verdict_codec import decode_partials
 from sparkbolt.core.worker.results import Row
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker, Facts, Records
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class TheSameAgain(Checker):
@@ -41,7 +41,7 @@ class TheSameAgain(Checker):
                 "plan must be taken"
             )
 
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """The rows are those that were made before."""
         for name, first, second in outcome.repeats:
             self._compare(plan.micro_batch_id, name, first, second)

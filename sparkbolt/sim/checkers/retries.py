@@ -21,9 +21,9 @@ from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, hashable
-from sparkbolt.sim.checkers.trees import Verdict
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
-from sparkbolt.sim.executors import Outcome
+from sparkbolt.sim.executors import MicroBatchOutcome
 
 ROUNDED_MS = 3
 """By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
@@ -93,7 +93,7 @@ class RetriesAreInTime(Checker):
                     f"{allowance.next_probe_ms - ready_ms} ms later"
                 )
 
-    def committed(self, plan: MicroBatchPlan, outcome: Outcome, verdict: Verdict) -> None:
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """What was given does not wait any more."""
         for place, _ in self._given(plan, self.facts.running):
             self._due.pop(place, None)
@@ -103,7 +103,7 @@ class RetriesAreInTime(Checker):
         }
         self._forgiven_ms = {key: self.facts.outages.wait_ms(fail) for key, fail in fails.items()}
 
-    def promoted(self, driver: Driver, promotion: Promotion, verdict: Verdict) -> None:
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """What has failed waits, unless it is given up."""
         now_ms = self.facts.plans[promotion.micro_batch_id].now_ms
         self._base = (max(self._base[0], now_ms), self._ran_s)
@@ -227,7 +227,7 @@ class ReadOnce(Checker):
         """The life's number."""
         self._life = driver.coordinator.life
 
-    def ran(self, plan: MicroBatchPlan, outcome: Outcome) -> None:
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """Look at what began, be it committed or not."""
         if not self._tasks:
             return

@@ -25,7 +25,7 @@ from sparkbolt.sim.observer import AttemptObserver
 
 
 @dataclass(frozen=True)
-class Content:
+class StateContent:
     """What one task keeps."""
 
     attributes: Any
@@ -33,14 +33,14 @@ class Content:
     segments: dict[str, bytes | None]
 
 
-def content_of(store: DictStore, namespace: Any) -> Content:
+def content_of(store: DictStore, namespace: Any) -> StateContent:
     """The content of a task's segments."""
     state = TaskState(namespace)
     state.begin(store)
     data = state.snapshot()
     pickling = Pickling(namespace, {"self": "self", "key_value_state": "key_value_state"})
     key_value = state.key_value()
-    return Content(
+    return StateContent(
         attributes=pickling.loads(data) if data is not None else None,
         key_values={key: key_value.get(key) for key in key_value},
         segments={name: state.read(name) for name in state.names()},
@@ -80,7 +80,7 @@ class StateIsWhatWasCommitted(Checker):
                 return
 
 
-def _first_difference(ours: Content, theirs: Content) -> str:
+def _first_difference(ours: StateContent, theirs: StateContent) -> str:
     for name in ("attributes", "key_values", "segments"):
         one, other = getattr(ours, name), getattr(theirs, name)
         if same(one, other):

@@ -31,7 +31,7 @@ from sparkbolt.sim.observer import Sightings, TreeStep
 
 
 @dataclass
-class Verdict:
+class ExpectedVerdict:
     """What has to become of trees with one micro-batch."""
 
     acked: U64 = field(default_factory=empty_u64)
@@ -54,7 +54,7 @@ class Trees:
         self._last: dict[int, int] = {}
         """The newest sequence that each task has begun."""
 
-    def commit(self, sightings: Sequence[Sightings], expired: Iterable[int]) -> Verdict:
+    def commit(self, sightings: Sequence[Sightings], expired: Iterable[int]) -> ExpectedVerdict:
         """A micro-batch is committed.
 
         Args:
@@ -90,7 +90,7 @@ class Trees:
                 if key not in failed:
                     self.open[key] = left
         whole = np.sort(np.concatenate((started, np.array(acked, dtype=np.uint64)))) if acked else started
-        return Verdict(whole, frozenset(failed))
+        return ExpectedVerdict(whole, frozenset(failed))
 
     def _settle(self, sightings: Sequence[Sightings], started: U64) -> dict[int, dict[int, int]]:
         """Count deliveries and acks; what is left of the trees that begin, and changes in the open ones."""

@@ -26,7 +26,7 @@ from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
-from sparkbolt.spouts.kafka.driver.planning import OutOfRange, Planner, Spans, beyond, past
+from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, OutOfRange, Spans, beyond, past
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.driver.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.driver.watching import Look, Watcher, Wish
@@ -197,7 +197,7 @@ class KafkaSpout(PartitionedSpout):
         """
         self._owner = Owner(f"{context.topology}/{context.component}", context.topology, context.version)
         self._sizes = Sizes(self.max_bytes) if self.max_bytes is not None else None
-        self._planner = Planner(context.parallelism, self.out_of_range, self.max_poll_records, self._sizes)
+        self._planner = OffsetPlanner(context.parallelism, self.out_of_range, self.max_poll_records, self._sizes)
         cluster = Cluster(self.settings, self.group, read_committed=self.read_committed, request_secs=self.request_secs)
         names = None if isinstance(self.topics, re.Pattern) else self.topics
         scope = Scope(cluster, self.group, names)

@@ -15,7 +15,7 @@ from rich.console import Console
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
-from sparkbolt.cli.program import Outcome
+from sparkbolt.cli.program import RunOutcome
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from tests.topologies import Split
@@ -28,7 +28,7 @@ def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
     display.starting(build())
     clock.now = 1.5
     display.micro_batch(report(0, 10), 3)
-    display.summary(Outcome("stopped", 2.0, report(0, 10).metrics, drained=True, retries=3))
+    display.summary(RunOutcome("stopped", 2.0, report(0, 10).metrics, drained=True, retries=3))
     first, last = (json.loads(line) for line in out.getvalue().splitlines())
     assert first == {
         "event": "micro_batch",
@@ -49,7 +49,7 @@ def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
 
 
 def test_a_summary_names_the_failure_and_all_components_even_if_nothing_ran() -> None:
-    event = summary_event(Outcome("failed", 0.1, failure="no Java"), build())
+    event = summary_event(RunOutcome("failed", 0.1, failure="no Java"), build())
     assert event["failure"] == "no Java"
     assert list(event["components"]) == ["lines", "split"]
 
@@ -166,7 +166,7 @@ def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piec
     display.close()
     with console.capture() as captured:
         display.summary(
-            Outcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
+            RunOutcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
         )
     sentence, aside = captured.get().splitlines()
     assert sentence == "finished after 1.0 s, 0 micro-batches"

@@ -15,7 +15,7 @@ from sparkbolt import EngineError, Topology, TopologyBuilder
 from sparkbolt.cli import main, program
 from sparkbolt.cli.display import PlainLines
 from sparkbolt.cli.dlq.summary import aside_lines
-from sparkbolt.cli.program import Limits, Outcome, StopRequests, perform
+from sparkbolt.cli.program import Limits, RunOutcome, StopRequests, perform
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import CallSight, Doing, Progress
 from tests.topologies import Split
@@ -25,17 +25,17 @@ from tests.unit.cli.words import Lines, build, report
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        (Outcome("finished", 1.0), 0),
-        (Outcome("stopped", 1.0, drained=True), 0),
-        (Outcome("stopped", 1.0, drained=False), 130),
-        (Outcome("stopped", 1.0, drained=False, time_over=True), 4),
-        (Outcome("stopped", 1.0, drained=True, time_over=True), 0),
-        (Outcome("stopped", 1.0, drained=True, retries=200), 130),
-        (Outcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
-        (Outcome("failed", 1.0, drained=True), 1),
+        (RunOutcome("finished", 1.0), 0),
+        (RunOutcome("stopped", 1.0, drained=True), 0),
+        (RunOutcome("stopped", 1.0, drained=False), 130),
+        (RunOutcome("stopped", 1.0, drained=False, time_over=True), 4),
+        (RunOutcome("stopped", 1.0, drained=True, time_over=True), 0),
+        (RunOutcome("stopped", 1.0, drained=True, retries=200), 130),
+        (RunOutcome("stopped", 1.0, drained=True, retries=200, time_over=True), 4),
+        (RunOutcome("failed", 1.0, drained=True), 1),
     ],
 )
-def test_an_outcome_has_its_exit_code(outcome: Outcome, code: int) -> None:
+def test_an_outcome_has_its_exit_code(outcome: RunOutcome, code: int) -> None:
     assert outcome.exit_code == code
 
 
@@ -95,7 +95,7 @@ class FakeRunning:
 
 def outcome_of(
     monkeypatch: pytest.MonkeyPatch, limits: Limits | None = None, checkpoint: str | None = "here", **fake: Any
-) -> tuple[Outcome, str]:
+) -> tuple[RunOutcome, str]:
     topology, out = build(), io.StringIO()
     monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, **fake))
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError
 
 from sparkbolt.spark import running as running_module
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 
 
 class Pass(BasicBolt):
@@ -118,15 +118,15 @@ class Lives:
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningTopology]]:
-    running: list[RunningTopology] = []
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningOnSpark]]:
+    running: list[RunningOnSpark] = []
 
-    def begin(lives: Lives, **settings: Any) -> RunningTopology:
+    def begin(lives: Lives, **settings: Any) -> RunningOnSpark:
         monkeypatch.setattr(running_module, "Life", lives)
         monkeypatch.setattr(running_module, "why_gone", lambda spark: None)
         own = topology(**settings)
-        one = RunningTopology(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
-        monkeypatch.setattr(RunningTopology, "_make_threads", lambda self: [])
+        one = RunningOnSpark(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
+        monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda self: [])
         running.append(one)
         one._threads = []
         one.start()
@@ -137,12 +137,12 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
         one.close()
 
 
-def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningTopology:
+def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    return RunningTopology(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
 
 
 def thrown(kind: str, thrower: str, cause: Any = None) -> Any:

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.failure_text import query_failure
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Calls
 from tests.unit.spark.lives import Pass, topology
@@ -135,9 +135,9 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     own = topology()
     engine = LocalEngine(own)
     life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
     heard: list[int] = []
 
     def raising(report: Any) -> None:
@@ -194,9 +194,9 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
 ) -> None:
     own = topology(name)
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    running = RunningTopology(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
     running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
     assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
 

@@ -26,7 +26,7 @@ class Grim(BasicBolt):
 def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from sparkbolt.spark.running import RunningTopology
+    from sparkbolt.spark.running import RunningOnSpark
 
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
@@ -37,11 +37,11 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
     life = SimpleNamespace(coordinator=SimpleNamespace(ledger=engine.ledger), start=lambda: None, sights=dict)
-    monkeypatch.setattr(RunningTopology, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningTopology, "_make_threads", lambda running: [])
-    monkeypatch.setattr(RunningTopology, "_supervise", lambda running: None)
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = RunningTopology(topology, lay_out(topology, 2), None, None, None)
+        running = RunningOnSpark(topology, lay_out(topology, 2), None, None, None)
         running.start()
         running._stopping.set()
     [line] = [record.getMessage() for record in caplog.records]

@@ -31,7 +31,7 @@ from sparkbolt.spark import user_calls as calls_module
 from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.running import RunningTopology
+from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
 from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
@@ -102,7 +102,7 @@ def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     LET.set()
 
 
-class Played(RunningTopology):
+class Played(RunningOnSpark):
     """A topology whose query is played here: each plan is run in this process, staged, committed and promoted."""
 
     def __init__(

@@ -18,7 +18,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
 from sparkbolt.spouts.decoding import Decoder
-from sparkbolt.spouts.rabbitmq_link import Delivered, Delivery, Link, Verdict
+from sparkbolt.spouts.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery
 
 
 class Tray(QueueSpout):
@@ -148,12 +148,12 @@ def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pyte
     class Keyed(RabbitMQSpout):
         outputs = ["value", "tenant"]
 
-        def values_of(self, delivery: Delivery) -> Sequence[Any]:
+        def values_of(self, delivery: RabbitMQDelivery) -> Sequence[Any]:
             return [delivery.body, delivery.properties.headers["tenant"]]
 
-    settled: list[tuple[Delivered, Verdict]] = []
+    settled: list[tuple[Delivered, Disposition]] = []
     deliveries = [
-        Delivery(Delivered(0, tag), b"x", "", "jobs", False, BasicProperties(headers=headers))
+        RabbitMQDelivery(Delivered(0, tag), b"x", "", "jobs", False, BasicProperties(headers=headers))
         for tag, headers in enumerate([{"tenant": "a"}, {}, {"tenant": "c"}], 1)
     ]
     monkeypatch.setattr(Link, "start", lambda link: None)
@@ -164,7 +164,7 @@ def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pyte
     spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
     spout.next_tuple(collector)
     assert [delivered.tag for delivered in collector.emitted] == [1, 3]
-    assert settled == [(Delivered(0, 2), Verdict.REJECT)]
+    assert settled == [(Delivered(0, 2), Disposition.REJECT)]
     assert "KeyError: 'tenant'" in collector.reported[0]
 
 

@@ -14,7 +14,7 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
 from sparkbolt.cli.display import JsonLines
 from sparkbolt.cli.live import LiveTable
-from sparkbolt.cli.program import Outcome
+from sparkbolt.cli.program import RunOutcome
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
@@ -53,7 +53,7 @@ def test_the_command_shows_what_is_counted_of_windows() -> None:
     for display in (JsonLines(out), live := LiveTable()):
         display.starting(windowed)
         display.micro_batch(report, 0)
-        display.summary(Outcome("finished", 1.0, metrics))
+        display.summary(RunOutcome("finished", 1.0, metrics))
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     counted = {
         "windows": 2,

@@ -43,7 +43,7 @@ _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Agreement:
     """What was found, in sentences, and what a repair would do."""
 
     facts: tuple[str, ...]
@@ -213,7 +213,7 @@ def is_whole(log: str, data: bytes | None) -> bool:
     return head[:1] == b"v" and len(lines) >= (2 if log == "offsets" else 1) and lines[-1][-1:] == b"}"
 
 
-def examine(files: Files, where: str = "the checkpoint") -> Verdict:
+def examine(files: Files, where: str = "the checkpoint") -> Agreement:
     """Compare the ledger's log with Spark's offsets, commits and state."""
     steps = _Steps(files, where)
     facts = _facts(steps)
@@ -237,17 +237,17 @@ def examine(files: Files, where: str = "the checkpoint") -> Verdict:
         mistakes.append(f"the ledger has counted micro-batch {ahead}, but Spark's commits end with {steps.last_commit}")
     aside, made, why_not = _besides(steps, known := steps.known_life())
     if why_not is not None:
-        return Verdict(facts, tuple(mistakes), why_not=why_not)
+        return Agreement(facts, tuple(mistakes), why_not=why_not)
     missing = steps.state_missing(last) if last >= 0 and last == steps.last_commit else None
     if missing is not None:
         mistakes.append(missing)
-        return Verdict(facts, tuple(mistakes), why_not="the state of the last commit cannot be had back")
+        return Agreement(facts, tuple(mistakes), why_not="the state of the last commit cannot be had back")
     if not mistakes:
-        return Verdict(facts, (), last=last)
+        return Agreement(facts, (), last=last)
     lost = steps.lost_by_going_back(last)
     if lost is not None:
-        return Verdict(facts, tuple(mistakes), why_not=lost)
-    return Verdict(facts, tuple(mistakes), (*aside, *steps.behind(last)), last, made=made, life=known)
+        return Agreement(facts, tuple(mistakes), why_not=lost)
+    return Agreement(facts, tuple(mistakes), (*aside, *steps.behind(last)), last, made=made, life=known)
 
 
 def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
@@ -320,7 +320,7 @@ def topology_in(data: bytes, where: str) -> dict[str, Any]:
     return known
 
 
-def repair(files: Files, verdict: Verdict, folder: str, query_id: str) -> list[str]:
+def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list[str]:
     """Put aside what a verdict says; the names of the copies, in ``folder`` of the checkpoint.
 
     Args:

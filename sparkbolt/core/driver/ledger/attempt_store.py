@@ -1,4 +1,4 @@
-"""Histories: the attempts at messages that may become dead letters.
+"""The attempt store: the attempts at messages that may become dead letters.
 
 Which question it answers: when this message is given up, which attempts at it were there, and why did each fail?
 
@@ -7,7 +7,7 @@ message that succeeds at once nothing ever is.
 Rule 2: of many attempts the first and the newest are kept; all are counted.
 Rule 3: a source that was away is no attempt, nor is a bolt that could not do its work.
 
-Histories are kept for a ``PartitionedSpout`` only: those of a ``Spout`` are with its records (``spout_buffer``).
+Attempts are kept for a ``PartitionedSpout`` only: those of a ``Spout`` are with its records (``spout_buffer``).
 Read before: ``dead_letters``, ``outcomes``, ``partition_manager``.
 """
 
@@ -54,7 +54,7 @@ class AttemptStore:
                 self._running[tree_key(entry.task, entry.base + offset)] = key
 
     def failed(self, key: MessageKey, tree: FailedTree) -> MessageAttempts:
-        """One more attempt has failed; the whole history."""
+        """One more attempt has failed; all of them."""
         attempts = self._kept[key] = self._kept.get(key, NO_ATTEMPTS).with_failure(tree)
         return attempts
 

@@ -1,4 +1,4 @@
-"""The tally: counts of trees by task, and what they add to the metrics of their spouts.
+"""Counts of trees: counts of trees by task, and what they add to the metrics of their spouts.
 
 Which question it answers: how many trees of each spout are open, and how many were acked, failed or heard of too
 late?

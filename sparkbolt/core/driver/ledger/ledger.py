@@ -46,7 +46,7 @@ from sparkbolt.core.driver.ledger.story_store import (
 )
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
-from sparkbolt.core.model.story import NOTHING_TOLD, Story, Told
+from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes
 from sparkbolt.core.protocol.acker import locate
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback, Verdicts
@@ -173,12 +173,12 @@ class Ledger:
             return found
         one = np.array([key], dtype=np.uint64)
         live = self.messages.lives_of(one)[0]
-        told = self._stories.told.get(key, NOTHING_TOLD)
+        notes = self._stories.notes.get(key, NO_NOTES)
         if not self._trees.find(one)[1][0]:
-            return story_of(key, "unknown", None, NOTHING_TOLD, self._task_owner)
+            return story_of(key, "unknown", None, NO_NOTES, self._task_owner)
         age = f"; open for {(self.last_now_ms - live.born_ms) / 1000:.1f} s" if live else ""
         why = hold_words(int(self._trees.holders_of(one)[0]), self.last_promoted, self._task_owner) + age
-        return replace(story_of(key, "open", live, told, self._task_owner), why=why)
+        return replace(story_of(key, "open", live, notes, self._task_owner), why=why)
 
     def holders_of(self, keys: Sequence[int]) -> list[int]:
         """The numbers of the tasks that were seen last with some of these trees, each once, rising."""
@@ -187,7 +187,7 @@ class Ledger:
 
     def told_keys(self) -> list[int]:
         """The keys of open trees of which some hops are known."""
-        return list(self._stories.told)
+        return list(self._stories.notes)
 
     def open_keys(self, limit: int) -> list[int]:
         """The keys of up to ``limit`` open trees, those of the first tasks and sequences."""
@@ -446,8 +446,8 @@ class Ledger:
         for key, hold, live in zip(keys.tolist(), self._trees.holders_of(keys).tolist(), lives, strict=True):
             component, task = self._task_owner(holder_of(hold) or split_key(key)[0])
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
-            told = self._stories.told.get(key, NOTHING_TOLD)
-            who, what = hold_words(hold, number, self._task_owner), told.held_words(number)
+            notes = self._stories.notes.get(key, NO_NOTES)
+            who, what = hold_words(hold, number, self._task_owner), notes.held_words(number)
             fails.append(Fail(key, component, task, "timeout", f"{age}; {who}{what}", number))
         self._trees.remove(keys)
         self._tally.closed(keys)
@@ -467,8 +467,8 @@ class Ledger:
         self._fail(keys, [fails[key] for key in keys.tolist()], plan, promotion)
 
     def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
-        """Trees that were taken from the open ones have failed: tell their fates, and count; ``keys`` rise."""
-        failed = promotion.fail(self.messages.fail(keys, fails, self._stories.told, plan.now_ms))
+        """Trees that were taken from the open ones have failed: tell their outcomes, and count; ``keys`` rise."""
+        failed = promotion.fail(self.messages.fail(keys, fails, self._stories.notes, plan.now_ms))
         self._stories.fail(failed)
         self._tally.failed(failed)
 
@@ -485,9 +485,9 @@ class Ledger:
     def _settle_stories(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Trees of which something is told, and which were acked now, have their stories."""
 
-        def end(key: int, told: Told) -> Story:
+        def end(key: int, notes: TreeNotes) -> Story:
             live = self.messages.lives_of(np.array([key], dtype=np.uint64))[0]
-            story = story_of(key, "acked", live, told, self._task_owner)
+            story = story_of(key, "acked", live, notes, self._task_owner)
             return replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
 
         acked = Ranges(promotion.acked_first, promotion.acked_last)

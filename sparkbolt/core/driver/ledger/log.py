@@ -31,7 +31,7 @@ from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.story import Hop, Story, Told
+from sparkbolt.core.model.story import Hop, Story, TreeNotes
 from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.protocol.verdict_codec import decode_verdicts, encode_verdicts
@@ -113,7 +113,7 @@ def dump_snapshot(state: State) -> bytes:
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
         "sources": [_source_to_json(of) for of in messages.sources],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
-        "told": [[key, told.message_id, _hops_to_json(told.hops)] for key, told in state.stories.told.items()],
+        "told": [[key, notes.message_id, _hops_to_json(notes.hops)] for key, notes in state.stories.notes.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
         "settled": state.outbox_acks,
@@ -151,7 +151,7 @@ def load_snapshot(data: bytes, name: str) -> State:
             set_aside=[_failed_from_json(tree) for tree in body["set_aside"]],
         ),
         stories=StoriesState(
-            told={key: Told(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
+            notes={key: TreeNotes(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
             failed=[_failed_from_json(tree) for tree in body["failed"]],
             acked=[Story(**{**story, "hops": _hops_from_json(story["hops"])}) for story in body["acked"]],
         ),

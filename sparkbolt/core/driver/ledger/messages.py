@@ -30,7 +30,7 @@ from sparkbolt.core.driver.ledger.outcomes import EXHAUSTED, SpoutInfo, Terms, W
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
-from sparkbolt.core.model.story import NOTHING_TOLD, Told
+from sparkbolt.core.model.story import NO_NOTES, TreeNotes
 from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
@@ -281,17 +281,17 @@ class Messages:
         """These trees are complete, or ``fail`` has decided on them."""
         self._count(keys, -1)
 
-    def fail(self, keys: U64, fails: Sequence[Fail], told: Mapping[int, Told], now_ms: int) -> list[FailedTree]:
+    def fail(self, keys: U64, fails: Sequence[Fail], notes: Mapping[int, TreeNotes], now_ms: int) -> list[FailedTree]:
         """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``.
 
         Args:
             keys: the trees.
             fails: who failed them.
-            told: what is known of the ways of some of them.
+            notes: what is known of the ways of some of them.
             now_ms: the time of the micro-batch that ends them.
         """
         failed = [
-            self._decide(fail, live, told.get(fail.key, NOTHING_TOLD), now_ms)
+            self._decide(fail, live, notes.get(fail.key, NO_NOTES), now_ms)
             for fail, live in zip(fails, self.lives_of(keys), strict=True)
         ]
         self.finish(keys)
@@ -364,7 +364,7 @@ class Messages:
             managers[source] = PartitionManager(component, source)
         return self.changed.setdefault(component, {}).setdefault(source, managers[source])
 
-    def _decide(self, fail: Fail, live: Live | None, told: Told, now_ms: int) -> FailedTree:
+    def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
         """The fate of one failed tree; its message is put into the queue of retries or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
@@ -379,11 +379,11 @@ class Messages:
         if source is None or position is None:
             policy = None if spout is None or spout.replayable else policy
             whose = Whose(component, task, None, None)
-            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
         else:
             manager = self._change(component, source)
             whose = Whose(component, task, source, position, manager.away)
-            tree = decide(fail, whose, live, policy, told, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
             letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
@@ -395,7 +395,7 @@ class Messages:
         return tree
 
     def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
-        """What is told of a message in its dead letter, if it is to have one; the failure is added to its history."""
+        """What is told of a message in its dead letter, if it is to have one; the failure is added to its attempts."""
         if tree.letter:
             assert live is not None
             assert live.entry.letters is not None

@@ -1,4 +1,4 @@
-"""Settled: what a task that starts trees need not keep any more, until the task was told.
+"""Outbox acks: what a task that starts trees need not keep any more, until the task was told.
 
 Which question it answers: of which kept values is the fate known, and who has yet to hear of it?
 Rule 1: what is settled is named by the positions of first attempts, as spans; to hear of it twice changes nothing.

@@ -1,4 +1,4 @@
-"""Fates: what becomes of the message of a tree that failed.
+"""Outcomes: what becomes of the message of a tree that failed.
 
 Which question it answers: is the message given again, given up, or is its spout told?
 Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
@@ -22,14 +22,14 @@ from typing import Any
 from sparkbolt.core.driver.ledger.partition_manager import Live
 from sparkbolt.core.model.reports import Fail, FailedTree, why
 from sparkbolt.core.model.retry import Policies, RetryPolicy
-from sparkbolt.core.model.story import Told, message_text, on_the_way, root_text
+from sparkbolt.core.model.story import TreeNotes, message_text, on_the_way, root_text
 from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER, NOT_READ, POSTPONED
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """How a source that is away is asked again where messages are given again at once: each time may take its time, and
 everything else waits meanwhile."""
 EXHAUSTED = frozenset({"set_aside", "dead_letter"})
-"""The fates of messages that are not given again."""
+"""The outcomes of messages that are not given again."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """How a letter that could not be written comes again: until it is."""
 
@@ -83,7 +83,7 @@ def decide(
     whose: Whose,
     live: Live | None,
     policy: RetryPolicy | None,
-    told: Told,
+    notes: TreeNotes,
     now_ms: int,
     *,
     lettered: bool = False,
@@ -96,13 +96,13 @@ def decide(
         whose: its message.
         live: the entry that read the message, where one did.
         policy: that of the component; None: its spout is told.
-        told: what is known of the tree's way.
+        notes: what is known of the tree's way.
         now_ms: the time of the micro-batch that ends the tree.
         lettered: whether what is given up becomes a dead letter.
         forgiven_ms: where the failure costs no attempt, for an outage of a bolt, how long the message waits.
     """
     if live is not None and live.entry.letters is not None:
-        return _decide_letter(fail, whose, live, policy, told, now_ms, lettered, forgiven_ms)
+        return _decide_letter(fail, whose, live, policy, notes, now_ms, lettered, forgiven_ms)
     entry = live.entry if live else None
     attempt, end = entry.attempt if entry else 1, None
     if entry is not None and whose.source is not None and entry.positions is None:
@@ -123,7 +123,9 @@ def decide(
             wait_ms = waits.delay_ms(whose.away + 1 if away else attempt, fail.key)
             wait_ms = forgiven_ms if forgiven_ms is not None else 0 if fail.cause == POSTPONED else wait_ms
             due_ms = now_ms + wait_ms
-    return _failed(fail, whose, live, told, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms, counted=counted)
+    return _failed(
+        fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms, counted=counted
+    )
 
 
 def _decide_letter(
@@ -131,7 +133,7 @@ def _decide_letter(
     whose: Whose,
     live: Live,
     policy: RetryPolicy | None,
-    told: Told,
+    notes: TreeNotes,
     now_ms: int,
     lettered: bool,
     forgiven_ms: int | None,
@@ -146,7 +148,7 @@ def _decide_letter(
     fate, due_ms = ("dead_letter", now_ms + wait_ms) if again else ("set_aside", None)
     counted = not (again and forgiven_ms is not None)
     return _failed(
-        fail, whose, live, told, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
+        fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
     )
 
 
@@ -154,15 +156,15 @@ def _failed(
     fail: Fail,
     whose: Whose,
     live: Live | None,
-    told: Told,
+    notes: TreeNotes,
     now_ms: int,
     *,
     attempt: int,
     letter: bool = False,
     **more: Any,
 ) -> FailedTree:
-    hops = tuple(told.hops)
-    message = message_text(whose.component, whose.task, whose.source, whose.position, told.message_id)
+    hops = tuple(notes.hops)
+    message = message_text(whose.component, whose.task, whose.source, whose.position, notes.message_id)
     return FailedTree(
         key=fail.key,
         component=whose.component,
@@ -175,7 +177,7 @@ def _failed(
             f"root {root_text(fail.key)}; {'dead letter of ' if letter else ''}{message}, attempt {attempt}; "
             f"{on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
         ),
-        message_id=told.message_id,
+        message_id=notes.message_id,
         started_in=live.micro_batch_id if live else None,
         started_ms=live.born_ms if live else None,
         ended_in=fail.micro_batch_id,

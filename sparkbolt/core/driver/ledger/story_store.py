@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
 from sparkbolt.core.driver.ledger.partition_manager import Live
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, Told, merged
+from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, merged
 from sparkbolt.core.protocol.verdicts import NO_HOLDER
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -36,7 +36,7 @@ _LOW_BITS = 0xFFFF
 class StoriesState:
     """All of ``Stories`` that outlives its process; the oldest first."""
 
-    told: dict[int, Told] = field(default_factory=dict)
+    notes: dict[int, TreeNotes] = field(default_factory=dict)
     failed: list[FailedTree] = field(default_factory=list)
     acked: list[Story] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ class Stories:
 
     >>> stories = Stories(limit=2)
     >>> stories.receive([Hop(key, 0, 0, 0, "lines", 0, emitted=(("line", 1),)) for key in (5, 6, 7)], {})
-    >>> sorted(stories.told)
+    >>> sorted(stories.notes)
     [6, 7]
     """
 
@@ -54,7 +54,7 @@ class Stories:
         """Begin with what ``state`` says, by default with nothing; the state is taken over, not copied."""
         state = state or StoriesState()
         self._limit = limit
-        self.told = state.told
+        self.notes = state.notes
         """What is known of trees that have not ended, by key."""
         self._failed = {tree.key: tree for tree in state.failed}
         self._acked = {story.key: story for story in state.acked}
@@ -72,7 +72,7 @@ class Stories:
 
     def state(self) -> StoriesState:
         """All that outlives the process."""
-        return StoriesState(self.told, self.failed, self.acked)
+        return StoriesState(self.notes, self.failed, self.acked)
 
     def receive(self, hops: Iterable[Hop], message_ids: Mapping[int, str], ending: Collection[int] = ()) -> None:
         """Hops of one micro-batch have become known.
@@ -89,18 +89,18 @@ class Stories:
         for hop in hops:
             by_tree.setdefault(hop.key, []).append(hop)
         for key, new in by_tree.items():
-            if key in self.told or key in ending or any(hop.depth == 0 for hop in new):
-                told = self.told.setdefault(key, Told())
-                told.hops = merged([*told.hops, *new])[:HOPS_MAX]
+            if key in self.notes or key in ending or any(hop.depth == 0 for hop in new):
+                notes = self.notes.setdefault(key, TreeNotes())
+                notes.hops = merged([*notes.hops, *new])[:HOPS_MAX]
         for key, text in message_ids.items():
-            if key in self.told or key in ending:
-                self.told.setdefault(key, Told()).message_id = text
-        _keep_newest(self.told, self._limit)
+            if key in self.notes or key in ending:
+                self.notes.setdefault(key, TreeNotes()).message_id = text
+        _keep_newest(self.notes, self._limit)
 
     def fail(self, trees: Iterable[FailedTree]) -> None:
         """These trees have failed."""
         for tree in trees:
-            self.told.pop(tree.key, None)
+            self.notes.pop(tree.key, None)
             self._failed[tree.key] = tree
         _keep_newest(self._failed, self._limit)
 
@@ -108,7 +108,7 @@ class Stories:
         self,
         acked: Callable[[U64], Mask],
         is_open: Callable[[U64], Mask],
-        end: Callable[[int, Told], Story],
+        end: Callable[[int, TreeNotes], Story],
     ) -> None:
         """The promotion ends: trees that are not open any more leave those that are told of.
 
@@ -117,14 +117,14 @@ class Stories:
             is_open: for rising keys, which are open.
             end: the story of a tree that was acked, of its key and what was told.
         """
-        if not self.told:
+        if not self.notes:
             return
-        keys = np.array(sorted(self.told), dtype=np.uint64)
+        keys = np.array(sorted(self.notes), dtype=np.uint64)
         keys = keys[~is_open(keys)]
         for key, complete in zip(keys.tolist(), acked(keys).tolist(), strict=True):
-            told = self.told.pop(key)
-            if complete and any(hop.depth == 0 for hop in told.hops):
-                self._acked[key] = end(key, told)
+            notes = self.notes.pop(key)
+            if complete and any(hop.depth == 0 for hop in notes.hops):
+                self._acked[key] = end(key, notes)
         _keep_newest(self._acked, self._limit)
 
     def find(self, key: int) -> Story | None:
@@ -133,7 +133,7 @@ class Stories:
         return tree.to_story() if tree is not None else self._acked.get(key)
 
     def _shorten(self) -> None:
-        _keep_newest(self.told, self._limit)
+        _keep_newest(self.notes, self._limit)
         _keep_newest(self._failed, self._limit)
         _keep_newest(self._acked, self._limit)
 
@@ -187,7 +187,7 @@ def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]
 
 
 def story_of(
-    key: int, state: str, live: Live | None, told: Told, task_owner: Callable[[int], tuple[str, int]]
+    key: int, state: str, live: Live | None, notes: TreeNotes, task_owner: Callable[[int], tuple[str, int]]
 ) -> Story:
     """The story of a tree that did not fail, of its entry and what was told of it."""
     number, sequence = split_key(key)
@@ -201,11 +201,11 @@ def story_of(
         state=state,
         source=source,
         position=entry.position_of(sequence) if entry and source is not None else None,
-        message_id=told.message_id,
+        message_id=notes.message_id,
         attempt=entry.attempt if entry else None,
         started_in=live.micro_batch_id if live else None,
         started_ms=live.born_ms if live else None,
-        hops=tuple(told.hops),
+        hops=tuple(notes.hops),
     )
 
 

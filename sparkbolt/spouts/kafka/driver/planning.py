@@ -35,15 +35,15 @@ new may know less for a moment."""
 
 
 @dataclass(frozen=True)
-class Log:
+class PartitionLog:
     """What the brokers have of a kafka_partition: offsets ``first`` (inclusive) to ``end`` (exclusive)."""
 
     first: int
     end: int
 
-    def up_to(self, end: int) -> Log:
+    def up_to(self, end: int) -> PartitionLog:
         """The log as if it ended there."""
-        return Log(self.first, max(self.first, min(self.end, end)))
+        return PartitionLog(self.first, max(self.first, min(self.end, end)))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Gap:
     source: Source
     start: int
     """What came next."""
-    log: Log
+    log: PartitionLog
     resume: Source | None
     """Where reading goes on; None: nowhere, since ``out_of_range`` is ``fail``."""
     offset: int = 0
@@ -107,12 +107,12 @@ class Gap:
 
 
 @dataclass
-class Planner:
+class OffsetPlanner:
     """Plans ranges of offsets; keeps only what follows from a ``Gap`` until it is in the ledger's progress.
 
-    >>> planner = Planner(parallelism=2)
+    >>> planner = OffsetPlanner(parallelism=2)
     >>> place = KafkaPartition("orders", 0)
-    >>> planner.plan({"orders/0": 40}, {place: Log(0, 100)}, {}, {}, budget=1000, now_s=0.0)
+    >>> planner.plan({"orders/0": 40}, {place: PartitionLog(0, 100)}, {}, {}, budget=1000, now_s=0.0)
     ([Range(task=0, source='orders/0', start=40, end=100)], [])
     """
 
@@ -138,7 +138,7 @@ class Planner:
     def plan(
         self,
         progress: Mapping[str, int],
-        logs: Mapping[KafkaPartition, Log],
+        logs: Mapping[KafkaPartition, PartitionLog],
         firsts: Mapping[KafkaPartition, int],
         finished: Mapping[KafkaPartition, Spans],
         *,
@@ -212,7 +212,7 @@ class Planner:
         Where it is known of which topic the positions are, and one is there (``places``), it is waited for what ``ids``
         will say of that one.
 
-        >>> planner, place = Planner(parallelism=1), KafkaPartition("orders", 0)
+        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
         >>> progress = {"orders/0": 9, "orders/0#Xk5q": 1}
         >>> for now in ({}, {"orders": "Xk5q"}, {"orders": "Yw8a"}):
         ...     planner.planned_to({place: 9}, progress, {}, {}, places=[place], ids=TopicIds(now))
@@ -242,7 +242,7 @@ class Planner:
 
         Each is planned once, with the first ranges of its source or, where the id was not known then, when it is.
 
-        >>> planner, place = Planner(parallelism=2), KafkaPartition("orders", 0)
+        >>> planner, place = OffsetPlanner(parallelism=2), KafkaPartition("orders", 0)
         >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], TopicIds({"orders": "Xk5q"}))
         [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
         """
@@ -257,7 +257,7 @@ class Planner:
                 found.append(Range(index % self.parallelism, mark, source.turn, source.turn + 1))
         return found
 
-    def _made_again(self, source: Source, start: int, log: Log, ids: tuple[str, str]) -> Gap:
+    def _made_again(self, source: Source, start: int, log: PartitionLog, ids: tuple[str, str]) -> Gap:
         """It is another topic, and what comes next of the old one is gone, whatever offsets the new one has."""
         self._behind_since.pop(source, None)
         if self.out_of_range == "fail":
@@ -266,7 +266,7 @@ class Planner:
         offset = {"earliest": log.first, "latest": log.end}.get(self.out_of_range, nearest)
         return Gap(source, start, log, source._replace(turn=source.turn + 1), offset, ids)
 
-    def _gap(self, source: Source, start: int, log: Log, now_s: float) -> Gap | None:
+    def _gap(self, source: Source, start: int, log: PartitionLog, now_s: float) -> Gap | None:
         """What is missing, if what comes next is not there; decided by ``out_of_range``."""
         if start > log.end:
             since = self._behind_since.setdefault(source, now_s)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.spouts.kafka.driver.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored
-from sparkbolt.spouts.kafka.driver.planning import NO_IDS, Log, Spans, TopicIds
+from sparkbolt.spouts.kafka.driver.planning import NO_IDS, PartitionLog, Spans, TopicIds
 from sparkbolt.spouts.kafka.driver.starting import Start, Where
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
@@ -45,7 +45,7 @@ CLOSE_SECS = 15.0
 class Look:
     """What was known of the brokers when they were last asked."""
 
-    logs: Mapping[KafkaPartition, Log] = field(default_factory=dict)
+    logs: Mapping[KafkaPartition, PartitionLog] = field(default_factory=dict)
     firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
     """Where to begin with a kafka_partition that the checkpoint does not know."""
     finished: Mapping[KafkaPartition, Spans] = field(default_factory=dict)
@@ -202,7 +202,9 @@ class Watcher:
         else:
             logs = self.look.logs
             ends = self._cluster.ends(list(logs))
-            self._publish_logs({place: Log(log.first, ends.get(place, log.end)) for place, log in logs.items()})
+            self._publish_logs(
+                {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in logs.items()}
+            )
         if now >= self._next_tell_again:
             with self._changed:
                 self._to_tell = {**self._was_told, **self._to_tell}
@@ -222,7 +224,7 @@ class Watcher:
         firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
         before = self.look.logs
         logs = {
-            place: Log(firsts[place], ends[place]) if place in firsts and place in ends else before[place]
+            place: PartitionLog(firsts[place], ends[place]) if place in firsts and place in ends else before[place]
             for place in places
             if (place in firsts and place in ends) or place in before
         }
@@ -244,7 +246,7 @@ class Watcher:
     def _begin_with(
         self,
         fresh: Sequence[KafkaPartition],
-        logs: Mapping[KafkaPartition, Log],
+        logs: Mapping[KafkaPartition, PartitionLog],
         finished: dict[KafkaPartition, Spans],
     ) -> None:
         wish = self._wish
@@ -286,7 +288,7 @@ class Watcher:
             log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
         self._missing = missing
 
-    def _publish_logs(self, logs: Mapping[KafkaPartition, Log]) -> None:
+    def _publish_logs(self, logs: Mapping[KafkaPartition, PartitionLog]) -> None:
         self._publish(replace(self.look, logs=logs, problem=None))
 
     def _publish(self, look: Look) -> None:

@@ -84,7 +84,7 @@ def size_of(messages: Sequence[Any]) -> int:
 
 
 @dataclass
-class Chunk:
+class MessageChunk:
     """Messages in the order of their offsets."""
 
     messages: list[Any]
@@ -113,10 +113,10 @@ class _Walk:
         self.begin = max(self.begin, min(offset, self.end))
         self.at = max(self.at, min(offset, self.end))
 
-    def gathered(self) -> Iterator[Chunk]:
+    def gathered(self) -> Iterator[MessageChunk]:
         """What was gathered, if anything, and begin anew."""
         if self.messages:
-            yield Chunk(self.messages, _offsets_of(self.messages), self.size)
+            yield MessageChunk(self.messages, _offsets_of(self.messages), self.size)
             self.messages, self.size = [], 0
 
 
@@ -182,7 +182,7 @@ class PartitionReader:
     def _hear(self, error: Any) -> None:
         self._said = self._settings.scrub(error.str())
 
-    def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[Chunk | BadRecord]:
+    def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[MessageChunk | BadRecord]:
         """The messages of [start, end), in chunks.
 
         Raises:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.base.arrow_buffers import dress, strip, strip_all
+from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers, to_buffers
 from sparkbolt.core.protocol.frames import Frame, Moment, decode, encode
 from sparkbolt.errors import InvariantError
 
@@ -16,9 +16,9 @@ SMALL = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64
 
 
 def there_and_back(column, before=b""):
-    shapes, buffers = strip_all([column])
+    shapes, buffers = all_to_buffers([column])
     data = b"".join([before, *buffers])
-    back, end = dress(shapes[0], pa.py_buffer(data), len(before))
+    back, end = from_buffers(shapes[0], pa.py_buffer(data), len(before))
     assert end == len(data)
     back.validate(full=True)
     return back
@@ -56,7 +56,7 @@ def test_only_what_the_rows_need_travels():
     offsets = pa.py_buffer(np.array([0, 2, 5, 5, 5], dtype=np.int32))
     column = pa.StringArray.from_buffers(2, offsets, text)
     assert column.to_pylist() == ["to", " be"]
-    assert [len(buffer) for buffer in strip(column)[1]] == [12, 5]
+    assert [len(buffer) for buffer in to_buffers(column)[1]] == [12, 5]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_only_what_the_rows_need_travels():
     ids=str,
 )
 def test_what_is_not_plain_is_left_to_arrow(column):
-    assert strip(column) is None
+    assert to_buffers(column) is None
     frame = decode(encode(Frame(1, 0, 0, 0, len(column), [column, ["x"] * len(column), column]), Moment(0, 0)))
     assert frame.columns[0].equals(column)
     assert frame.columns[2].type == column.type
@@ -88,7 +88,7 @@ def test_bare_pickled_and_other_columns_of_a_frame_keep_their_places():
 
 
 def test_a_column_that_is_cut_off_is_refused():
-    shapes, buffers = strip_all([pa.array(["to be", "or not"])])
+    shapes, buffers = all_to_buffers([pa.array(["to be", "or not"])])
     data = b"".join(buffers)
     with pytest.raises(InvariantError, match="cut off"):
-        dress(shapes[0], pa.py_buffer(data[:-8]), 0)
+        from_buffers(shapes[0], pa.py_buffer(data[:-8]), 0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkbolt.core.model.components import Range
 from sparkbolt.errors import EnoughRead
-from sparkbolt.spouts.kafka.driver.planning import Log, Planner
+from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, PartitionLog
 from sparkbolt.spouts.kafka.driver.sizing import GROWTH, READS, UNKNOWN_BYTES, Sizes
 from sparkbolt.spouts.kafka.executor import reading
 from sparkbolt.spouts.kafka.executor.reading import FETCHED_BYTES_MIN, FETCHING, fetching
@@ -103,8 +103,8 @@ def test_what_fits_is_within_the_bytes_unless_it_is_one_message(max_bytes, of):
 def test_a_plan_has_no_more_than_fits():
     places = [KafkaPartition("orders", number) for number in range(2)]
     sizes = known(1000, **{"orders/0": 10, "orders/1": 40})
-    planner = Planner(1, sizes=sizes)
-    logs = dict.fromkeys(places, Log(0, 10_000))
+    planner = OffsetPlanner(1, sizes=sizes)
+    logs = dict.fromkeys(places, PartitionLog(0, 10_000))
     ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, logs, {}, {}, budget=10_000, now_s=0.0)
     assert ranges == [Range(0, "orders/0", 7, 55), Range(0, "orders/1", 0, 13)]
     ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, logs, {}, {}, budget=10, now_s=0.0)
