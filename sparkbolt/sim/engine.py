@@ -4,7 +4,7 @@ Which question it answers: what would Spark do with this topology, if nothing ev
 Rule: no rules here. What a micro-batch reads is decided by ``coordinator``, what tasks do by ``stage``, what becomes
 of trees by ``ledger``; this file only calls them in the order in which Spark does.
 
-Read before: ``core.driver.coordinator``, ``core.worker.stage``, ``core.protocol.feedback``, ``spouts``.
+Read before: ``core.driver.coordinator``, ``core.worker.stage``, ``core.protocol.acker``, ``spouts``.
 """
 
 from __future__ import annotations

@@ -343,8 +343,8 @@ def what_is_settled_stays(patch: Patch) -> None:
 def what_was_set_aside_is_never_told(patch: Patch) -> None:
     learn = OutboxAcks.learn
 
-    def deaf(self: OutboxAcks, told: Any, promotion: Any, messages: Any) -> None:
-        learn(self, told, replace(promotion, failed=[]), messages)
+    def deaf(self: OutboxAcks, promotion: Any, messages: Any) -> None:
+        learn(self, replace(promotion, failed=[]), messages)
 
     patch.setattr(OutboxAcks, "learn", deaf)
 

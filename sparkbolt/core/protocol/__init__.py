@@ -1,5 +1,4 @@
 """The protocol: values and codecs that cross processes.
 
-Read in this order: ``causes``, ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``verdict_codec``,
-``acker``.
+Read in this order: ``causes``, ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``acker``.
 """

@@ -1,7 +1,7 @@
 """Verdicts: values that tasks report about trees, that the acker computes from them, and that reach the driver.
 
 Which question it answers: what is said about the trees of one micro-batch, before and after the acker?
-Rule: values only. How they are combined, ``acker`` knows; how they travel, ``verdict_codec``.
+Rule: values only. How they are combined, ``acker`` knows; how they travel, ``acker``.
 
 Read before: ``ids``, ``story``.
 """

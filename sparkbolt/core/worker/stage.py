@@ -6,7 +6,7 @@ stage folds it into its ``StageResult``. Ack partials are combined here, once a 
 Rule 2: nothing of a task's state is committed before all of it is known to be such that it can be kept. Where it
 cannot, the work is done again, in the same process, without the tuple that is to blame (``crash_isolation``).
 
-Read before: ``results``, ``tasks``, ``worker``, ``frame_writer``, ``hop_recorder``.
+Read before: ``results``, ``tasks``, ``worker``, ``results``, ``hop_recorder``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
-from sparkbolt.core.protocol.acker import Accounts, combine
+from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
 from sparkbolt.core.protocol.frames import (
     FEEDBACK,
     PARTIALS,
@@ -45,17 +45,15 @@ from sparkbolt.core.protocol.frames import (
     python_values,
     unwrap,
 )
-from sparkbolt.core.protocol.verdict_codec import decode_partials
 from sparkbolt.core.protocol.verdicts import Partials
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.crash_isolation import Unkept
 from sparkbolt.core.worker.failures import failure_of
-from sparkbolt.core.worker.frame_writer import FrameWriter, Refusal, readable
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.core.worker.hop_recorder import HopRecorder
 from sparkbolt.core.worker.outbox import Outbox, Started
-from sparkbolt.core.worker.results import Row, StageResult, TaskResult
+from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, readable
 from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of

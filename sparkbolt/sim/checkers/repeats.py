@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkbolt.core.protocol.acker import combine
+from sparkbolt.core.protocol.acker import combine, decode_partials
 from sparkbolt.core.protocol.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.verdict_codec import decode_partials
 from sparkbolt.core.worker.results import Row
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker, Facts, Records

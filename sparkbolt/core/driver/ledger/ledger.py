@@ -13,7 +13,7 @@ Rule 4: a tree that failed is not acked any more; acks and fails for trees that 
 counted as ``late`` of their spout.
 
 Nothing is done per tree in Python but for trees that fail. What message a tree stands for, and how far the sources
-have come, is known to ``messages``; ``story_store`` keeps what is told of the ways of trees; ``counts`` counts.
+have come, is known to ``messages``; ``story_store`` keeps what is told of the ways of trees; ``ledger`` counts.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
 Read before: ``acker``, ``open_trees``, ``messages``, ``outbox_acks``, ``story_store``, ``promotion``, ``log``.
@@ -26,10 +26,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparkbolt.core.base.ids import I32, MAX_SEQUENCE, U64, empty_u64, split_key, tree_key
+from sparkbolt.core.base.ids import (
+    I32,
+    MAX_SEQUENCE,
+    U64,
+    empty_u64,
+    split_key,
+    tree_key,
+)
 from sparkbolt.core.driver.ledger import log as ledger_log
-from sparkbolt.core.driver.ledger.counts import Tally
-from sparkbolt.core.driver.ledger.messages import Messages
+from sparkbolt.core.driver.ledger.messages import Messages, Tally
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
@@ -267,7 +273,9 @@ class Ledger:
         self._settle_stories(plan, promotion)
 
         self.void = tuple(pair for pair in self.void if pair not in plan.void)
-        self.outbox_acks.learn(plan.outbox_acks, promotion, self.messages)
+        self.outbox_acks.delivered(plan.outbox_acks)
+        if len(self.messages.own_tasks):
+            self.outbox_acks.learn(promotion, self.messages)
         promotion.progress_moved = self.messages.advance(self._trees)
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)

@@ -32,9 +32,9 @@ from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.story import Hop, Story, TreeNotes
+from sparkbolt.core.protocol.acker import decode_verdicts, encode_verdicts
 from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.verdict_codec import decode_verdicts, encode_verdicts
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError
 

@@ -49,15 +49,12 @@ class OutboxAcks:
             for begin, end in folded(first[own], last[own]):
                 self._spans[task, split_key(begin)[1], split_key(end)[1]] = None
 
-    def learn(self, told: Iterable[OutboxAck], promotion: Promotion, messages: Messages) -> None:
-        """A plan that carried ``told`` is promoted: add what was acked or set aside.
+    def learn(self, promotion: Promotion, messages: Messages) -> None:
+        """Add what was acked or set aside with a promotion.
 
         This comes before ``messages.advance``, which forgets where further attempts came from.
         """
-        self.told(told)
         own = messages.own_tasks
-        if len(own) == 0:
-            return
         chosen = np.isin(promotion.acked_first >> np.uint64(SEQUENCE_BITS), own)
         first, last = promotion.acked_first[chosen], promotion.acked_last[chosen]
         again = (first & np.uint64(AGAIN)) != 0
@@ -71,7 +68,7 @@ class OutboxAcks:
         """Up to ``limit`` of (task number, first position, last position)."""
         return tuple(islice(self._spans, limit))
 
-    def told(self, spans: Iterable[OutboxAck]) -> None:
+    def delivered(self, spans: Iterable[OutboxAck]) -> None:
         """A plan that carried these spans was promoted."""
         for span in spans:
             self._spans.pop(span, None)

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from sparkbolt.core.base.ids import AGAIN, MAX_TASK_NUMBER, mix64_array, split_key, tree_key
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, pack, pack_keys, packed_keys, unpack, unpack_keys
 from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.acker import BLOCK_BITS, combine, judge, merge, shard_of, shards_of
-from sparkbolt.core.protocol.verdict_codec import decode_partials, decode_verdicts, encode_partials, encode_verdicts
+from sparkbolt.core.protocol.acker import (
+    BLOCK_BITS,
+    combine,
+    decode_partials,
+    decode_verdicts,
+    encode_partials,
+    encode_verdicts,
+    judge,
+    merge,
+    shard_of,
+    shards_of,
+)
 from sparkbolt.core.protocol.verdicts import Partials
 from sparkbolt.errors import InvariantError
 

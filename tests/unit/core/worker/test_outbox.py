@@ -75,8 +75,8 @@ def test_what_is_settled_is_said_until_a_plan_that_says_it_is_promoted() -> None
     outbox_acks.add(keys, keys)
     assert outbox_acks.first() == ((6, 1, 2), (6, 5, 5), (7, 1, 2), (7, 5, 5))
     assert outbox_acks.first(2) == outbox_acks.first()[:2]
-    outbox_acks.told(outbox_acks.first(2))
-    outbox_acks.told([(6, 1, 9)])  # of no promotion of this ledger: it is passed over
+    outbox_acks.delivered(outbox_acks.first(2))
+    outbox_acks.delivered([(6, 1, 9)])  # of no promotion of this ledger: it is passed over
     assert outbox_acks.first() == ((7, 1, 2), (7, 5, 5))
     assert OutboxAcks(outbox_acks.first()).first() == outbox_acks.first()
 
