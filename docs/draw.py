@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.protocol.frames import DATA, Frame, Moment, collect, kind_of
+from sparkbolt.core.protocol.frames import Frame, FrameKind, Moment, collect, kind_of
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
@@ -242,7 +242,10 @@ class Delivered:
 def _frames(engine: LocalEngine, rows: list[Row]) -> list[tuple[int, Frame]]:
     task_at = engine.lane.task_at
     return [
-        (task_at[dest], frame) for dest, data in rows if kind_of(data) == DATA for frame in collect([data]).in_order()
+        (task_at[dest], frame)
+        for dest, data in rows
+        if kind_of(data) == FrameKind.DATA
+        for frame in collect([data]).in_order()
     ]
 
 

@@ -21,6 +21,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion
+from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.components import Spout, TopologyContext, rehearsal_path
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.dead_letters import DeadLetter
@@ -425,9 +426,11 @@ class TopologyTestDriver:
                     self._acked[component].append(message_id)
             told = deque(message_id for message_id in spout.failed if message_id not in self._given_up[number])
             for tree in promotion.failed:
-                if (tree.component, tree.task) != (component, index) or tree.fate == "retry":
+                if (tree.component, tree.task) != (component, index) or tree.fate == MessageOutcome.RETRY:
                     continue  # what a bolt could not try (``Unavailable``) is pending, and is given again
-                message_id = self._given_up_now(number, tree) if tree.fate == "dead_letter" else told.popleft()
+                message_id = (
+                    self._given_up_now(number, tree) if tree.fate == MessageOutcome.DEAD_LETTER else told.popleft()
+                )
                 if tree.letter:  # the message is among the failed ones since it was given up
                     self._given_up[number].remove(message_id)
                     continue

@@ -24,6 +24,7 @@ from typing import Any
 from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.story import TreeState
 from sparkbolt.errors import InvalidTopology, SparkboltError
 from sparkbolt.version import __version__
 
@@ -111,9 +112,12 @@ def parser() -> argparse.ArgumentParser:
     debug.add_argument("--debug", action="store_true", help="show the traceback of an error")
     errors = commands.add_parser("errors", parents=[debug], help="list the trees that failed, also after the end")
     errors.add_argument("checkpoint", metavar="CHECKPOINT", help="the directory that run was given as --checkpoint")
-    states = ["failed", "open", "acked"]
+    states = [TreeState.FAILED, TreeState.OPEN, TreeState.ACKED]
     errors.add_argument(
-        "--state", choices=states, default="failed", help="failed trees, open ones, or traced ones that were acked"
+        "--state",
+        choices=states,
+        default=TreeState.FAILED,
+        help="failed trees, open ones, or traced ones that were acked",
     )
     errors.add_argument("--last", type=_count, default=20, metavar="N", help="how many at most (default: 20)")
     errors.add_argument("--json", action="store_true", help="as one JSON object a line")

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.columns import GAP, Counters, fit
 from sparkbolt.cli.dlq.summary import aside_lines
+from sparkbolt.cli.program import RunEnd
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -393,7 +394,7 @@ def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
     """How a run ended, in a sentence, and then what to do about what was set aside."""
     took = f"after {outcome.elapsed_s:.1f} s"
-    if outcome.kind == "failed":
+    if outcome.kind == RunEnd.FAILED:
         yield f"failed {took}: {outcome.failure}"
         return
     rest = ""

@@ -27,6 +27,7 @@ from sparkbolt.cli.display import (
     drain_sentence,
     window_parts,
 )
+from sparkbolt.cli.program import RunEnd
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import duration
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 STARTING = "starting Spark"
 _NOTHING = ComponentMetrics()
+_STYLES = {RunEnd.FINISHED: "bold green", RunEnd.STOPPED: "bold yellow", RunEnd.FAILED: "bold red"}
 
 
 class LiveTable(Display):
@@ -83,7 +85,7 @@ class LiveTable(Display):
         if outcome.metrics.micro_batches:
             self._console.print(Group(*self._table({}, outcome.metrics.components)))
         sentence, *aside = closing_lines(outcome, self._topology)
-        style = {"finished": "bold green", "stopped": "bold yellow", "failed": "bold red"}[outcome.kind]
+        style = _STYLES[outcome.kind]
         self._console.print(Text(sentence, style=style))
         for line in aside:
             self._console.print(Text(line), soft_wrap=True)  # so that a command in it can be copied

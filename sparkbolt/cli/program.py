@@ -19,8 +19,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.errors import EngineError, SparkboltError
 
@@ -39,11 +40,19 @@ DRAIN_SECS = 4.0
 """How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
 
 
+class RunEnd(Word):
+    """How a run ended, in one word."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True)
 class RunOutcome:
     """How a run ended."""
 
-    kind: Literal["finished", "stopped", "failed"]
+    kind: RunEnd
     elapsed_s: float
     metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
     drained: bool = False
@@ -74,9 +83,9 @@ class RunOutcome:
         replay 130, or 4 if the time of ``--for`` was over. What is left for replay is an open tree, or a record that
         failed and waits to be given again.
         """
-        if self.kind == "failed":
+        if self.kind == RunEnd.FAILED:
             return EXIT_FAILED
-        if self.kind != "finished" and (not self.drained or self.retries):
+        if self.kind != RunEnd.FINISHED and (not self.drained or self.retries):
             return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
         return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
@@ -189,7 +198,7 @@ def run(
     from sparkbolt.cli.display import choose_display
 
     outcome = perform(topology, display or choose_display(), Limits(stop_after_secs, drain_secs), **options)
-    if outcome.kind == "failed":
+    if outcome.kind == RunEnd.FAILED:
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
     if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
         raise RunStopped(topology.name, outcome)
@@ -217,9 +226,9 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
             display.starting(topology)
             outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
-            outcome = RunOutcome("stopped", time.monotonic() - began)
+            outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began)
         except SparkboltError as error:
-            outcome = RunOutcome("failed", time.monotonic() - began, failure=str(error), error=error)
+            outcome = RunOutcome(RunEnd.FAILED, time.monotonic() - began, failure=str(error), error=error)
         finally:
             display.close()
         display.summary(outcome)
@@ -260,7 +269,7 @@ def _start_and_watch(
             log = jvm.keep_log()
             failure += f" (Spark's log: {log})" if log else ""
         return RunOutcome(
-            "failed" if failure is not None else "finished" if end.finished else "stopped",
+            RunEnd.FAILED if failure is not None else RunEnd.FINISHED if end.finished else RunEnd.STOPPED,
             time.monotonic() - began,
             running.metrics(),
             drained,

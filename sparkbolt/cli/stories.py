@@ -15,7 +15,8 @@ from sparkbolt.cli.checkpoint_files import open_files
 from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines
-from sparkbolt.core.model.story import FATES, Story, time_text
+from sparkbolt.core.model.causes import outcome_words
+from sparkbolt.core.model.story import Story, TreeState, time_text
 from sparkbolt.errors import CheckpointError, InvariantError
 
 READS_MAX = 5
@@ -49,9 +50,9 @@ def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list
     """The trees of a state, the newest last, as lines; a list of open trees begins with the oldest."""
     reader = open_ledger(directory)
     kinds: dict[str, Callable[[], list[Story]]] = {
-        "failed": lambda: reader.failed()[-limit:],
-        "acked": lambda: reader.traced()[-limit:],
-        "open": lambda: reader.open(limit),
+        TreeState.FAILED: lambda: reader.failed()[-limit:],
+        TreeState.ACKED: lambda: reader.traced()[-limit:],
+        TreeState.OPEN: lambda: reader.open(limit),
     }
     stories = kinds[state]()
     if as_json:
@@ -62,7 +63,7 @@ def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list
 def _two_lines(story: Story) -> list[str]:
     when = story.ended_ms if story.ended_ms is not None else story.started_ms
     attempt = f", attempt {story.attempt}" if story.attempt is not None else ""
-    then = f"; {FATES[story.fate]}" if story.fate in FATES else ""
+    then = f"; {words}" if (words := outcome_words(story.fate)) else ""
     why = f" {story.why}" if story.why else f" in micro-batch {story.ended_in}"
     return [f"{time_text(when)}  root {story.root}  {story.message}{attempt}", f"    {story.state}{why}{then}"]
 
@@ -70,9 +71,11 @@ def _two_lines(story: Story) -> list[str]:
 def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     """How many there are beside those that are shown."""
     name = f"topology {reader.topology!r}"
-    if state == "acked":
+    if state == TreeState.ACKED:
         return f"{name}: {shown} traced tree(s) that were acked are shown"
-    return f"{name}: {reader.counts[state]} tree(s) {'failed' if state == 'failed' else 'are open'}, {shown} shown"
+    return (
+        f"{name}: {reader.counts[state]} tree(s) {'failed' if state == TreeState.FAILED else 'are open'}, {shown} shown"
+    )
 
 
 def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:

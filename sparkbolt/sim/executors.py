@@ -26,13 +26,10 @@ from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stage import by_dest, run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
-    CONNECTION_BREAKS,
-    EXECUTOR_DIES,
-    TASK_BREAKS,
-    TASK_REPEATS,
-    WORKER_DIES,
     Fault,
+    FaultKind,
     Pending,
+    Step,
 )
 from sparkbolt.sim.observer import AttemptObserver, Sightings, WorkerDied
 
@@ -125,9 +122,9 @@ class Executors:
             (f"source/{group}", (), self._reading(moment, pieces, records))
             for group, pieces in enumerate(self._pieces(plan, records))
         ]
-        fault = pending.take(plan.micro_batch_id, "source")
+        fault = pending.take(plan.micro_batch_id, Step.SOURCE)
         rows += self._stage(plan.micro_batch_id, READERS, jobs, fault, outcome, random_)
-        fault = pending.take(plan.micro_batch_id, "level")
+        fault = pending.take(plan.micro_batch_id, Step.LEVEL)
         unlucky = fault.place % len(self._lane.levels) if fault is not None and self._lane.levels else -1
         for place, level in enumerate(self._lane.levels):
             shares = self._shuffled(rows, random_)
@@ -199,11 +196,11 @@ class Executors:
         unlucky = fault.place // 7 % len(jobs) if fault is not None and jobs else -1
         for place, (name, came, work) in enumerate(jobs):
             hit = fault if place == unlucky else None
-            if hit is not None and hit.kind != TASK_REPEATS:
+            if hit is not None and hit.kind != FaultKind.TASK_REPEATS:
                 self._lose(micro_batch_id, pool, came, work, hit, random_)
                 came = random_.sample(came, len(came))
             attempt = self._attempt(micro_batch_id, pool, came, work, random_)
-            if hit is not None and hit.kind == TASK_REPEATS:
+            if hit is not None and hit.kind == FaultKind.TASK_REPEATS:
                 attempt = self._repeat(micro_batch_id, pool, name, came, work, attempt, outcome, random_)
             rows += attempt.rows
             outcome.sightings.append(attempt.sightings)
@@ -233,7 +230,7 @@ class Executors:
         """An attempt that never comes to its end, or whose output is lost with its process."""
         slot, worker = self._worker(pool, random_)
         left = fault.place // 31 % ROWS_UNTIL_DEATH_MAX
-        breaks = fault.kind == CONNECTION_BREAKS
+        breaks = fault.kind == FaultKind.CONNECTION_BREAKS
         self._observer.begin(
             micro_batch_id, rows_left=None if breaks else left, trees_left=left % 50 if breaks else None
         )
@@ -244,12 +241,12 @@ class Executors:
         except ConnectionError:
             if not breaks:
                 raise
-        if fault.kind == EXECUTOR_DIES:
+        if fault.kind == FaultKind.EXECUTOR_DIES:
             self.die()
-        elif fault.kind == WORKER_DIES:
+        elif fault.kind == FaultKind.WORKER_DIES:
             self._kill(self._pools[pool], slot)
         else:
-            assert fault.kind in (TASK_BREAKS, CONNECTION_BREAKS)
+            assert fault.kind in (FaultKind.TASK_BREAKS, FaultKind.CONNECTION_BREAKS)
 
     def _repeat(
         self,

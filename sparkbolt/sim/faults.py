@@ -17,7 +17,7 @@ can be left out and all the others still happen as before.
     promoted    it is promoted; spouts have not heard of it
     compacting  a snapshot of the ledger replaces its entries
 
-Read before: nothing.
+Read before: ``words``.
 """
 
 from __future__ import annotations
@@ -26,73 +26,101 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-DRIVER_DIES = "driver-dies"
-QUERY_DIES = "query-dies"
-WRITE_FAILS = "write-fails"
-PLANNER_DIES = "planner-dies"
-CLOCK_JUMPS = "clock-jumps"
-QUEUE_GIVES_AGAIN = "queue-gives-again"
-WORKER_DIES = "worker-dies"
-EXECUTOR_DIES = "executor-dies"
-TASK_BREAKS = "task-breaks"
-TASK_REPEATS = "task-repeats"
-CONNECTION_BREAKS = "connection-breaks"
-SLOW = "slow"
-STAGED_TWICE = "staged-twice"
-COMMIT_OUTLIVES = "commit-outlives"
-COMMIT_IS_LATE = "commit-is-late"
-NO_NEWS = "no-news"
-CANNOT_OPEN = "cannot-open"
+from sparkbolt.core.base.words import Word
 
-KINDS: dict[str, dict[str, str]] = {
-    "ask": {NO_NEWS: "the spouts have nothing yet when Spark asks"},
-    "plan": {
-        DRIVER_DIES: "the driver dies before the plan is in the offset log",
-        WRITE_FAILS: "the plan cannot be written to the offset log, and the query starts again",
-        PLANNER_DIES: "the planner dies with the plan, and another asks again",
-        CLOCK_JUMPS: "the wall clock jumps",
-        QUEUE_GIVES_AGAIN: "queues lose their connections and give again what is not acked",
+
+class Step(Word):
+    """A step of a micro-batch; see the table above."""
+
+    ASK = "ask"
+    PLAN = "plan"
+    PLANNED = "planned"
+    SOURCE = "source"
+    LEVEL = "level"
+    RUN = "run"
+    STAGED = "staged"
+    ENTERED = "entered"
+    COMMITTED = "committed"
+    PROMOTED = "promoted"
+    COMPACTING = "compacting"
+
+
+class FaultKind(Word):
+    """What goes wrong."""
+
+    DRIVER_DIES = "driver-dies"
+    QUERY_DIES = "query-dies"
+    WRITE_FAILS = "write-fails"
+    PLANNER_DIES = "planner-dies"
+    CLOCK_JUMPS = "clock-jumps"
+    QUEUE_GIVES_AGAIN = "queue-gives-again"
+    WORKER_DIES = "worker-dies"
+    EXECUTOR_DIES = "executor-dies"
+    TASK_BREAKS = "task-breaks"
+    TASK_REPEATS = "task-repeats"
+    CONNECTION_BREAKS = "connection-breaks"
+    SLOW = "slow"
+    STAGED_TWICE = "staged-twice"
+    COMMIT_OUTLIVES = "commit-outlives"
+    COMMIT_IS_LATE = "commit-is-late"
+    NO_NEWS = "no-news"
+    CANNOT_OPEN = "cannot-open"
+
+
+KINDS: dict[Step, dict[FaultKind, str]] = {
+    Step.ASK: {FaultKind.NO_NEWS: "the spouts have nothing yet when Spark asks"},
+    Step.PLAN: {
+        FaultKind.DRIVER_DIES: "the driver dies before the plan is in the offset log",
+        FaultKind.WRITE_FAILS: "the plan cannot be written to the offset log, and the query starts again",
+        FaultKind.PLANNER_DIES: "the planner dies with the plan, and another asks again",
+        FaultKind.CLOCK_JUMPS: "the wall clock jumps",
+        FaultKind.QUEUE_GIVES_AGAIN: "queues lose their connections and give again what is not acked",
     },
-    "planned": {
-        DRIVER_DIES: "the driver dies when the plan is in the offset log",
-        QUERY_DIES: "the query dies when the plan is in the offset log, and starts again in the same driver",
-        CANNOT_OPEN: "the query dies, and a spout cannot be opened when it first starts again in the same driver",
-        PLANNER_DIES: "the planner dies after the plan, and another asks for the spark_partitions",
+    Step.PLANNED: {
+        FaultKind.DRIVER_DIES: "the driver dies when the plan is in the offset log",
+        FaultKind.QUERY_DIES: "the query dies when the plan is in the offset log, and starts again in the same driver",
+        FaultKind.CANNOT_OPEN: (
+            "the query dies, and a spout cannot be opened when it first starts again in the same driver"
+        ),
+        FaultKind.PLANNER_DIES: "the planner dies after the plan, and another asks for the spark_partitions",
     },
-    "source": {
-        WORKER_DIES: "a worker dies in the middle of what a spout read",
-        EXECUTOR_DIES: "the executor dies with all its workers while the source is read",
-        TASK_REPEATS: "a spark_task of the source runs again after a part of its output was seen",
-        CONNECTION_BREAKS: "the connection of a spout breaks while it reads",
+    Step.SOURCE: {
+        FaultKind.WORKER_DIES: "a worker dies in the middle of what a spout read",
+        FaultKind.EXECUTOR_DIES: "the executor dies with all its workers while the source is read",
+        FaultKind.TASK_REPEATS: "a spark_task of the source runs again after a part of its output was seen",
+        FaultKind.CONNECTION_BREAKS: "the connection of a spout breaks while it reads",
     },
-    "level": {
-        WORKER_DIES: "a worker dies in the middle of a frame",
-        EXECUTOR_DIES: "the executor dies with all its workers and what they keep",
-        TASK_BREAKS: "a spark_task breaks off; its worker lives on",
-        TASK_REPEATS: "a spark_task runs again after a part of its output was seen",
+    Step.LEVEL: {
+        FaultKind.WORKER_DIES: "a worker dies in the middle of a frame",
+        FaultKind.EXECUTOR_DIES: "the executor dies with all its workers and what they keep",
+        FaultKind.TASK_BREAKS: "a spark_task breaks off; its worker lives on",
+        FaultKind.TASK_REPEATS: "a spark_task runs again after a part of its output was seen",
     },
-    "run": {
-        DRIVER_DIES: "the driver dies before the micro-batch is staged",
-        SLOW: "the micro-batch takes longer than the message timeout",
+    Step.RUN: {
+        FaultKind.DRIVER_DIES: "the driver dies before the micro-batch is staged",
+        FaultKind.SLOW: "the micro-batch takes longer than the message timeout",
     },
-    "staged": {
-        DRIVER_DIES: "the driver dies between staging and the ledger's entry",
-        WRITE_FAILS: "the ledger's entry cannot be written, and the query starts again",
+    Step.STAGED: {
+        FaultKind.DRIVER_DIES: "the driver dies between staging and the ledger's entry",
+        FaultKind.WRITE_FAILS: "the ledger's entry cannot be written, and the query starts again",
     },
-    "entered": {
-        DRIVER_DIES: "the driver dies before the commit",
-        COMMIT_OUTLIVES: "the driver dies, and the micro-batch is committed all the same",
-        COMMIT_IS_LATE: "the micro-batch is committed after another driver has loaded the ledger",
-        WRITE_FAILS: "the commit cannot be written while the driver lives on; the micro-batch is run and staged again",
-        STAGED_TWICE: "the micro-batch is staged twice",
+    Step.ENTERED: {
+        FaultKind.DRIVER_DIES: "the driver dies before the commit",
+        FaultKind.COMMIT_OUTLIVES: "the driver dies, and the micro-batch is committed all the same",
+        FaultKind.COMMIT_IS_LATE: "the micro-batch is committed after another driver has loaded the ledger",
+        FaultKind.WRITE_FAILS: (
+            "the commit cannot be written while the driver lives on; the micro-batch is run and staged again"
+        ),
+        FaultKind.STAGED_TWICE: "the micro-batch is staged twice",
     },
-    "committed": {
-        DRIVER_DIES: "the driver dies after the commit, before the promotion",
-        QUERY_DIES: "the query dies after the commit, and starts again in the same driver",
+    Step.COMMITTED: {
+        FaultKind.DRIVER_DIES: "the driver dies after the commit, before the promotion",
+        FaultKind.QUERY_DIES: "the query dies after the commit, and starts again in the same driver",
     },
-    "promoted": {DRIVER_DIES: "the driver dies after the promotion"},
-    "compacting": {DRIVER_DIES: "the driver dies in the middle of a compaction"},
+    Step.PROMOTED: {FaultKind.DRIVER_DIES: "the driver dies after the promotion"},
+    Step.COMPACTING: {FaultKind.DRIVER_DIES: "the driver dies in the middle of a compaction"},
 }
+_KNOWN = {(step, kind): None for step, kinds in KINDS.items() for kind in kinds}
 PLACES = 1 << 16
 
 
@@ -102,13 +130,13 @@ class Fault:
 
     >>> Fault.parse("2:level:worker-dies:517")
     Fault(micro_batch_id=2, step='level', kind='worker-dies', place=517)
-    >>> str(Fault(0, "run", "slow", 0))
+    >>> str(Fault(0, Step.RUN, FaultKind.SLOW, 0))
     '0:run:slow:0'
     """
 
     micro_batch_id: int
-    step: str
-    kind: str
+    step: Step
+    kind: FaultKind
     place: int
     """Which of the spark_tasks, and how far it comes: whatever the step makes of the number."""
 
@@ -126,12 +154,12 @@ class Fault:
         number, _, rest = text.strip().partition(":")
         step, _, rest = rest.partition(":")
         kind, _, place = rest.partition(":")
-        if not number.isdigit() or not (place or "0").isdigit() or kind not in KINDS.get(step, {}):
-            known = ", ".join(f"{step}:{kind}" for step, kinds in KINDS.items() for kind in kinds)
+        if not number.isdigit() or not (place or "0").isdigit() or (step, kind) not in _KNOWN:
+            known = ", ".join(f"{step}:{kind}" for step, kind in _KNOWN)
             raise ValueError(
                 f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {known}"
             )
-        return cls(int(number), step, kind, int(place or 0))
+        return cls(int(number), Step(step), FaultKind(kind), int(place or 0))
 
     @property
     def words(self) -> str:
@@ -152,7 +180,7 @@ def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max
     found = []
     for _ in range(random_.randint(0, faults_max)):
         step = random_.choice(steps)
-        kinds = [kind for kind in KINDS[step] if queues or kind != QUEUE_GIVES_AGAIN]
+        kinds = [kind for kind in KINDS[step] if queues or kind != FaultKind.QUEUE_GIVES_AGAIN]
         found.append(Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES)))
     return tuple(sorted(found))
 
@@ -162,12 +190,12 @@ class Pending:
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         """Nothing has happened."""
-        self._waiting: dict[tuple[int, str], list[Fault]] = {}
+        self._waiting: dict[tuple[int, Step], list[Fault]] = {}
         self.happened: list[Fault] = []
         for fault in faults:
             self._waiting.setdefault((fault.micro_batch_id, fault.step), []).append(fault)
 
-    def take(self, micro_batch_id: int, step: str) -> Fault | None:
+    def take(self, micro_batch_id: int, step: Step) -> Fault | None:
         """What happens at this step now; each fault once."""
         waiting = self._waiting.get((micro_batch_id, step))
         if not waiting:

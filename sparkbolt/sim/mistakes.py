@@ -17,10 +17,9 @@ from typing import Any
 
 from sparkbolt.core.base.ids import mix64, split_key
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.outcomes import EXHAUSTED
+from sparkbolt.core.model.causes import EXHAUSTED, Cause
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.protocol.causes import UNAVAILABLE
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Checker, Facts, Records
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
@@ -128,7 +127,7 @@ class _Mishaps(Checker):
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Note who failed what."""
         for tree in (*promotion.failed, *promotion.letters_failed):
-            if tree.fail.cause == "timeout":
+            if tree.fail.cause == Cause.TIMEOUT:
                 self._timed_out(tree)
             else:
                 kind = MistakeKind.EXHAUSTED if tree.fate in EXHAUSTED else MistakeKind.FAILED
@@ -139,9 +138,9 @@ class _Mishaps(Checker):
         for number, values in self._left.get(tree.key, [])[:1]:
             component, index = self.facts.subject.topology.task_owner(number)
             example = f"{self._place(tree.key)}: {component}[{index}] got {values} and neither acked nor failed it"
-            self._note(MistakeKind.NEVER_ACKED, component, "timeout", _message(tree), example, held=held)
+            self._note(MistakeKind.NEVER_ACKED, component, Cause.TIMEOUT, _message(tree), example, held=held)
             return
-        self._note(MistakeKind.NEVER_ACKED, tree.fail.component, "timeout", _message(tree), tree.story, held=held)
+        self._note(MistakeKind.NEVER_ACKED, tree.fail.component, Cause.TIMEOUT, _message(tree), tree.story, held=held)
 
     def _place(self, key: int) -> str:
         return self.facts.where(key).removeprefix(f"tree {key:x} of ")
@@ -155,7 +154,7 @@ class _Mishaps(Checker):
             for number, values in self._waiting(key)[:1]:
                 component, index = self.facts.subject.topology.task_owner(number)
                 example = f"{self._place(key)}: {component}[{index}] got {values} and neither acked nor failed it"
-                self._note(MistakeKind.NEVER_ACKED, component, "timeout", mix64(key), example, held=False)
+                self._note(MistakeKind.NEVER_ACKED, component, Cause.TIMEOUT, mix64(key), example, held=False)
         given_up = {
             message for (kind, *_), found in self._found.items() if kind == MistakeKind.EXHAUSTED for message in found
         }
@@ -163,7 +162,7 @@ class _Mishaps(Checker):
         for (kind, component, cause), found in self._found.items():
             left = {m: e for m, e in found.items() if kind != MistakeKind.FAILED or m not in given_up}
             if left:
-                if cause == UNAVAILABLE and component == self.facts.away:
+                if cause == Cause.UNAVAILABLE and component == self.facts.away:
                     kind, cause = MistakeKind.NEVER_TAKEN, MistakeKind.NEVER_TAKEN
                 example, held = next(iter(left.values()))
                 likely = self._likely(component, cause, held=held)
@@ -174,8 +173,8 @@ class _Mishaps(Checker):
         spec = self.facts.subject.topology.components.get(component)
         acks_itself = spec is not None and isinstance(spec.component, BasicBolt | AsyncBolt)
         secs = self.facts.subject.topology.config.message_timeout_secs
-        if cause != "timeout":
-            return _LIKELY.get(cause, _LIKELY["exception"])
+        if cause != Cause.TIMEOUT:
+            return _LIKELY.get(cause, _LIKELY[Cause.EXCEPTION])
         if acks_itself:
             return (
                 f"the message takes longer than message_timeout_secs={secs:g}, or a tuple anchored to it is never acked"
@@ -192,12 +191,14 @@ class _Mishaps(Checker):
 
 
 _LIKELY: Mapping[str, str] = {
-    "exception": (
+    Cause.EXCEPTION: (
         "code of the component does not expect this value: handle it, or let such messages become dead letters"
     ),
-    "emit": "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
-    "fail": "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",
-    "unreadable": "the record, or its timestamp, cannot be read: mend the source, or look at it among the dead letters",
+    Cause.EMIT: "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
+    Cause.FAIL: "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",
+    Cause.UNREADABLE: (
+        "the record, or its timestamp, cannot be read: mend the source, or look at it among the dead letters"
+    ),
     "changed what it emitted": (
         "what is emitted is sent when the bolt has worked through its frame, and changes with the object until then: "
         "emit a copy, list(value) or copy.deepcopy(value)"
@@ -206,14 +207,14 @@ _LIKELY: Mapping[str, str] = {
         "the bolt works in the process of the one that emitted the value, which may hold the same object, as may other "
         "bolts that were given it: change a copy"
     ),
-    UNAVAILABLE: (
+    Cause.UNAVAILABLE: (
         "the bolt said that something is away that it depends on: the message was given again until it was there"
     ),
     MistakeKind.NEVER_TAKEN: (
         f"the bolt said Unavailable in each of {TRIES_IN_VAIN_MAX} micro-batches in a row, where the simulation ended: "
         f"{STAND_IN}"
     ),
-    "killed": "the tuple ends its worker process: look at native code, os._exit, and memory",
+    Cause.KILLED: "the tuple ends its worker process: look at native code, os._exit, and memory",
 }
 
 

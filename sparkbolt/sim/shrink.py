@@ -24,7 +24,7 @@ def shrink(faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) ->
         faults: with these it fails.
         fails: whether it fails with some of them.
 
-    >>> history = [Fault(number, "run", "slow", 0) for number in range(6)]
+    >>> history = [Fault.parse(f"{number}:run:slow:0") for number in range(6)]
     >>> [fault.micro_batch_id for fault in shrink(history, lambda some: {history[1], history[4]} <= set(some))]
     [1, 4]
     """

@@ -25,19 +25,10 @@ from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, MicroBatchOutcome
 from sparkbolt.sim.faults import (
-    CANNOT_OPEN,
-    CLOCK_JUMPS,
-    COMMIT_IS_LATE,
-    COMMIT_OUTLIVES,
-    DRIVER_DIES,
-    PLANNER_DIES,
-    QUERY_DIES,
-    QUEUE_GIVES_AGAIN,
-    SLOW,
-    STAGED_TWICE,
-    WRITE_FAILS,
     Fault,
+    FaultKind,
     Pending,
+    Step,
 )
 from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.sim.sources import Queue
@@ -256,7 +247,7 @@ class World:
             self._promote(committed)
         number = self.driver.ledger.last_promoted + 1
         self._hear()
-        if self._step(number, "ask") is None:
+        if self._step(number, Step.ASK) is None:
             for task in self.driver.spouts.values():
                 task.turn(self.driver.coordinator.active)
             self._set_budgets(number)
@@ -266,14 +257,14 @@ class World:
         offset = planner.next_offset(self.now_ms, self.mono_s)
         if offset is None:
             return planner.no_news(start, self.now_ms, self.mono_s)
-        fault = self._step(number, "plan")
-        if fault is not None and fault.kind == PLANNER_DIES:
+        fault = self._step(number, Step.PLAN)
+        if fault is not None and fault.kind == FaultKind.PLANNER_DIES:
             again = planner.next_offset(self.now_ms + 1, self.mono_s)
             assert again is not None, "a plan that was made is there until it is confirmed"
             return again
-        if fault is not None and fault.kind == CLOCK_JUMPS:
+        if fault is not None and fault.kind == FaultKind.CLOCK_JUMPS:
             self.now_ms = max(1, self.now_ms + fault.place * 7919 % (2 * JUMP_MS_MAX) - JUMP_MS_MAX)
-        elif fault is not None and fault.kind == QUEUE_GIVES_AGAIN:
+        elif fault is not None and fault.kind == FaultKind.QUEUE_GIVES_AGAIN:
             for queue in self.durable.queues.values():
                 queue.lose_connection()
         return offset
@@ -301,16 +292,16 @@ class World:
             self.trail += seen.trail
             self.details += seen.details
         self.checkers.ran(plan, outcome)
-        fault = self._step(micro_batch_id, "run")
-        if fault is not None and fault.kind == SLOW:
+        fault = self._step(micro_batch_id, Step.RUN)
+        if fault is not None and fault.kind == FaultKind.SLOW:
             self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
         self._end_of_lane(plan, outcome)
 
     def at(self, step: str, micro_batch_id: int) -> None:
         """Spark has come to a file of its logs."""
         if step == "logged":
-            fault = self._step(micro_batch_id, "planned")
-            if fault is not None and fault.kind == CANNOT_OPEN:
+            fault = self._step(micro_batch_id, Step.PLANNED)
+            if fault is not None and fault.kind == FaultKind.CANNOT_OPEN:
                 self._cannot_open = True
                 raise QueryDied
         if step == "committed":
@@ -320,7 +311,7 @@ class World:
             if self._dies_after_commit:
                 self._dies_after_commit = False
                 raise DriverDied
-            self._step(micro_batch_id, "committed")
+            self._step(micro_batch_id, Step.COMMITTED)
 
     def _count(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """A micro-batch is committed, and its state with it."""
@@ -347,9 +338,9 @@ class World:
     def _promote(self, number: int) -> None:
         promotion: Promotion = self.driver.promote(number, self.mono_s)
         self.checkers.promoted(self.driver, promotion)
-        self._step(number, "promoted")
+        self._step(number, Step.PROMOTED)
         if self.driver.compacts(number):
-            fault = self.pending.take(number, "compacting")
+            fault = self.pending.take(number, Step.COMPACTING)
             if fault is not None:
                 self.durable.files.changes_left = fault.place % 4
             self.driver.compact(number)
@@ -363,30 +354,30 @@ class World:
         feedback = gather(data for _, data in outcome.rows)
         outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
         entry = self.driver.stage(number, feedback)
-        self._step(number, "staged")
+        self._step(number, Step.STAGED)
         self.driver.write_letters(number, feedback.letters)
         self.driver.write_entry(number, entry)
         self._ran = plan, outcome
         self._hear()
-        fault = self.pending.take(number, "entered")
+        fault = self.pending.take(number, Step.ENTERED)
         kind = fault.kind if fault is not None else None
-        if kind == STAGED_TWICE:
+        if kind == FaultKind.STAGED_TWICE:
             self.driver.write_entry(number, self.driver.stage(number, gather(data for _, data in outcome.rows)))
-        elif kind == COMMIT_IS_LATE:
+        elif kind == FaultKind.COMMIT_IS_LATE:
             self._late = plan, outcome
             raise DriverDied
-        elif kind == DRIVER_DIES:
+        elif kind == FaultKind.DRIVER_DIES:
             raise DriverDied
-        elif kind == WRITE_FAILS:
+        elif kind == FaultKind.WRITE_FAILS:
             raise QueryDied
-        self._dies_after_commit = kind == COMMIT_OUTLIVES
+        self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
-    def _step(self, number: int, step: str) -> Fault | None:
+    def _step(self, number: int, step: Step) -> Fault | None:
         """What happens at a step; deaths are raised."""
         fault = self.pending.take(number, step)
-        if fault is not None and fault.kind == DRIVER_DIES:
+        if fault is not None and fault.kind == FaultKind.DRIVER_DIES:
             raise DriverDied
-        if fault is not None and fault.kind in (QUERY_DIES, WRITE_FAILS):
+        if fault is not None and fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS):
             raise QueryDied
         return fault
 

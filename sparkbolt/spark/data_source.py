@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from sparkbolt.spark.driver_rpc_client import DriverRpcClient
+from sparkbolt.spark.driver_rpc_client import DriverRpcClient, Question
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ class LaneReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         """The constant before micro-batch 0."""
-        offset: dict[str, Any] = self._client.ask("initial")
+        offset: dict[str, Any] = self._client.ask(Question.INITIAL)
         return offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
-        offset: dict[str, Any] = self._client.ask("latest", start)
+        offset: dict[str, Any] = self._client.ask(Question.LATEST, start)
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each spark_task reads for the plan ``end``."""
-        return [LanePartition(task) for task in self._client.ask("partitions", end)]
+        return [LanePartition(task) for task in self._client.ask(Question.PARTITIONS, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one spark_task."""

@@ -9,6 +9,7 @@ Read before: nothing.
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ import cloudpickle
 
 SOCKET = "planner.sock"
 SECRET = "secret"
+
+
+class Question(StrEnum):
+    """What the planner asks the driver; with which argument, ``LaneReader`` says."""
+
+    INITIAL = "initial"
+    LATEST = "latest"
+    PARTITIONS = "partitions"
 
 
 class DriverRpcClient:
@@ -37,12 +46,12 @@ class DriverRpcClient:
             if self._connection is None:
                 secret = Path(self._directory, SECRET).read_bytes()
                 self._connection = Client(os.path.join(self._directory, SOCKET), family="AF_UNIX", authkey=secret)
-            self._connection.send_bytes(cloudpickle.dumps((verb, argument)))
+            self._connection.send_bytes(cloudpickle.dumps((str(verb), argument)))
             outcome, value = cloudpickle.loads(self._connection.recv_bytes())
         except (OSError, EOFError) as error:
             raise RuntimeError(
                 f"the driver of the topology does not answer ({error}): it has stopped or died"
             ) from error
         if outcome != "ok":
-            raise RuntimeError(f"the driver could not answer {verb!r}: {value}")
+            raise RuntimeError(f"the driver could not answer {str(verb)!r}: {value}")
         return value

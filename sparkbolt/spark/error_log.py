@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection
 
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, FailedTree, Promotion
-from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.spark.user_calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2
@@ -62,15 +62,15 @@ class ErrorLog:
             else:
                 self.report(report)
         for tree in promotion.failed:
-            if tree.fate == "set_aside":
+            if tree.fate == MessageOutcome.SET_ASIDE:
                 text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
                 self._log_some(logging.ERROR, f"set aside of {tree.component}", text)
-            if tree.fate == "dead_letter":
+            if tree.fate == MessageOutcome.DEAD_LETTER:
                 text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
                 self._log_some(logging.WARNING, f"given up by {tree.component}", text)
-            if tree.fail.cause == "away":
+            if tree.fail.cause == Cause.AWAY:
                 self._away(tree)
-            if tree.fail.cause == POSTPONED:
+            if tree.fail.cause == Cause.POSTPONED:
                 text = (
                     f"{tree.component}: {tree.fail.reason}; that is with the next micro-batch, and nothing new before"
                 )

@@ -48,6 +48,7 @@ from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, 
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.driver_rpc import Bridge
+from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.job_bundle import SCHEMA
@@ -166,13 +167,13 @@ class Life:
         if self._ended:
             raise RuntimeError("this start of the query has ended")
         with self._failures_kept():
-            if verb == "initial":
+            if verb == Question.INITIAL:
                 return dict(BEFORE_THE_FIRST)
-            if verb == "latest":
+            if verb == Question.LATEST:
                 answer = self._latest(argument)
                 self.quiet = self.quiet or answer == argument
                 return answer
-            if verb == "partitions":
+            if verb == Question.PARTITIONS:
                 return self._partitions(argument)
             raise ValueError(f"unknown verb {verb!r}")
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkbolt.core.base.exceptions import pass_on, raised_by
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.method_validation import is_ours
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.errors import EngineError
@@ -102,7 +103,7 @@ class PolicyWindows(Windower):
                 self._manager.add(begin + offset, time_ms)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failure = failure_of(error)
-                if failure.cause == "exception":
+                if failure.cause == Cause.EXCEPTION:
                     failure = replace(failure, reason=raised_by(self._part, error))
                 self.refused[offset] = failure
                 if mark is not None:

@@ -10,8 +10,8 @@ Read before: ``core.worker.tuple_batch``, ``settings``.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import FunctionType
 from typing import Any
@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import pass_on, printed
+from sparkbolt.core.base.intervals import add
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.failures import Failure, failure_of
@@ -32,8 +34,10 @@ from sparkbolt.windows.content import I64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
 _DAY_MS = 24 * 3600 * 1000
+_WHOLE, _BROKEN = "whole", "broken"
+"""In what is saved: whether ids are whole numbers, whose runs have both ends inclusive, or each is one by itself."""
 MESSAGE_ID_RUNS_KEPT = 10_000
-"""How many runs of message ids of one source are known, those of the highest ids."""
+"""How many intervals of message ids of one source are known, those of the highest ids."""
 
 
 def times_of(
@@ -62,7 +66,7 @@ def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | Non
             f"{_giver(field)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
             "Use windows on arrival for such tuples, or count the milliseconds from an earlier date"
         )
-        counts.failures[row] = Failure("unreadable", reason)
+        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
 def refuse_far_future(
@@ -79,7 +83,7 @@ def refuse_far_future(
             f"{_giver(field)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
             f"with_max_future allows {_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms)}"
         )
-        counts.failures[row] = Failure("unreadable", reason)
+        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
 def _giver(field: str | None) -> str:
@@ -128,7 +132,7 @@ def _each_time(values: Sequence[Any], what: str, counts: TaskResult) -> tuple[I6
             if time_ms is None:
                 good[row] = False
                 expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-                counts.failures[row] = Failure("unreadable", f"{what}: {expected}, got {printed(value):.60}")
+                counts.failures[row] = Failure(Cause.UNREADABLE, f"{what}: {expected}, got {printed(value):.60}")
             else:
                 times[row] = time_ms
     return times, good
@@ -199,14 +203,17 @@ class SeenIds:
     """
 
     def __init__(self) -> None:
-        self._sources: dict[Hashable, tuple[list[Any], list[Any]]] = {}
-        """(first, last) ids of runs, rising: whole numbers without a gap are one run, a broken one is its own."""
+        self._whole: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
+        """The whole numbers, as (starts, ends) of intervals."""
+        self._broken: dict[tuple[str, int, str], list[float]] = {}
+        """The others, ascending."""
 
     def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
         """Which good rows have an id that was not seen; they count as seen now."""
         origin = rows.origin
         source = (origin.component, origin.task, origin.stream)
-        whole, broken = (self._sources.setdefault((*source, kind), ([], [])) for kind in ("whole", "broken"))
+        starts, ends = self._whole.setdefault(source, ([], []))
+        broken = self._broken.setdefault(source, [])
         fresh = good.copy()
         values = python_values(rows.columns[origin.fields.index(field)])
         for row in np.flatnonzero(good).tolist():
@@ -217,39 +224,35 @@ class SeenIds:
                 error = EmitError(f"the message id field {field!r}: expected a number, got {printed(value):.60}")
                 counts.failures[row] = failure_of(error)
             elif not is_float or value.is_integer():
-                fresh[row] = _add(*whole, int(value), 1)
+                fresh[row] = add(starts, ends, int(value))
             else:
-                fresh[row] = _add(*broken, value, 0)
-        for firsts, lasts in (whole, broken):
-            excess = len(firsts) - MESSAGE_ID_RUNS_KEPT
-            if excess > 0:
-                del firsts[:excess], lasts[:excess]
+                fresh[row] = _add(broken, value)
+        for column in (starts, ends, broken):
+            del column[: max(0, len(column) - MESSAGE_ID_RUNS_KEPT)]
         return fresh
 
     def save(self) -> Any:
         """What ``load`` needs."""
-        return {source: (list(firsts), list(lasts)) for source, (firsts, lasts) in self._sources.items()}
+        whole = {
+            (*source, _WHOLE): (list(starts), [end - 1 for end in ends])
+            for source, (starts, ends) in self._whole.items()
+        }
+        return whole | {(*source, _BROKEN): (list(ids), list(ids)) for source, ids in self._broken.items()}
 
     def load(self, state: Any) -> None:
         """Take over what ``save`` gave."""
-        self._sources = {source: (list(firsts), list(lasts)) for source, (firsts, lasts) in state.items()}
+        self._whole, self._broken = {}, {}
+        for (component, task, stream, kind), (firsts, lasts) in state.items():
+            if kind == _WHOLE:
+                self._whole[component, task, stream] = list(firsts), [last + 1 for last in lasts]
+            else:
+                self._broken[component, task, stream] = list(firsts)
 
 
-def _add(firsts: list[Any], lasts: list[Any], value: float, step: int) -> bool:
-    """Note an id in the runs, whose ids are ``step`` apart (0: each is alone); whether it was not in them."""
-    at = bisect_right(firsts, value)
-    if at and value <= lasts[at - 1]:
+def _add(ids: list[float], value: float) -> bool:
+    """Note an id among others, ascending; whether it was not there."""
+    at = bisect_left(ids, value)
+    if at < len(ids) and ids[at] == value:
         return False
-    joins_left = bool(at and step) and lasts[at - 1] + step == value
-    joins_right = bool(step) and at < len(firsts) and firsts[at] - step == value
-    if joins_left and joins_right:
-        lasts[at - 1] = lasts.pop(at)
-        del firsts[at]
-    elif joins_left:
-        lasts[at - 1] = value
-    elif joins_right:
-        firsts[at] = value
-    else:
-        firsts.insert(at, value)
-        lasts.insert(at, value)
+    ids.insert(at, value)
     return True

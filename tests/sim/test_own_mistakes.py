@@ -97,7 +97,7 @@ def test_messages_that_are_given_up_are_named_with_the_error() -> None:
             raise ValueError(f"{tup['n']} is no word")
 
     (mistake,) = mistakes(parse)
-    assert (mistake.kind, mistake.component, mistake.messages) == (MistakeKind.GIVEN_UP, "b", 2)
+    assert (mistake.kind, mistake.component, mistake.messages) == (MistakeKind.EXHAUSTED, "b", 2)
     assert "is no word" in mistake.example
 
 

@@ -1,5 +1,5 @@
-"""Arithmetic: ids, columns, hashes and intervals, and exceptions as text.
+"""Arithmetic: words, ids, columns, hashes and intervals, and exceptions as text.
 
-Read in this order: ``ids``, ``intervals``, ``packing``, ``arrow_buffers``, ``text_arrays``, ``exceptions``,
+Read in this order: ``words``, ``ids``, ``intervals``, ``packing``, ``arrow_buffers``, ``text_arrays``, ``exceptions``,
 ``salvage``, ``hashing``, ``throttle``, ``files``, ``engine_door``.
 """

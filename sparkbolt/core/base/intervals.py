@@ -1,61 +1,188 @@
-"""Intervals: spans of whole numbers, both ends inclusive.
+"""Intervals: sets of whole numbers as few [start, end).
 
-Which question it answers: which numbers are in these spans, few of them that rise and neither meet nor overlap?
+Which question it answers: which numbers are in any of these intervals, in these but not in those, or between them?
+
+Rule 1: an interval begins with its first number and ends before its end, as ``range``, a slice, and the offsets of
+Kafka do; none is empty. Where a file holds both ends inclusive, its codec turns them (``to_inclusive``,
+``from_inclusive``), and nothing behind it knows.
+Rule 2: every function that returns intervals gives them in order (ascending, apart): each ends before the next starts.
+What a function takes may be in any order where it says so, and must be ascending otherwise, though it may touch.
+
+What is not here: ranges of tree keys (``Verdicts.done_first`` to ``done_last``), both ends inclusive, since the end of
+the last key has no room in 64 bits; they are joined by what lies between them, and not where they touch.
 
 Read before: ``ids``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from sparkbolt.core.base.ids import U64
+from sparkbolt.core.base.ids import I64
 
-Span: TypeAlias = tuple[int, int]
-"""(first, last), both inclusive."""
+Interval: TypeAlias = tuple[int, int]
+"""[start, end), start < end."""
+Intervals: TypeAlias = Sequence[Interval]
+"""Several: ascending, and none overlaps the next."""
 
 
-def folded(first: U64, last: U64) -> list[Span]:
-    """Spans in any order as few spans that rise and neither meet nor overlap.
+def union(*several: Iterable[Interval]) -> list[Interval]:
+    """What is in any of the intervals, which come in any order and may overlap.
 
-    >>> folded(np.array([7, 1, 3], dtype=np.uint64), np.array([7, 2, 4], dtype=np.uint64))
-    [(1, 4), (7, 7)]
+    >>> union([(9, 12), (0, 7)], [(12, 14), (3, 5)])
+    [(0, 7), (9, 14)]
     """
-    if len(first) == 0:
+    merged: list[Interval] = []
+    for start, end in sorted(interval for intervals in several for interval in intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def union_of_columns(starts: I64, ends: I64) -> list[Interval]:
+    """As ``union``, of many.
+
+    Args:
+        starts: int64[n], in any order.
+        ends: int64[n], ends[i] > starts[i].
+
+    >>> union_of_columns(np.array([7, 1, 3]), np.array([8, 3, 5]))
+    [(1, 5), (7, 8)]
+    """
+    if len(starts) == 0:
         return []
-    order = np.argsort(first, kind="stable")
-    first, reach = first[order], np.maximum.accumulate(last[order])
-    apart = np.ones(len(first), dtype=bool)
-    apart[1:] = first[1:] > reach[:-1] + np.uint64(1)
-    starts = np.flatnonzero(apart)
-    ends = np.append(starts[1:], len(first)) - 1
-    return list(zip(first[starts].tolist(), reach[ends].tolist(), strict=True))
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    apart = np.ones(len(starts), dtype=bool)
+    np.greater(starts[1:], reach[:-1], out=apart[1:])
+    at = np.flatnonzero(apart)
+    until = np.append(at[1:], len(starts)) - 1
+    return list(zip(starts[at].tolist(), reach[until].tolist(), strict=True))
 
 
-def less(spans: Sequence[Span], gone: Sequence[Span]) -> list[Span]:
-    """Spans without what is in others; both rise, and spans of one list do not overlap.
+def add(starts: list[int], ends: list[int], number: int) -> bool:
+    """Add one number to intervals in order, which two lists hold; whether it was in none of them.
 
-    >>> less([(1, 9)], [(0, 1), (4, 5), (9, 30)])
-    [(2, 3), (6, 8)]
+    >>> starts, ends = [2, 6], [4, 9]
+    >>> add(starts, ends, 3), add(starts, ends, 4), add(starts, ends, 5), starts, ends
+    (False, True, True, [2], [9])
     """
-    left: list[Span] = []
+    at = bisect_right(starts, number)
+    if at and number < ends[at - 1]:
+        return False
+    meets_before = at > 0 and ends[at - 1] == number
+    meets_behind = at < len(starts) and starts[at] == number + 1
+    if meets_before and meets_behind:
+        ends[at - 1] = ends.pop(at)
+        del starts[at]
+    elif meets_before:
+        ends[at - 1] = number + 1
+    elif meets_behind:
+        starts[at] = number
+    else:
+        starts.insert(at, number)
+        ends.insert(at, number + 1)
+    return True
+
+
+def subtract(intervals: Intervals, gone: Intervals) -> list[Interval]:
+    """What is in the first intervals and not in the others.
+
+    >>> subtract([(1, 10)], [(0, 2), (4, 6), (9, 31)])
+    [(2, 4), (6, 9)]
+    """
+    left: list[Interval] = []
     at = 0
-    for first, last in spans:
-        while at < len(gone) and gone[at][1] < first:
+    for start, end in intervals:
+        while at < len(gone) and gone[at][1] <= start:
             at += 1
         probe = at
-        while probe < len(gone) and gone[probe][0] <= last:
-            if gone[probe][0] > first:
-                left.append((first, gone[probe][0] - 1))
-            first = gone[probe][1] + 1
+        while probe < len(gone) and gone[probe][0] < end:
+            if gone[probe][0] > start:
+                left.append((start, gone[probe][0]))
+            start = max(start, gone[probe][1])
             probe += 1
-        if first <= last:
-            left.append((first, last))
+        if start < end:
+            left.append((start, end))
     return left
 
 
-Interval = tuple[int, int]
-"""Positions from the first to before the second."""
+def clip(intervals: Intervals, start: int | None = None, end: int | None = None) -> list[Interval]:
+    """What is in the intervals and in [start, end); None: no limit on that side.
+
+    >>> clip([(0, 7), (9, 14)], start=5), clip([(0, 7), (9, 14)], end=9)
+    ([(5, 7), (9, 14)], [(0, 7)])
+    """
+    found = []
+    for first, stop in intervals:
+        first = first if start is None else max(first, start)
+        stop = stop if end is None else min(stop, end)
+        if first < stop:
+            found.append((first, stop))
+    return found
+
+
+def first_outside(position: int, intervals: Intervals) -> int:
+    """The first number from ``position`` on that is in none of the intervals.
+
+    >>> first_outside(4, [(4, 10)]), first_outside(10, [(4, 10)]), first_outside(5, [(4, 7), (7, 9)])
+    (10, 10, 9)
+    """
+    for start, end in intervals:
+        if start > position:
+            break
+        position = max(position, end)
+    return position
+
+
+def gaps(starts: I64, ends: I64, end: int, limit: int) -> list[Interval]:
+    """The first ``limit`` intervals that lie behind the first of some others and in none of them, up to ``end``.
+
+    Args:
+        starts: int64[n], ascending.
+        ends: int64[n], ends[i] > starts[i]; they may overlap.
+        end: where the last gap ends, if it lies beyond all of them.
+        limit: how many at most.
+
+    >>> gaps(np.array([1, 2, 7]), np.array([5, 3, 8]), 100, limit=9)
+    [(5, 7), (8, 100)]
+    """
+    if len(starts) == 0 or limit < 1:
+        return []
+    reach = np.maximum.accumulate(ends)
+    following = np.append(starts[1:], max(end, int(reach[-1])))
+    at = np.flatnonzero(following > reach)[:limit]
+    return list(zip(reach[at].tolist(), following[at].tolist(), strict=True))
+
+
+def size(intervals: Intervals) -> int:
+    """How many numbers are in the intervals.
+
+    >>> size([(2, 4), (6, 9)])
+    5
+    """
+    return sum(end - start for start, end in intervals)
+
+
+def to_inclusive(intervals: Iterable[Interval]) -> list[tuple[int, int]]:
+    """As (first, last), both in the interval: how some files hold them.
+
+    >>> to_inclusive([(2, 4), (6, 9)])
+    [(2, 3), (6, 8)]
+    """
+    return [(start, end - 1) for start, end in intervals]
+
+
+def from_inclusive(pairs: Iterable[tuple[int, int]]) -> list[Interval]:
+    """The inverse of ``to_inclusive``.
+
+    >>> from_inclusive([(2, 3), (6, 8)])
+    [(2, 4), (6, 9)]
+    """
+    return [(first, last + 1) for first, last in pairs]

@@ -32,6 +32,7 @@ from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.core.driver.timers import Timers
+from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
@@ -47,15 +48,13 @@ GROWTH_AT_FIRST = 8.0
 EXPIRED_PER_PLAN_MAX = 20_000
 """The rest fails with the next plans."""
 OUTBOX_ACKS_PER_PLAN_MAX = 5000
-"""Spans of what tasks need not keep any more; the rest goes with the next plans."""
+"""Intervals of what tasks need not keep any more; the rest goes with the next plans."""
 OUTBOX_ACKS_WAIT_SECS = 1.0
 """How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
 CATCH_UP_SPEED = 0.9
 """How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
 LATENCY_SHARE = 0.2
 """How much the last micro-batch counts in the mean latency of trees."""
-STOPPING = frozenset({"exception", "killed", "read"})
-"""The causes of failure that stop the topology where ``on_error`` is ``stop``."""
 
 
 class Coordinator:

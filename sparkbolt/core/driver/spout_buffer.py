@@ -23,6 +23,7 @@ from typing import Any
 
 from sparkbolt.core.base.ids import split_key
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX
+from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import short
 from sparkbolt.core.protocol.attempts import NO_ATTEMPTS
@@ -216,7 +217,7 @@ class SpoutBuffer:
             return
         attempts = record.attempts.with_failure(tree) if self.remembers else NO_ATTEMPTS
         record = replace(record, attempt=tree.next_attempt, attempts=attempts)
-        if tree.fate == "dead_letter":
+        if tree.fate == MessageOutcome.DEAD_LETTER:
             told = replace(attempts.exhausted(tree), message_id=short(message_id))
             self.dying.append(Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
         else:

@@ -54,7 +54,7 @@ class Attempt:
     root: str
     """The root of its tree, as ``sparkbolt explain`` takes it."""
     cause: str
-    """``exception``, ``fail``, ``timeout``, ``emit``, ``unreadable``, ``read``, ``killed``, ``flush`` ..."""
+    """``exception``, ``fail``, ``timeout``, ``emit``, ``unreadable``, ``read``, ``killed`` and others."""
     reason: str
     """What was said: the exception's text, the bolt's reason, or what was still not acked and who held it."""
     component: str

@@ -3,7 +3,7 @@
 Which question it answers: which trees were acked, which failed, and why, with this micro-batch?
 Rule: values only; who makes them, ``acker``, ``outcomes`` and ``ledger`` say.
 
-Read before: ``metrics``, ``story``.
+Read before: ``causes``, ``metrics``, ``story``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from sparkbolt.core.base.ids import I64, U64, empty_u64
 from sparkbolt.core.base.intervals import Interval
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.outage import OutageChange
-from sparkbolt.core.model.story import Hop, Story
+from sparkbolt.core.model.story import Hop, Story, TreeState
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Fail:
     component: str
     task: int
     """The task's index within the component."""
-    cause: str
+    cause: Cause
     """``exception``, ``fail`` (said by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (its
     range broke off here, and the tree stands for all positions behind its own, too), ``cut`` (it broke off behind
     this record, which may not be whole), ``away`` and ``interrupted`` (as ``read`` and ``cut``, since its source is
     away), ``postponed`` (as ``read``, since the range was too large to be read at once) or ``misplaced`` (the record
-    came behind later ones)."""
+    came behind later ones) and others; each is a str."""
     reason: str
     """One line: the exception's type and text, or what the bolt said."""
     micro_batch_id: int
@@ -64,9 +65,9 @@ class FailedTree:
     """Where the record is; None, as ``source``, where it cannot be read again."""
     attempt: int
     fail: Fail
-    fate: str
+    fate: MessageOutcome
     """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (the same, and its letter is to be written),
-    or ``spout``: its spout is told and decides."""
+    or ``spout``: its spout is told and decides; each is a str."""
     story: str
     """One line in words."""
     message_id: str | None = None
@@ -97,7 +98,7 @@ class FailedTree:
             key=self.key,
             component=self.component,
             task=self.task,
-            state="failed",
+            state=TreeState.FAILED,
             source=self.source,
             position=self.position,
             message_id=self.message_id,
@@ -168,7 +169,7 @@ class MicroBatchReport:
 
 def why(fail: Fail) -> str:
     """Who failed a tree and why, as the end of a sentence that begins with the tree."""
-    if fail.cause == "timeout":
+    if fail.cause == Cause.TIMEOUT:
         return fail.reason
     return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
 

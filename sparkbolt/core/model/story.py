@@ -9,7 +9,7 @@ Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the 
 tells the same story.
 Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
 
-Read before: ``ids``. Who sees hops: ``hop_recorder``. Who keeps them: ``story_store``.
+Read before: ``ids``, ``causes``. Who sees hops: ``hop_recorder``. Who keeps them: ``story_store``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import mix64, split_key
+from sparkbolt.core.base.words import Word
+from sparkbolt.core.model.causes import Cause, MessageOutcome, outcome_words
 
 HOPS_MAX = 100
 """How many hops of one tree are kept, the first ones."""
@@ -30,19 +32,21 @@ HOPS_IN_LINE_MAX = 10
 """How many of them the story in one line names."""
 VALUES_CHARACTERS_MAX = 200
 
-FATES = {
-    "retry": "its message is given again, under another root",
-    "set_aside": "its message was set aside after the last attempt",
-    "dead_letter": "it was given up after the last attempt, and becomes a dead letter",
-    "spout": "its spout was told",
-}
-"""What becomes of the message of a failed tree, in words."""
-
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlong = 30
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TreeState(Word):
+    """What has become of a tree."""
+
+    OPEN = "open"
+    ACKED = "acked"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """Nothing is kept of it."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,8 @@ class Story:
     """The spout (or window) that started the tree."""
     task: int
     """The index of its task."""
-    state: str
-    """``open``, ``acked``, ``failed``, or ``unknown``: nothing is kept of it."""
+    state: TreeState
+    """``open``, ``acked``, ``failed``, or ``unknown``: nothing is kept of it; each is a str."""
     source: str | None = None
     position: int | None = None
     """Where the record is; None, as ``source``, where it cannot be read again."""
@@ -165,9 +169,9 @@ class Story:
     ended_ms: int | None = None
     why: str = ""
     """Who failed it and why, or who still holds what; a sentence."""
-    cause: str | None = None
+    cause: Cause | None = None
     """Of a failed tree, as in ``Fail``."""
-    fate: str | None = None
+    fate: MessageOutcome | None = None
     """Of a failed tree, as in ``FailedTree``."""
     traceback: str | None = None
     hops: tuple[Hop, ...] = ()
@@ -208,7 +212,7 @@ class Story:
         if self.ended_in is not None:
             lines.append(f"  ended     in micro-batch {self.ended_in}, {time_text(self.ended_ms)}")
         lines += [f"  {self.state:<9} {self.why}"] if self.why else []
-        lines += [f"  then      {FATES[self.fate]}"] if self.fate in FATES else []
+        lines += [f"  then      {then}"] if (then := outcome_words(self.fate)) else []
         if self.traceback:
             lines += ["", *("    " + line for line in self.traceback.rstrip().split("\n"))]
         return lines

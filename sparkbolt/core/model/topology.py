@@ -25,6 +25,7 @@ import cloudpickle
 
 from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import ComponentSettings, Config, did_you_mean
 from sparkbolt.core.model.dead_letter_targets import Way, given_for, way_of, where_nothing_is_said
@@ -43,7 +44,7 @@ from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.running import RunningTopology
 from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.core.model.validation import Declaration, Subscription, mistakes_of
+from sparkbolt.core.model.validation import Declaration, Role, Subscription, mistakes_of
 from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
 
 __all__ = [
@@ -57,6 +58,15 @@ __all__ = [
 
 REPR_COMPONENTS_MAX = 6
 """How many components a topology shows of itself where it is printed."""
+
+
+class ComponentKind(Word):
+    """What a component is, where it matters to a checkpoint: another kind, another topology."""
+
+    SPOUT = "spout"
+    PARTITIONED_SPOUT = "partitioned spout"
+    STATELESS_BOLT = "stateless bolt"
+    STATEFUL_BOLT = "stateful bolt"
 
 
 @dataclass(frozen=True)
@@ -84,13 +94,13 @@ class ComponentSpec:
         return keeps_state(self.component)
 
     @property
-    def kind(self) -> str:
-        """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``."""
+    def kind(self) -> ComponentKind:
+        """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``; each is a str."""
         if isinstance(self.component, PartitionedSpout):
-            return "partitioned spout"
+            return ComponentKind.PARTITIONED_SPOUT
         if self.is_spout:
-            return "spout"
-        return "stateful bolt" if self.keeps_state else "stateless bolt"
+            return ComponentKind.SPOUT
+        return ComponentKind.STATEFUL_BOLT if self.keeps_state else ComponentKind.STATELESS_BOLT
 
     def stream(self, name: str) -> StreamDef:
         """The declared stream of that name; KeyError if there is none."""
@@ -491,7 +501,7 @@ class TopologyBuilder:
     ) -> None:
         """Declare a spout, with as many tasks as ``parallelism``; ``settings`` are the component's own."""
         given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
-        self._declarations.append(Declaration("spout", id, spout, parallelism, dict(settings), dead_letters=given))
+        self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=given))
 
     def set_bolt(
         self,
@@ -501,7 +511,7 @@ class TopologyBuilder:
         **settings: Unpack[ComponentSettings],
     ) -> BoltDeclarer:
         """Declare a bolt as ``set_spout`` does; call grouping methods on what is returned."""
-        declaration = Declaration("bolt", id, bolt, parallelism, dict(settings))
+        declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings))
         self._declarations.append(declaration)
         return BoltDeclarer(declaration)
 
@@ -520,7 +530,7 @@ class TopologyBuilder:
     def _spec(self, declaration: Declaration) -> ComponentSpec:
         config = self._config.with_component(declaration.own_settings())
         given = declaration.dead_letters
-        if given is None and declaration.kind == "spout":
+        if given is None and declaration.kind == Role.SPOUT:
             given = where_nothing_is_said(declaration.component, config.retry)
         return ComponentSpec(
             declaration.id,

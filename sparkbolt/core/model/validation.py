@@ -25,6 +25,7 @@ import cloudpickle
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
+from sparkbolt.core.base.words import Word
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config, did_you_mean
@@ -67,12 +68,18 @@ class Subscription:
     grouping: Grouping
 
 
+class Role(Word):
+    """As what a component was declared: by ``set_spout`` or ``set_bolt``."""
+
+    SPOUT = "spout"
+    BOLT = "bolt"
+
+
 @dataclass
 class Declaration:
     """What ``set_spout`` or ``set_bolt`` was given, not yet checked."""
 
-    kind: str
-    """``spout`` or ``bolt``."""
+    kind: Role
     id: Any
     component: Any
     parallelism: Any
@@ -116,7 +123,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
-    if not any(declaration.kind == "spout" for declaration in declarations):
+    if not any(declaration.kind == Role.SPOUT for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
     total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
     if total > MAX_TASK_NUMBER:
@@ -195,7 +202,7 @@ def _parallelism_mistakes(parallelism: object) -> list[str]:
 def _component_mistake(declaration: Declaration) -> str | None:
     """Why the component is none that can be declared this way; None if it is one."""
     component, kind = declaration.component, declaration.kind
-    expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == "spout" else (BoltBase,)
+    expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == Role.SPOUT else (BoltBase,)
     if isinstance(component, expected):
         if isinstance(component, BoltBase) and component.starts_trees and component.stateless:
             return "it starts trees and is stateless, expected one of the two: what it emits is kept in its state"
@@ -208,7 +215,7 @@ def _component_mistake(declaration: Declaration) -> str | None:
     if isinstance(component, Spout | PartitionedSpout):
         return f"got a spout ({type(component).__name__}), expected a bolt: did you mean set_spout?"
     if inspect.isroutine(component):
-        hint = ": did you forget @bolt(outputs=[...]) above it?" if kind == "bolt" else ""
+        hint = ": did you forget @bolt(outputs=[...]) above it?" if kind == Role.BOLT else ""
         return f"got the function {component.__name__}, expected a {kind}{hint}"
     return f"got {type(component).__name__}, expected an instance of a {kind} class"
 
@@ -309,7 +316,7 @@ def pickle_error(value: object) -> str | None:
 
 def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
     mistakes = list(declaration.mistakes)
-    if declaration.kind == "bolt" and not declaration.subscriptions and not mistakes:
+    if declaration.kind == Role.BOLT and not declaration.subscriptions and not mistakes:
         mistakes.append("it subscribes to nothing: call a grouping method on what set_bolt returns")
     seen: set[tuple[str, str]] = set()
     for subscription in declaration.subscriptions:
@@ -401,7 +408,7 @@ def _runtime_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]
 
 def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Declaration]) -> list[str]:
     """Whether dead letters can go where they are sent."""
-    if declaration.kind == "bolt":
+    if declaration.kind == Role.BOLT:
         return ["its dead_letters: only spouts have them"] if "dead_letters" in declaration.settings else []
     if declaration.dead_letters is None or _component_mistake(declaration) or _output_mistakes(declaration):
         return []

@@ -1,4 +1,4 @@
 """The protocol: values and codecs that cross processes.
 
-Read in this order: ``causes``, ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``acker``.
+Read in this order: ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``acker``.
 """

@@ -46,17 +46,14 @@ from sparkbolt.core.base.ids import (
     xor_by_root,
 )
 from sparkbolt.core.base.packing import Buffer
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.model.story import merged
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import (
-    FEEDBACK,
-    LETTERS,
-    PARTIALS,
-    READS,
-    VERDICTS,
+    FrameKind,
     Moment,
     decode_control,
     kind_of,
@@ -350,14 +347,14 @@ def judge_rows(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, bytes]]:
     out: list[tuple[int, bytes]] = []
     dest, moment = 0, Moment(-1, 0)
     for to, data in rows:
-        if kind_of(data) == PARTIALS:
+        if kind_of(data) == FrameKind.PARTIALS:
             dest, moment = to, moment_of(data)
-            partials.append(decode_partials(unwrap(data, PARTIALS)))
+            partials.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
         else:
             out.append((to, data))
     if partials:
         body = count_pairs(partials).to_bytes(8, "little") + encode_verdicts(judge(partials))
-        out.append((dest, wrap(VERDICTS, body, moment)))
+        out.append((dest, wrap(FrameKind.VERDICTS, body, moment)))
     return out
 
 
@@ -373,24 +370,24 @@ def gather(frames: Iterable[Any]) -> Feedback:
     feedback = Feedback()
     for data in frames:
         kind = kind_of(data)
-        if kind == PARTIALS:
-            partials.append(decode_partials(unwrap(data, PARTIALS)))
-        elif kind == VERDICTS:
-            body = unwrap(data, VERDICTS)
+        if kind == FrameKind.PARTIALS:
+            partials.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
+        elif kind == FrameKind.VERDICTS:
+            body = unwrap(data, FrameKind.VERDICTS)
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
-        elif kind == FEEDBACK:
-            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+        elif kind == FrameKind.FEEDBACK:
+            metrics, reports, hops, timers, healths = decode_control(data, FrameKind.FEEDBACK)
             feedback.timers.update(timers)
             add_healths(feedback.healths, healths)
             for component, counts in unpack(metrics).items():
                 feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
             feedback.reports.extend(reports)
             feedback.hops.extend(hops)
-        elif kind == READS:
-            feedback.reads.append(decode_control(data, READS))
-        elif kind == LETTERS:
-            feedback.letters.append(bytes(unwrap(data, LETTERS)))
+        elif kind == FrameKind.READS:
+            feedback.reads.append(decode_control(data, FrameKind.READS))
+        elif kind == FrameKind.LETTERS:
+            feedback.letters.append(bytes(unwrap(data, FrameKind.LETTERS)))
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
@@ -507,4 +504,5 @@ def _dump_fails(fails: Sequence[Fail]) -> bytes:
 
 
 def _load_fails(data: bytes) -> list[Fail]:
-    return [Fail(*values) for values in json.loads(data)] if data else []
+    rows = json.loads(data) if data else []
+    return [Fail(key, component, task, Cause.of(cause), *rest) for key, component, task, cause, *rest in rows]

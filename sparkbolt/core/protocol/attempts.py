@@ -52,7 +52,7 @@ def attempt_of(tree: FailedTree) -> Attempt:
     return Attempt(
         number=tree.attempt,
         root=root_text(tree.key),
-        cause=tree.fail.cause,
+        cause=str(tree.fail.cause),
         reason=tree.fail.reason,
         component=tree.fail.component,
         task=tree.fail.task,

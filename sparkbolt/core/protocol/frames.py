@@ -15,6 +15,7 @@ import pickle
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ import pyarrow as pa
 from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
+from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
@@ -36,13 +38,25 @@ Column: TypeAlias = pa.Array | Sequence[Any]
 Path: TypeAlias = tuple[tuple[int, int], ...]
 """(task number, stream index) of each sender on the way."""
 
-DATA = 1
-CLOCK = 2
-PARTIALS = 3
-FEEDBACK = 4
-VERDICTS = 5
-READS = 6
-LETTERS = 7
+
+class FrameKind(IntEnum):
+    """What a row holds: the first byte of its head. None may change: workers of one topology read each other's."""
+
+    DATA = 1
+    """Tuples (``Frame``)."""
+    CLOCK = 2
+    """What a task is told of time (``Clock``)."""
+    PARTIALS = 3
+    """What tasks say of trees, for the acker."""
+    FEEDBACK = 4
+    """Metrics, reports and hops, for the driver."""
+    VERDICTS = 5
+    """What the acker says of trees, for the driver."""
+    READS = 6
+    """How much was read of which ranges, for the driver."""
+    LETTERS = 7
+    """Dead letters that were written, for the driver."""
+
 
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
@@ -121,8 +135,8 @@ class Clock:
     """As of ``MicroBatchPlan.void``: what the task is to forget."""
     wanted: tuple[int, ...] = ()
     """Roots of trees that time out now: the task tells which of their tuples it holds."""
-    outbox_acks: tuple[tuple[int, int], ...] = ()
-    """(first, last) positions of what the task keeps for trees of its own, and need not keep any more."""
+    outbox_acks: tuple[Interval, ...] = ()
+    """The positions of what the task keeps for trees of its own, and need not keep any more."""
     again: tuple[Entry, ...] = ()
     """What the task is to give again."""
 
@@ -252,7 +266,7 @@ def encode(frame: Frame, moment: Moment) -> bytes:
     ident = frame.sender, frame.stream, frame.piece, frame.sequence, frame.rows, frame.path
     header = pickle.dumps((ident, plain, form, frame.attempts, shapes), protocol=5)
     header += bytes(-len(header) % 8)
-    head = _HEAD.pack(DATA, len(header), moment.micro_batch_id, moment.now_ms)
+    head = _HEAD.pack(FrameKind.DATA, len(header), moment.micro_batch_id, moment.now_ms)
     pieces: list[Any] = [head, header, *pack(arrays), *buffers]
     if arrow:
         sink = pa.BufferOutputStream()
@@ -314,7 +328,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which kind of frame it is: one of ``DATA``, ``CLOCK``, ``PARTIALS`` to ``LETTERS``."""
+    """Which ``FrameKind`` it is: the bare number, which costs nothing, of a frame that may be of none."""
     return memoryview(data)[0]
 
 
@@ -328,7 +342,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     """The inverse of ``encode``; arrays share memory with ``data``."""
     view = memoryview(data)
     kind, header_bytes, _, _ = _HEAD.unpack_from(view)
-    check(kind == DATA, f"expected a data frame, got kind {kind}")
+    check(kind == FrameKind.DATA, f"expected a data frame, got kind {kind}")
     place = _HEAD.size
     ident, plain, form, attempts, shapes = pickle.loads(view[place : place + header_bytes])
     sender, stream, piece, sequence, rows, path = ident
@@ -356,22 +370,22 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
     return Frame(sender, stream, piece, sequence, rows, columns, anchoring, attempts, path, unreadable)
 
 
-def encode_control(kind: int, value: Any, moment: Moment) -> bytes:
+def encode_control(kind: FrameKind, value: Any, moment: Moment) -> bytes:
     """A clock or feedback frame: anything that pickles, from our own processes to our own processes."""
     return wrap(kind, pickle.dumps(value, protocol=5), moment)
 
 
-def decode_control(data: bytes | memoryview | pa.Buffer, kind: int) -> Any:
+def decode_control(data: bytes | memoryview | pa.Buffer, kind: FrameKind) -> Any:
     """The inverse of ``encode_control``."""
     return pickle.loads(unwrap(data, kind))
 
 
-def wrap(kind: int, body: bytes, moment: Moment) -> bytes:
+def wrap(kind: FrameKind, body: bytes, moment: Moment) -> bytes:
     """A frame with a body of its own format."""
     return _HEAD.pack(kind, 0, moment.micro_batch_id, moment.now_ms) + body
 
 
-def unwrap(data: bytes | memoryview | pa.Buffer, kind: int) -> memoryview:
+def unwrap(data: bytes | memoryview | pa.Buffer, kind: FrameKind) -> memoryview:
     """The body of a frame made by ``wrap``."""
     found = kind_of(data)
     check(found == kind, f"expected a frame of kind {kind}, got {found}")
@@ -383,8 +397,8 @@ def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:
     inbox = Inbox()
     for data in rows:
         kind = kind_of(data)
-        if kind == CLOCK:
-            inbox.clock = decode_control(data, CLOCK)
+        if kind == FrameKind.CLOCK:
+            inbox.clock = decode_control(data, FrameKind.CLOCK)
         else:
             inbox.frames.append(decode(data))
     return inbox

@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -124,7 +124,7 @@ class MicroBatchPlan:
     again: tuple[Entry, ...] = ()
     """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
     outbox_acks: tuple[tuple[int, int, int], ...] = ()
-    """(task number, first, last): positions that a task which starts trees need not keep any more."""
+    """(task number, start, end): positions [start, end) that a task which starts trees need not keep any more."""
     clocks: tuple[int, ...] = ()
     """Tasks that are told the time, besides those that get anything."""
 
@@ -155,7 +155,7 @@ class MicroBatchPlan:
         if self.again:
             body["again"] = [entry.to_json() for entry in self.again]
         if self.outbox_acks:
-            body["settled"] = [list(span) for span in self.outbox_acks]
+            body["settled"] = outbox_acks_to_json(self.outbox_acks)
         return body
 
     @classmethod
@@ -181,7 +181,7 @@ class MicroBatchPlan:
             void=tuple((task, sequence) for task, sequence in body.get("void", ())),
             asked=tuple(body.get("asked", ())),
             again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
-            outbox_acks=tuple((task, first, last) for task, first, last in body.get("settled", ())),
+            outbox_acks=outbox_acks_from_json(body.get("settled", ())),
         )
 
     def dumps(self) -> str:
@@ -221,6 +221,24 @@ class Timer(NamedTuple):
     """The time of the micro-batch that is to be run for it at the latest."""
     waits: bool = True
     """Whether what it will do then belongs to what has come: a topology is not finished before."""
+
+
+def outbox_acks_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
+    """(task number, start, end) as plans and snapshots hold them: (task number, first, last).
+
+    >>> outbox_acks_to_json([(6, 10, 12)])
+    [[6, 10, 11]]
+    """
+    return [[task, start, end - 1] for task, start, end in settled]
+
+
+def outbox_acks_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
+    """The inverse of ``outbox_acks_to_json``.
+
+    >>> outbox_acks_from_json([[6, 10, 11]])
+    ((6, 10, 12),)
+    """
+    return tuple((task, first, last + 1) for task, first, last in body)
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})

@@ -28,6 +28,7 @@ import numpy as np
 
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import tree_key
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.dead_letters import (
     CHECKPOINT,
@@ -43,8 +44,7 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.retry import refused
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.protocol.causes import LETTER
-from sparkbolt.core.protocol.frames import LETTERS, python_values, wrap
+from sparkbolt.core.protocol.frames import FrameKind, python_values, wrap
 from sparkbolt.core.protocol.plan import Record, Refused
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.source_reader import EntryReader
@@ -149,7 +149,7 @@ class LetterReader(EntryReader):
             if self._broken is not None:
                 text = f"{range_.source}@{range_.start} could not be read again: {failure_of(self._broken).reason}"
                 away = isinstance(self._broken, SourceUnavailable)
-                if away or (self._entry.attempt < READS_MAX and exhausted.attempts[-1].cause != "read"):
+                if away or (self._entry.attempt < READS_MAX and exhausted.attempts[-1].cause != Cause.READ):
                     self._fail_letters([sequence], text, failure_of(self._broken))
                     return None
                 found.notes.append(text)
@@ -183,7 +183,7 @@ class LetterReader(EntryReader):
             refusals = 0
         if refusals >= REFUSALS_MAX:
             text = f"not tried: {refusals} tries to write dead letters had failed before it in the same micro-batch"
-            self._fail_letters(sequences, text, Failure(LETTER, text))
+            self._fail_letters(sequences, text, Failure(Cause.LETTER, text))
             return
         self._reads += 1
         try:
@@ -213,11 +213,12 @@ class LetterReader(EntryReader):
             done.append(sequence)
             lines.append(line)
         if lines:
-            self._stage.add_row((self._stage.lane.feedback_dest, wrap(LETTERS, b"".join(lines), self._stage.moment)))
+            row = wrap(FrameKind.LETTERS, b"".join(lines), self._stage.moment)
+            self._stage.add_row((self._stage.lane.feedback_dest, row))
             self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
         if waiting:
             text = f"not written: the letters before it have {size} bytes already"
-            self._fail_letters(waiting, text, Failure(LETTER, text))
+            self._fail_letters(waiting, text, Failure(Cause.LETTER, text))
 
     def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
@@ -238,13 +239,13 @@ class LetterReader(EntryReader):
 
     def _fail_letters(self, sequences: Sequence[int], text: str, failure: Failure) -> None:
         """The letters' trees begin and fail: their messages wait for another try."""
-        if failure.cause != LETTER:  # what was not tried is no error of its own
+        if failure.cause != Cause.LETTER:  # what was not tried is no error of its own
             self._stage.counts(self._component).errors += 1
             self._stage.report(ErrorReport(self._component, self._index, text, failure.traceback))
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():
-            self._stage.fail(Fail(key, self._component, self._index, LETTER, text, number, failure.traceback))
+            self._stage.fail(Fail(key, self._component, self._index, Cause.LETTER, text, number, failure.traceback))
 
 
 def _line_of(letter: DeadLetter) -> bytes:

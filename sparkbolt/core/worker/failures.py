@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, said, text_of
-from sparkbolt.core.protocol.causes import REJECTED, UNAVAILABLE
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.errors import (
     EmitError,
     FailedException,
@@ -28,7 +28,7 @@ from sparkbolt.errors import (
 class Failure:
     """Why the tuple of one row failed."""
 
-    cause: str
+    cause: Cause
     reason: str
     traceback: str | None = None
     reported: bool = True
@@ -47,16 +47,17 @@ def failure_of(error: BaseException) -> Failure:
     """
     pass_on(error)
     if isinstance(error, ReportedFailedException):
-        return Failure("fail", line_of(error), text_of(error))
+        return Failure(Cause.FAIL, line_of(error), text_of(error))
     if isinstance(error, FailedException):
-        return Failure("fail", line_of(error), reported=False)
+        return Failure(Cause.FAIL, line_of(error), reported=False)
     if isinstance(error, KilledWorkerError):
-        return Failure("state" if isinstance(error, UnkeptError) else "killed", line_of(error))
+        return Failure(Cause.STATE if isinstance(error, UnkeptError) else Cause.KILLED, line_of(error))
     if isinstance(error, Unavailable):
-        return Failure(UNAVAILABLE, line_of(error) or "it depends on something that is away")
+        return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
     if isinstance(error, Reject):
-        return Failure(REJECTED, line_of(error) or "rejected by the bolt")
-    return Failure("emit" if isinstance(error, EmitError) else "exception", line_of(error), text_of(error))
+        return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
+    cause = Cause.EMIT if isinstance(error, EmitError) else Cause.EXCEPTION
+    return Failure(cause, line_of(error), text_of(error))
 
 
 def failure_said(reason: Any) -> Failure:
@@ -70,7 +71,7 @@ def failure_said(reason: Any) -> Failure:
     if isinstance(reason, Unavailable | Reject):  # as if it had been raised
         return replace(failure_of(reason), reported=False)
     text, traceback_ = said(reason)
-    return Failure("fail", text or "failed by the bolt", traceback_, reported=False)
+    return Failure(Cause.FAIL, text or "failed by the bolt", traceback_, reported=False)
 
 
 def not_tried(failure: Failure) -> Failure:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.model.causes import RAISED, Cause
 from sparkbolt.core.model.outage import Health
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
-from sparkbolt.core.protocol.causes import RAISED, UNAVAILABLE
 from sparkbolt.core.worker.failures import Failure
 
 
@@ -25,8 +25,8 @@ class WorkSeen:
     """What one task shows in one micro-batch, frame by frame.
 
     >>> seen = WorkSeen()
-    >>> seen.add(3, {0: Failure("exception", "no"), 2: Failure("unavailable", "away")}, None)
-    >>> seen.add(1, {0: Failure("fail", "said by the bolt")}, None)
+    >>> seen.add(3, {0: Failure(Cause.EXCEPTION, "no"), 2: Failure(Cause.UNAVAILABLE, "away")}, None)
+    >>> seen.add(1, {0: Failure(Cause.FAIL, "said by the bolt")}, None)
     >>> seen.health()
     Health(got=4, raised=2, unavailable=1, trailing=0, held=0)
     """
@@ -66,7 +66,7 @@ class WorkSeen:
             self.trailing = 0 if bool(took.any()) else self.trailing
             return
         self.raised += len(raised)
-        self.unavailable += sum(failures[row].cause == UNAVAILABLE for row in raised)
+        self.unavailable += sum(failures[row].cause == Cause.UNAVAILABLE for row in raised)
         last = int(np.flatnonzero(took)[-1]) if bool(took.any()) else -1
         self.trailing = self.trailing if last < 0 else 0
         behind = [row for row in raised if row > last]
@@ -77,7 +77,7 @@ class WorkSeen:
         """All that it got has failed after all."""
         if failure.cause in RAISED:
             self.raised, self.trailing = self.got, self.first_attempts
-            self.unavailable = self.got if failure.cause == UNAVAILABLE else self.unavailable
+            self.unavailable = self.got if failure.cause == Cause.UNAVAILABLE else self.unavailable
 
     def health(self) -> Health:
         """All of it."""

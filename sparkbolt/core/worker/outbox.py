@@ -25,7 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import AGAIN, U64, empty_u64, mix64_array, tree_key
-from sparkbolt.core.base.intervals import Span, folded, less
+from sparkbolt.core.base.intervals import (
+    Interval,
+    Intervals,
+    from_inclusive,
+    size,
+    subtract,
+    to_inclusive,
+    union_of_columns,
+)
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
@@ -46,7 +54,7 @@ class _Table:
     """What is kept: the next sequence, and by the first position of each page the positions that are open."""
 
     next_sequence: int = 0
-    open: Mapping[int, Sequence[Span]] = field(default_factory=dict)
+    open: Mapping[int, Intervals] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,8 +107,7 @@ class Outbox:
     @property
     def kept(self) -> int:
         """How many values are kept."""
-        before = sum(last - first + 1 for spans in self._open.values() for first, last in spans)
-        return before + self._next - self._first
+        return sum(map(size, self._open.values())) + self._next - self._first
 
     def receive(self, clock: Clock, output: Output) -> list[Started]:
         """Forget what the clock says is settled; what it says is to be given again, as the next rows of ``output``."""
@@ -113,20 +120,16 @@ class Outbox:
             out.first += started.block.count
         return found
 
-    def settle(self, spans: Sequence[Span]) -> None:
-        """Forget the values at these positions; what is not kept is passed over.
-
-        Args:
-            spans: (first, last) positions, in any order.
-        """
-        columns = np.array(spans, dtype=np.uint64).reshape(-1, 2)
-        gone = folded(columns[:, 0], columns[:, 1])
-        lasts = [last for _, last in gone]
+    def settle(self, positions: Sequence[Interval]) -> None:
+        """Forget the values at these positions, in any order; what is not kept is passed over."""
+        columns = np.array(positions, dtype=np.int64).reshape(-1, 2)
+        gone = union_of_columns(columns[:, 0], columns[:, 1])
+        ends = [end for _, end in gone]
         for page, open_ in list(self._open.items()):
-            near = slice(bisect_left(lasts, open_[0][0]), bisect_right(gone, (open_[-1][1] + 1,)))
+            near = slice(bisect_right(ends, open_[0][0]), bisect_left(gone, (open_[-1][1],)))
             if near.start >= near.stop:
                 continue
-            left = less(open_, gone[near])
+            left = subtract(open_, gone[near])
             if left:
                 self._open[page] = left
             else:
@@ -181,11 +184,11 @@ class Outbox:
     def save(self) -> None:
         """Stage what changed; ``TaskState.commit`` makes it durable."""
         if self._pieces:
-            self._open[self._first] = [(self._first, self._next - 1)]
+            self._open[self._first] = [(self._first, self._next)]
             self._state.write_own(_page_name(self._first), pickle.dumps(self._pieces, 5))
         if self._open != self._table.open:
             table = _Table(self._next, self._open)
-            self._state.write_own(_TABLE, pickle.dumps((_FORMAT, table.next_sequence, self._open), 5), table)
+            self._state.write_own(_TABLE, _encode_table(table), table)
 
     def _block(
         self,
@@ -229,6 +232,11 @@ class Outbox:
         return None
 
 
+def _encode_table(table: _Table) -> bytes:
+    open_ = {page: to_inclusive(intervals) for page, intervals in table.open.items()}
+    return pickle.dumps((_FORMAT, table.next_sequence, open_), 5)
+
+
 def _decode_table(data: bytes) -> _Table:
     version, next_sequence, open_ = durable.loads(data)
     if version != _FORMAT:
@@ -236,7 +244,7 @@ def _decode_table(data: bytes) -> _Table:
             f"the table of a task's own trees has format {version!r}, expected {_FORMAT}: it was written by another "
             "version of sparkbolt"
         )
-    return _Table(next_sequence, open_)
+    return _Table(next_sequence, {page: from_inclusive(pairs) for page, pairs in open_.items()})
 
 
 def _page_name(first: int) -> str:

@@ -31,10 +31,9 @@ from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.acker import encode_partials, shards_of
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import (
-    FEEDBACK,
-    PARTIALS,
     Column,
     Frame,
+    FrameKind,
     Moment,
     Path,
     encode,
@@ -107,10 +106,10 @@ class StageResult:
         rows = list(self.rows)
         if lane.tracked:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
-                rows.append((lane.acker_dests[shard], wrap(PARTIALS, encode_partials(partials), self.moment)))
+                rows.append((lane.acker_dests[shard], wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
         if self.metrics or self.reports or self.hops or self.timers or self.healths:
             feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.healths
-            rows.append((lane.feedback_dest, encode_control(FEEDBACK, feedback, self.moment)))
+            rows.append((lane.feedback_dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
         return rows
 
 

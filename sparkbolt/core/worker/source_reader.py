@@ -22,14 +22,15 @@ import numpy.typing as npt
 
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
+from sparkbolt.core.base.intervals import Interval
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM
-from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.edges import Parents
-from sparkbolt.core.protocol.frames import CLOCK, READS, Clock, Moment, encode_control
+from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, encode_control
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import Chooser
@@ -76,7 +77,7 @@ class EntryReader:
                     self._again(entry.source, position, entry.base + offset)
                 else:  # it is not waited for as often as there are records
                     text = f"{entry.source}@{position} was not asked for, since its source is away"
-                    self._fail_record(entry.base + offset, Failure("away", text, reported=False), unread=True)
+                    self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
         else:
             self._range(Range(self._index, entry.source, entry.start, entry.end))
 
@@ -108,7 +109,9 @@ class EntryReader:
         end = range_.end if self._broken is None else self._seen + 1
         if size is not None and end > range_.start:
             read = self._component, replace(range_, end=end), size
-            self._stage.add_row((self._stage.lane.feedback_dest, encode_control(READS, read, self._stage.moment)))
+            self._stage.add_row(
+                (self._stage.lane.feedback_dest, encode_control(FrameKind.READS, read, self._stage.moment))
+            )
 
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position
@@ -209,29 +212,29 @@ class EntryReader:
         rest = self._seen + 1
         if self._cut is not None:
             text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
-            cause = "interrupted" if away else "cut"
+            cause = Cause.INTERRUPTED if away else Cause.CUT
             self._fail_record(self._cut + shift, Failure(cause, text, reported=rest >= range_.end))
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
             if isinstance(error, EnoughRead):
                 text = f"{range_.source} from {rest} up to {range_.end} is read later: {error}"
-                failure = Failure(POSTPONED, text, reported=not self._stage.lane.tracked)
+                failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:
                 text = f"{range_.source} is away, from {rest} on: {failure.reason}"
                 told = self._stage.lane.tracked  # who hears of the verdict says so, once an interval
-                failure = Failure("away", text, reported=not told)
+                failure = Failure(Cause.AWAY, text, reported=not told)
                 self._stage.counts(self._component).errors += told
             else:
-                failure = Failure("read", text, failure.traceback)
+                failure = Failure(Cause.READ, text, failure.traceback)
             self._fail_record(rest + shift, failure, unread=True)
         for position in self._misplaced:
             text = f"{range_.source}@{position} came behind later records: {failure.reason}"
-            self._fail_record(position + shift, Failure("misplaced", text, reported=False))
+            self._fail_record(position + shift, Failure(Cause.MISPLACED, text, reported=False))
 
     def _bad_record(self, record: BadRecord, shift: int) -> None:
         self._stage.counts(self._component).skipped += record.skipped
-        self._fail_record(record.position + shift, Failure("unreadable", record.reason))
+        self._fail_record(record.position + shift, Failure(Cause.UNREADABLE, record.reason))
 
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
         """The tree of a record that could not be read: it is started, unless it was, and fails.
@@ -347,9 +350,9 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
         *(entry.task for entry in plan.again),
     }
     wanted = tuple(mix64(key) for key in plan.expired[:ASKED_FOR_MAX])
-    outbox_acks: dict[int, list[tuple[int, int]]] = {}
-    for task, first, last in plan.outbox_acks:
-        outbox_acks.setdefault(task, []).append((first, last))
+    outbox_acks: dict[int, list[Interval]] = {}
+    for task, start, end in plan.outbox_acks:
+        outbox_acks.setdefault(task, []).append((start, end))
     rows: list[Row] = []
     everyone = told.union(*(lane.topology.tasks(component) for component in everybody))
     for task in sorted(
@@ -362,7 +365,7 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
             outbox_acks=tuple(outbox_acks.get(task, ())),
             again=tuple(entry for entry in plan.again if entry.task == task),
         )
-        rows.append((lane.dests[task], encode_control(CLOCK, clock, moment)))
+        rows.append((lane.dests[task], encode_control(FrameKind.CLOCK, clock, moment)))
     return rows
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.pickling import attributes_of
@@ -31,10 +32,9 @@ from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
 from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
 from sparkbolt.core.protocol.frames import (
-    FEEDBACK,
-    PARTIALS,
     Column,
     Frame,
+    FrameKind,
     Inbox,
     Moment,
     Path,
@@ -378,7 +378,7 @@ class Stage:
         self.report(ErrorReport(component, index, refusal.reason))
         self.recorder.refused(refusal.roots, refusal.path)
         for root in refusal.roots:
-            self.fail(Fail(unmix64(root), component, index, "emit", refusal.reason, self.moment.micro_batch_id))
+            self.fail(Fail(unmix64(root), component, index, Cause.EMIT, refusal.reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, routed: RoutedRows, path: Path) -> None:
         """Run the fused task that rows are for, or write them as frames."""
@@ -432,10 +432,10 @@ class Stage:
     def absorb(self, data: Any) -> bool:
         """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
         kind = kind_of(data)
-        if kind == PARTIALS:
-            self._parts.append(decode_partials(unwrap(data, PARTIALS)))
-        elif kind == FEEDBACK:
-            metrics, reports, hops, timers, healths = decode_control(data, FEEDBACK)
+        if kind == FrameKind.PARTIALS:
+            self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
+        elif kind == FrameKind.FEEDBACK:
+            metrics, reports, hops, timers, healths = decode_control(data, FrameKind.FEEDBACK)
             self.result.timers.update(timers)
             _add_metrics(self.result.metrics, unpack(metrics))
             add_healths(self.result.healths, healths)

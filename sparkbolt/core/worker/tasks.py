@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import preparing, said, user_code
 from sparkbolt.core.base.ids import unmix64
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import (
     AsyncBolt,
     BasicBolt,
@@ -41,7 +42,6 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import AnchorPairs, Tuple
-from sparkbolt.core.protocol.causes import UNAVAILABLE
 from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
@@ -391,7 +391,7 @@ class BoltTask:
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
                 returned = None  # a generator that broke off would hold the tuple
-                if failures[row].cause == UNAVAILABLE and _is_away(failures, row):
+                if failures[row].cause == Cause.UNAVAILABLE and _is_away(failures, row):
                     failures.update(dict.fromkeys(range(row + 1, rows.count), not_tried(failures[row])))
                     if ends is not None:
                         ends.extend([len(emitted)] * (rows.count - row))
@@ -537,4 +537,4 @@ def _is_away(failures: Mapping[int, Failure], row: int) -> bool:
     Each try may take a connection's timeout, and a micro-batch has thousands of rows.
     """
     last = range(row, row - UNAVAILABLE_MAX, -1)
-    return all(failures[at].cause == UNAVAILABLE if at in failures else False for at in last)
+    return all(failures[at].cause == Cause.UNAVAILABLE if at in failures else False for at in last)

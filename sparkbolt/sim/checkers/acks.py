@@ -17,12 +17,12 @@ from sparkbolt.core.base.ids import split_key
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.settings import feeders_of
+from sparkbolt.core.model.causes import AWAY, FINAL, NOT_READ, Cause
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.topology import ComponentSpec
 from sparkbolt.core.protocol.acker import one_fail_each
-from sparkbolt.core.protocol.causes import AWAY, FINAL, NOT_READ
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
@@ -208,12 +208,12 @@ class NothingIsLost(Checker):
                     done.update(self._lettered.pop((spec.id, entry.source, position), ()))
             for key in verdict.failed:
                 if first <= key < last:
-                    done.update(self._put_aside(spec, entry, key, causes.get(key, "timeout")))
+                    done.update(self._put_aside(spec, entry, key, causes.get(key, Cause.TIMEOUT)))
             if bool(((open_keys >= first) & (open_keys < last)).any()):
                 kept.append(entry)
         self._entries = kept
 
-    def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+    def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
         """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
         if entry.letters is not None:
             return range(0)  # it comes again, until somebody takes it
@@ -279,7 +279,7 @@ class NothingIsLost(Checker):
         }
 
 
-def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: str) -> range:
+def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
     """The positions that are put aside when a tree of the entry fails."""
     position = entry.position_of(split_key(key)[1])
     unread = entry.positions is None and cause in NOT_READ

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.core.model.causes import FINAL
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.causes import FINAL
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.core.worker.outbox import Outbox
@@ -102,7 +102,7 @@ class NothingStartedIsLost(Checker):
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
             kept = Outbox(state, number, Pickling({})).kept
-            untold = sum(last - first + 1 for task, first, last in driver.ledger.outbox_acks.first() if task == number)
+            untold = sum(end - start for task, start, end in driver.ledger.outbox_acks.first() if task == number)
             if kept != untold:
                 component, index = self.facts.subject.topology.task_owner(number)
                 self.broken(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkbolt.core.protocol.acker import combine, decode_partials
-from sparkbolt.core.protocol.frames import DATA, PARTIALS, decode, kind_of, python_values, unwrap
+from sparkbolt.core.protocol.frames import FrameKind, decode, kind_of, python_values, unwrap
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.worker.results import Row
 from sparkbolt.sim.canonical import same
@@ -73,7 +73,12 @@ def _plain(row: Row) -> tuple[int, bytes]:
 def _difference(first: Sequence[Row], second: Sequence[Row]) -> tuple[int, str] | None:
     """(task number or 0, in words) of the first thing that two runs of a spark_task did differently."""
     frames = [
-        {(dest, *frame.order): frame for dest, data in rows if kind_of(data) == DATA for frame in [decode(data)]}
+        {
+            (dest, *frame.order): frame
+            for dest, data in rows
+            if kind_of(data) == FrameKind.DATA
+            for frame in [decode(data)]
+        }
         for rows in (first, second)
     ]
     for place in sorted({*frames[0], *frames[1]}):
@@ -93,7 +98,13 @@ def _difference(first: Sequence[Row], second: Sequence[Row]) -> tuple[int, str] 
         if anchors[0] != anchors[1]:
             return place[1], "anchored the same tuples otherwise"
     said = [
-        combine([decode_partials(unwrap(data, PARTIALS)) for _, data in rows if kind_of(data) == PARTIALS])
+        combine(
+            [
+                decode_partials(unwrap(data, FrameKind.PARTIALS))
+                for _, data in rows
+                if kind_of(data) == FrameKind.PARTIALS
+            ]
+        )
         for rows in (first, second)
     ]
     for fail in {fail.key: fail for part in said for fail in part.fails}.values():

@@ -15,10 +15,10 @@ from sparkbolt.core.base.ids import AGAIN, split_key
 from sparkbolt.core.driver.coordinator import CATCH_UP_SPEED
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.ledger.outcomes import LETTER_WAITS
+from sparkbolt.core.model.causes import AWAY, FINAL, Cause
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, hashable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
@@ -28,8 +28,9 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 ROUNDED_MS = 3
 """By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
 MessageKey = tuple[Hashable, ...]
-"""A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``LETTER`` at its end it
+"""A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``_LETTER`` at its end it
 is the message's dead letter."""
+_LETTER = "dead letter"
 
 
 class RetriesAreInTime(Checker):
@@ -99,7 +100,8 @@ class RetriesAreInTime(Checker):
             self._due.pop(place, None)
         fails = self.facts.fails
         self._failures = {
-            key: (fails[key].cause if key in fails else "timeout", self.facts.forgiven(key)) for key in verdict.failed
+            key: (fails[key].cause if key in fails else Cause.TIMEOUT, self.facts.forgiven(key))
+            for key in verdict.failed
         }
         self._forgiven_ms = {key: self.facts.outages.wait_ms(fail) for key, fail in fails.items()}
 
@@ -112,27 +114,27 @@ class RetriesAreInTime(Checker):
             policy = self._policies.get(component)
             found = self._message(key)
             if policy is not None and found is not None:
-                wait = self._wait_for_letter if LETTER in found[0] else self._wait
+                wait = self._wait_for_letter if _LETTER in found[0] else self._wait
                 wait(key, component, policy, *found, now_ms)
 
     def _wait(
         self, key: int, component: str, policy: RetryPolicy, place: MessageKey, attempt: int, now_ms: int
     ) -> None:
-        cause, forgiven = self._failures.get(key, ("timeout", False))
-        if cause in AWAY or (forgiven is None and cause == "timeout"):
+        cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
+        if cause in AWAY or (forgiven is None and cause == Cause.TIMEOUT):
             return  # how long depends on how often its source was away in a row, or on who had the tree
         if component not in self._once and cause not in FINAL and forgiven:
             self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
         elif component not in self._once and cause not in FINAL and policy.allows(attempt):
             self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1
         elif component in self._lettered:
-            self._due[(*place, LETTER)] = now_ms, 1
+            self._due[(*place, _LETTER)] = now_ms, 1
 
     def _wait_for_letter(
         self, key: int, component: str, policy: RetryPolicy, place: MessageKey, attempt: int, now_ms: int
     ) -> None:
-        cause, forgiven = self._failures.get(key, ("timeout", False))
-        waits = LETTER_WAITS if cause == LETTER else policy
+        cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
+        waits = LETTER_WAITS if cause == Cause.LETTER else policy
         if forgiven is None:
             return
         wait_ms = max(self._forgiven_ms.get(key, 0) if forgiven else 0, waits.delay_ms(attempt, key))
@@ -153,7 +155,7 @@ class RetriesAreInTime(Checker):
 
     def _due_ms(self, place: MessageKey, due: tuple[int, int]) -> int:
         """When something is given again that is due: not before a probe may have it."""
-        if LETTER in place:
+        if _LETTER in place:
             return due[0]
         owner = self.facts.subject.topology.task_owner
         component = place[0] if isinstance(place[0], str) else owner(int(str(place[0])))[0]
@@ -200,12 +202,12 @@ class RetriesAreInTime(Checker):
 
 def _of_source(entry: Entry, component: str, position: int) -> MessageKey:
     place = component, entry.source, position
-    return place if entry.letters is None else (*place, LETTER)
+    return place if entry.letters is None else (*place, _LETTER)
 
 
 def _of_spout(entry: Entry, message_id: Any) -> MessageKey:
     place = entry.task, hashable(message_id)
-    return place if entry.letters is None else (*place, LETTER)
+    return place if entry.letters is None else (*place, _LETTER)
 
 
 class ReadOnce(Checker):

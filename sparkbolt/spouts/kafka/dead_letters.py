@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from sparkbolt.core.model import arguments
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
@@ -161,7 +162,7 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
         note = f"the message of {len(raw.value or b'')} bytes is not here: with its story the topic does not take it"
         letter, raw = replace(letter, note="; ".join(filter(None, (letter.note, note)))), None
     last = letter.last
-    told = {"exception": last.reason.split(":", 1)[0] if last.cause == "exception" else last.cause}
+    told = {"exception": last.reason.split(":", 1)[0] if last.cause == Cause.EXCEPTION else last.cause}
     told |= {"message": last.reason, "stacktrace": last.traceback or ""}
     source = Source.of(letter.source)
     if source is not None and letter.position is not None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sparkbolt.core.base.intervals import Intervals, clip, first_outside, union
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
@@ -26,7 +27,7 @@ from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
-from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, OutOfRange, Spans, beyond, past
+from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, OutOfRange
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.driver.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.driver.watching import Look, Watcher, Wish
@@ -264,7 +265,7 @@ class KafkaSpout(PartitionedSpout):
             return []
         return [*ranges, *self._planner.marks(progress, ranges, logs, look.ids)]
 
-    def _earlier(self, look: Look) -> Mapping[KafkaPartition, Spans]:
+    def _earlier(self, look: Look) -> Mapping[KafkaPartition, Intervals]:
         """What need not be read since an earlier run has finished it, unless this checkpoint knows better."""
         return {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
 
@@ -283,7 +284,7 @@ class KafkaSpout(PartitionedSpout):
         sources = [(Source.parse(name), position) for name, position in positions.items()]
         return {source.place: self._told_as(source, position) for source, position in sources}
 
-    def _told_as(self, source: Source, position: int, finished: Spans = ()) -> Stored:
+    def _told_as(self, source: Source, position: int, finished: Intervals = ()) -> Stored:
         return Stored(
             position, self._owner, finished, source.topic, self._topic_ids.get((str(source.place), source.turn))
         )
@@ -330,10 +331,10 @@ class KafkaSpout(PartitionedSpout):
                 self._elsewhere.add(source.place)
             counts = source.turn == 0 and source.place not in self._elsewhere
             earlier = look.finished.get(source.place, ()) if counts else ()
-            position = self._positions[source] = past(view.finished, earlier)
+            position = self._positions[source] = first_outside(view.finished, earlier)
             if any(other.place == source.place and other.turn > source.turn for other in self._positions):
                 continue
-            finished = beyond(position, view.done(INTERVALS_MAX), earlier)
+            finished = clip(union(view.done(INTERVALS_MAX), earlier), start=position)
             news[source.place] = self._told_as(source, position, finished)
         if not self.once:
             self._watcher.tell(news)

@@ -228,6 +228,15 @@ def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
     assert new_ids(restarted, [even[-1] - 1, even[-1] - 3, even[-1]]) == [even[-1] - 3]
 
 
+def test_what_is_known_of_ids_is_saved_with_both_ends_as_it_always_was() -> None:
+    saved = {("source", 0, "default", "whole"): ([3, 9], [5, 9]), ("source", 0, "default", "broken"): ([0.5], [0.5])}
+    seen = SeenIds()
+    seen.load(saved)
+    assert seen.save() == saved
+    assert new_ids(seen, [2, 3, 5, 6, 9, 0.5, 0.25]) == [2, 6, 0.25]
+    assert seen.save()["source", 0, "default", "whole"] == ([2, 9], [6, 9])
+
+
 @given(st.lists(st.lists(st.integers(0, 30) | st.sampled_from([0.5, 2.5, 3.0, 10**400, float("inf")]))))
 def test_runs_of_ids_say_what_a_set_of_ids_says(pieces: list[list[float]]) -> None:
     seen, known = SeenIds(), set[float]()

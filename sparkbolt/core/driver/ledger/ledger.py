@@ -50,9 +50,10 @@ from sparkbolt.core.driver.ledger.story_store import (
     holds_of,
     story_of,
 )
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
-from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes
+from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes, TreeState
 from sparkbolt.core.protocol.acker import locate
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback, Verdicts
@@ -181,10 +182,10 @@ class Ledger:
         live = self.messages.lives_of(one)[0]
         notes = self._stories.notes.get(key, NO_NOTES)
         if not self._trees.find(one)[1][0]:
-            return story_of(key, "unknown", None, NO_NOTES, self._task_owner)
+            return story_of(key, TreeState.UNKNOWN, None, NO_NOTES, self._task_owner)
         age = f"; open for {(self.last_now_ms - live.born_ms) / 1000:.1f} s" if live else ""
         why = hold_words(int(self._trees.holders_of(one)[0]), self.last_promoted, self._task_owner) + age
-        return replace(story_of(key, "open", live, notes, self._task_owner), why=why)
+        return replace(story_of(key, TreeState.OPEN, live, notes, self._task_owner), why=why)
 
     def holders_of(self, keys: Sequence[int]) -> list[int]:
         """The numbers of the tasks that were seen last with some of these trees, each once, rising."""
@@ -456,7 +457,7 @@ class Ledger:
             age = f"timed out after {(plan.now_ms - live.born_ms) / 1000:.1f} s" if live else "timed out"
             notes = self._stories.notes.get(key, NO_NOTES)
             who, what = hold_words(hold, number, self._task_owner), notes.held_words(number)
-            fails.append(Fail(key, component, task, "timeout", f"{age}; {who}{what}", number))
+            fails.append(Fail(key, component, task, Cause.TIMEOUT, f"{age}; {who}{what}", number))
         self._trees.remove(keys)
         self._tally.closed(keys)
         self._fail(keys, fails, plan, promotion)
@@ -495,7 +496,7 @@ class Ledger:
 
         def end(key: int, notes: TreeNotes) -> Story:
             live = self.messages.lives_of(np.array([key], dtype=np.uint64))[0]
-            story = story_of(key, "acked", live, notes, self._task_owner)
+            story = story_of(key, TreeState.ACKED, live, notes, self._task_owner)
             return replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
 
         acked = Ranges(promotion.acked_first, promotion.acked_last)

@@ -3,7 +3,7 @@
 Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage noticed?
 
 Rule 1: the format is ours: a head (kind, version, checksum), then sections behind their lengths; JSON for
-what is small, packed columns for trees. Never a pickle.
+what is small, packed columns for trees. Never a pickle. Causes and other words stand in it as their texts.
 Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
 
 Read before: ``plan``, ``acker``, ``messages``, ``story_store``.
@@ -27,14 +27,15 @@ from sparkbolt.core.driver.ledger.outages import outages_from_json
 from sparkbolt.core.driver.ledger.outcomes import Terms
 from sparkbolt.core.driver.ledger.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.driver.ledger.story_store import StoriesState
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.story import Hop, Story, TreeNotes
+from sparkbolt.core.model.story import Hop, Story, TreeNotes, TreeState
 from sparkbolt.core.protocol.acker import decode_verdicts, encode_verdicts
 from sparkbolt.core.protocol.attempts import MessageAttempts
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, outbox_acks_from_json, outbox_acks_to_json
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError
 
@@ -116,7 +117,7 @@ def dump_snapshot(state: State) -> bytes:
         "told": [[key, notes.message_id, _hops_to_json(notes.hops)] for key, notes in state.stories.notes.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
         "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
-        "settled": state.outbox_acks,
+        "settled": outbox_acks_to_json(state.outbox_acks),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
     }
     columns = [
@@ -153,14 +154,14 @@ def load_snapshot(data: bytes, name: str) -> State:
         stories=StoriesState(
             notes={key: TreeNotes(list(_hops_from_json(hops)), message_id) for key, message_id, hops in body["told"]},
             failed=[_failed_from_json(tree) for tree in body["failed"]],
-            acked=[Story(**{**story, "hops": _hops_from_json(story["hops"])}) for story in body["acked"]],
+            acked=[_story_from_json(story) for story in body["acked"]],
         ),
         trees=(
             unpack_keys(keys),
             np.frombuffer(xors, dtype="<u8").astype(np.uint64),
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
-        outbox_acks=tuple((task, first, last) for task, first, last in body["settled"]),
+        outbox_acks=outbox_acks_from_json(body["settled"]),
         outages=outages_from_json(body.get("outages", {})),
     )
 
@@ -183,7 +184,14 @@ def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
 
 
 def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
-    return FailedTree(**{**body, "fail": Fail(**body["fail"]), "hops": _hops_from_json(body["hops"])})
+    fail = Fail(**{**body["fail"], "cause": Cause.of(body["fail"]["cause"])})
+    told = {"fail": fail, "fate": MessageOutcome.of(body["fate"]), "hops": _hops_from_json(body["hops"])}
+    return FailedTree(**{**body, **told})
+
+
+def _story_from_json(body: Mapping[str, Any]) -> Story:
+    """The story of a tree that was acked: it has no cause and no outcome."""
+    return Story(**{**body, "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
 
 
 def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:

@@ -39,14 +39,14 @@ from sparkbolt.core.base.ids import (
 from sparkbolt.core.driver.ledger.attempt_store import AttemptStore, MessageKey
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.driver.ledger.outcomes import EXHAUSTED, SpoutInfo, Terms, Whose, decide
+from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
+from sparkbolt.core.model.causes import EXHAUSTED, Cause, MessageOutcome
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
 from sparkbolt.core.model.story import NO_NOTES, TreeNotes
 from sparkbolt.core.protocol.attempts import MessageAttempts
-from sparkbolt.core.protocol.causes import POSTPONED
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.errors import check
 
@@ -403,7 +403,7 @@ class Messages:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
-                manager.wait(retry, away=fail.cause == "away", postponed=fail.cause == POSTPONED)
+                manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.fate in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
@@ -417,7 +417,7 @@ class Messages:
         assert tree.source is not None
         assert tree.position is not None
         attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
-        return attempts.exhausted(tree).dumps() if tree.fate == "dead_letter" else None
+        return attempts.exhausted(tree).dumps() if tree.fate == MessageOutcome.DEAD_LETTER else None
 
     def _waits(self, place: MessageKey) -> bool:
         component, source, position = place
@@ -512,11 +512,11 @@ class Tally:
         """These trees failed; that of a dead letter is no further failure of its message, nor is what comes later."""
         for tree in trees:
             metrics = self._metrics.of(tree.component)
-            if tree.fail.cause == POSTPONED:
+            if tree.fail.cause == Cause.POSTPONED:
                 continue  # nothing was tried, and nothing is missing: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
-            metrics.set_aside += tree.fate == "set_aside"
-            metrics.retried += tree.fate == "retry"
+            metrics.set_aside += tree.fate == MessageOutcome.SET_ASIDE
+            metrics.retried += tree.fate == MessageOutcome.RETRY
 
     def late(self, keys: U64) -> None:
         """Something was said of these trees, which are not open."""

@@ -45,10 +45,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkbolt.core.model.causes import RAISED, Cause
 from sparkbolt.core.model.metrics import span_text
 from sparkbolt.core.model.outage import PROBE_WAITS, Health, Outage, OutageChange, Phase
 from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.causes import RAISED, UNAVAILABLE
 
 REASONS_MAX = 20
 """How many different reasons are counted of an outage; the rest count as others."""
@@ -149,9 +149,9 @@ class Outages:
         That somebody said ``Unavailable``; and, while a bolt is out, that it raised, or that a tree timed out in its
         hands. A timeout is no sign of an outage by itself: a bolt that forgets to ack looks the same.
         """
-        if fail.cause == UNAVAILABLE:
+        if fail.cause == Cause.UNAVAILABLE:
             return True
-        return (fail.cause in RAISED or fail.cause == "timeout") and self._is_out(fail.component)
+        return (fail.cause in RAISED or fail.cause == Cause.TIMEOUT) and self._is_out(fail.component)
 
     def wait_ms(self, fail: Fail) -> int:
         """How long a message waits whose failure costs no attempt: while its bolt is out, probes choose when."""

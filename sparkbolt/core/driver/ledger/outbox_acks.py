@@ -1,10 +1,10 @@
 """Outbox acks: what a task that starts trees need not keep any more, until the task was told.
 
 Which question it answers: of which kept values is the fate known, and who has yet to hear of it?
-Rule 1: what is settled is named by the positions of first attempts, as spans; to hear of it twice changes nothing.
-Rule 2: a span stays until a plan that carries it is promoted, so a plan that was made and dropped loses nothing.
+Rule 1: what is settled is named by the positions of first attempts, as intervals; to hear of it twice changes nothing.
+Rule 2: an interval stays until a plan that carries it is promoted, so a plan that was made and dropped loses nothing.
 
-Read before: ``ids``.
+Read before: ``ids``, ``intervals``.
 """
 
 from __future__ import annotations
@@ -15,39 +15,47 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, U64, split_key
-from sparkbolt.core.base.intervals import folded
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key
+from sparkbolt.core.base.intervals import union_of_columns
+from sparkbolt.core.model.causes import MessageOutcome
 
 if TYPE_CHECKING:
     from sparkbolt.core.driver.ledger.messages import Messages
     from sparkbolt.core.model.reports import Promotion
 
 OutboxAck: TypeAlias = tuple[int, int, int]
-"""(task number, first position, last position)."""
+"""(task number, start, end): the positions [start, end) of a task."""
 
 
 class OutboxAcks:
-    """The spans of all tasks, those that wait longest first; part of the ledger.
+    """The intervals of all tasks, those that wait longest first; part of the ledger.
 
     >>> from sparkbolt.core.base.ids import tree_key
     >>> outbox_acks = OutboxAcks()
     >>> keys = np.array([tree_key(6, 10), tree_key(6, 11)], dtype=np.uint64)
     >>> outbox_acks.add(keys, keys)
     >>> outbox_acks.first()
-    ((6, 10, 11),)
+    ((6, 10, 12),)
     """
 
-    def __init__(self, spans: Iterable[OutboxAck] = ()) -> None:
+    def __init__(self, intervals: Iterable[OutboxAck] = ()) -> None:
         """Begin with what ``first`` gave."""
-        self._spans = dict.fromkeys(spans)
+        self._intervals = dict.fromkeys(intervals)
 
     def add(self, first: U64, last: U64) -> None:
-        """What has these tree keys, from ``first[i]`` to ``last[i]``, is settled; each pair is of one task."""
+        """What has these tree keys is settled.
+
+        Args:
+            first: uint64[n], in any order.
+            last: uint64[n], ``last[i]`` included; of the same task as ``first[i]``.
+        """
         tasks = first >> np.uint64(SEQUENCE_BITS)
+        starts = (first & np.uint64(MAX_SEQUENCE)).astype(np.int64)
+        ends = (last & np.uint64(MAX_SEQUENCE)).astype(np.int64) + 1
         for task in np.unique(tasks).tolist():
             own = tasks == np.uint64(task)
-            for begin, end in folded(first[own], last[own]):
-                self._spans[task, split_key(begin)[1], split_key(end)[1]] = None
+            for start, end in union_of_columns(starts[own], ends[own]):
+                self._intervals[task, start, end] = None
 
     def learn(self, promotion: Promotion, messages: Messages) -> None:
         """Add what was acked or set aside with a promotion.
@@ -60,15 +68,16 @@ class OutboxAcks:
         again = (first & np.uint64(AGAIN)) != 0
         ranges = zip(first[again].tolist(), last[again].tolist(), strict=True)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
-        keys += [tree.key for tree in promotion.failed if tree.fate == "set_aside" and split_key(tree.key)[0] in own]
+        given_up = [tree.key for tree in promotion.failed if tree.fate == MessageOutcome.SET_ASIDE]
+        keys += [key for key in given_up if split_key(key)[0] in own]
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 
     def first(self, limit: int | None = None) -> tuple[OutboxAck, ...]:
-        """Up to ``limit`` of (task number, first position, last position)."""
-        return tuple(islice(self._spans, limit))
+        """Up to ``limit`` of them."""
+        return tuple(islice(self._intervals, limit))
 
-    def delivered(self, spans: Iterable[OutboxAck]) -> None:
-        """A plan that carried these spans was promoted."""
-        for span in spans:
-            self._spans.pop(span, None)
+    def delivered(self, intervals: Iterable[OutboxAck]) -> None:
+        """A plan that carried these intervals was promoted."""
+        for interval in intervals:
+            self._intervals.pop(interval, None)

@@ -20,16 +20,14 @@ from datetime import timedelta
 from typing import Any
 
 from sparkbolt.core.driver.ledger.partition_manager import Live
+from sparkbolt.core.model.causes import AWAY, FINAL, NOT_READ, Cause, MessageOutcome
 from sparkbolt.core.model.reports import Fail, FailedTree, why
 from sparkbolt.core.model.retry import Policies, RetryPolicy
 from sparkbolt.core.model.story import TreeNotes, message_text, on_the_way, root_text
-from sparkbolt.core.protocol.causes import AWAY, FINAL, LETTER, NOT_READ, POSTPONED
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """How a source that is away is asked again where messages are given again at once: each time may take its time, and
 everything else waits meanwhile."""
-EXHAUSTED = frozenset({"set_aside", "dead_letter"})
-"""The outcomes of messages that are not given again."""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """How a letter that could not be written comes again: until it is."""
 
@@ -110,18 +108,18 @@ def decide(
         if end is None or whose.position != entry.start:
             attempt = 1  # a range is read again from where nothing could be read: its records are new
     reads_once = entry is not None and entry.once and end is None
-    fate, due_ms, counted = "spout", None, fail.cause not in AWAY
+    fate, due_ms, counted = MessageOutcome.SPOUT, None, fail.cause not in AWAY
     if policy is not None:
         away, forgiven = fail.cause in AWAY, forgiven_ms is not None
         again = not reads_once and fail.cause not in FINAL and (away or forgiven or policy.allows(attempt))
         counted = not again or not (away or forgiven)
-        fate = "retry" if again else "dead_letter" if lettered else "set_aside"
+        fate = MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.SET_ASIDE
         if lettered:
             due_ms = now_ms
         if again:
             waits = policy if policy.max_backoff or not away else AWAY_WAITS
             wait_ms = waits.delay_ms(whose.away + 1 if away else attempt, fail.key)
-            wait_ms = forgiven_ms if forgiven_ms is not None else 0 if fail.cause == POSTPONED else wait_ms
+            wait_ms = forgiven_ms if forgiven_ms is not None else 0 if fail.cause == Cause.POSTPONED else wait_ms
             due_ms = now_ms + wait_ms
     return _failed(
         fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, end=end, due_ms=due_ms, counted=counted
@@ -143,9 +141,9 @@ def _decide_letter(
     Unless the topology was started again without dead letters.
     """
     attempt, again = live.entry.attempt, lettered
-    waits = LETTER_WAITS if fail.cause == LETTER else policy or LETTER_WAITS
+    waits = LETTER_WAITS if fail.cause == Cause.LETTER else policy or LETTER_WAITS
     wait_ms = max(forgiven_ms or 0, waits.delay_ms(attempt, fail.key))
-    fate, due_ms = ("dead_letter", now_ms + wait_ms) if again else ("set_aside", None)
+    fate, due_ms = (MessageOutcome.DEAD_LETTER, now_ms + wait_ms) if again else (MessageOutcome.SET_ASIDE, None)
     counted = not (again and forgiven_ms is not None)
     return _failed(
         fail, whose, live, notes, now_ms, attempt=attempt, fate=fate, due_ms=due_ms, letter=True, counted=counted
@@ -175,7 +173,7 @@ def _failed(
         fail=fail,
         story=(
             f"root {root_text(fail.key)}; {'dead letter of ' if letter else ''}{message}, attempt {attempt}; "
-            f"{on_the_way(hops)}{'' if fail.cause == 'timeout' else 'failed '}{why(fail)}"
+            f"{on_the_way(hops)}{'' if fail.cause == Cause.TIMEOUT else 'failed '}{why(fail)}"
         ),
         message_id=notes.message_id,
         started_in=live.micro_batch_id if live else None,

@@ -28,7 +28,7 @@ Rule 5: a source that is away is asked for what waits of it, and for nothing new
 which a range was too large to be read at once, until the rest of it is read.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
-Read before: ``plan``, ``open_trees``.
+Read before: ``intervals``, ``plan``, ``open_trees``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from itertools import takewhile
 import numpy as np
 
 from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, split_key
-from sparkbolt.core.base.intervals import Interval
+from sparkbolt.core.base.intervals import Interval, gaps
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.protocol.plan import Entry
@@ -227,13 +227,7 @@ class PartitionManager:
 
     def done(self, trees: RotatingMap, limit: int) -> list[Interval]:
         """As of ``SourceView``."""
-        starts, ends = self._unfinished(trees)
-        if len(starts) == 0 or limit < 1:
-            return []
-        reach = np.maximum.accumulate(ends)
-        following = np.append(starts[1:], max(self.planned, int(reach[-1])))
-        at = np.flatnonzero(following > reach)[:limit]
-        return list(zip(reach[at].tolist(), following[at].tolist(), strict=True))
+        return gaps(*self._unfinished(trees), self.planned, limit)
 
     def _unfinished(self, trees: RotatingMap) -> tuple[I64, I64]:
         """(starts, ends) of everything that is open or waiting; starts rise, intervals may touch."""

@@ -24,7 +24,7 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.story import Story, root_text
+from sparkbolt.core.model.story import Story, TreeState, root_text
 from sparkbolt.errors import CheckpointError, SparkboltError
 
 TASKS_FILE = "tasks"
@@ -121,7 +121,7 @@ class LedgerReader:
     def counts(self) -> dict[str, int]:
         """How many trees failed and how many are open, in all."""
         failed = sum(self._ledger.metrics.of(spout).failed for spout in self._spouts)
-        return {"failed": failed, "open": self._ledger.open_trees}
+        return {TreeState.FAILED: failed, TreeState.OPEN: self._ledger.open_trees}
 
     def find(self, text: str) -> list[Story]:
         """The stories of the trees that ``text`` names, those that are kept or one that says what is known.
@@ -184,12 +184,12 @@ class LedgerReader:
                 "topology's checkpoint?"
             ) from None
         story = self._ledger.story(key)
-        if story.state != "unknown":
+        if story.state != TreeState.UNKNOWN:
             return story
         for first, last, micro_batch_id, now_ms in self._ledger.acked_ranges:
             if first <= key <= last:
                 why = "its way is not known: it was neither traced nor given again"
-                return Story(key, component, task, "acked", ended_in=micro_batch_id, ended_ms=now_ms, why=why)
+                return Story(key, component, task, TreeState.ACKED, ended_in=micro_batch_id, ended_ms=now_ms, why=why)
         if sequence >= self._ledger.next_sequence(number) > 0:
             why = f"{component}[{task}] has not come to sequence {sequence} yet"
         else:
@@ -197,7 +197,7 @@ class LedgerReader:
                 "nothing is kept of it: it was acked, or its story made room for newer ones (setting stories_max), "
                 "or there never was such a tree"
             )
-        return Story(key, component, task, "unknown", why=why)
+        return Story(key, component, task, TreeState.UNKNOWN, why=why)
 
     def _number(self, component: str, index: int, text: str) -> int:
         first, count = self._first.get(component, (0, 0))

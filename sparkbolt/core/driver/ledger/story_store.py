@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
 from sparkbolt.core.driver.ledger.partition_manager import Live
 from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, merged
+from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, TreeState, merged
 from sparkbolt.core.protocol.verdicts import NO_HOLDER
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -187,7 +187,7 @@ def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]
 
 
 def story_of(
-    key: int, state: str, live: Live | None, notes: TreeNotes, task_owner: Callable[[int], tuple[str, int]]
+    key: int, state: TreeState, live: Live | None, notes: TreeNotes, task_owner: Callable[[int], tuple[str, int]]
 ) -> Story:
     """The story of a tree that did not fail, of its entry and what was told of it."""
     number, sequence = split_key(key)

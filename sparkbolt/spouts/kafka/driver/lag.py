@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sparkbolt.core.base.intervals import clip, size
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.driver.offsets import Scope, store_of
 from sparkbolt.spouts.kafka.spout import KafkaSpout
@@ -58,7 +59,7 @@ def lags_of(spout: KafkaSpout) -> list[Lag]:
             continue  # it has no leader at the moment
         known = stored.get(place)
         end = ends[place]
-        ahead = sum(min(last, end) - min(first, end) for first, last in known.finished) if known else 0
+        ahead = size(clip(known.finished, end=end)) if known else 0
         owner = known.owner.id if known and known.owner else ""
         found.append(Lag(str(place), known.offset if known else None, firsts[place], end, ahead, owner))
     return found

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from sparkbolt.core.base.intervals import Interval, Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
-from sparkbolt.spouts.kafka.driver.planning import Spans
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 METADATA_CHARACTERS_MAX = 4000
@@ -49,7 +49,7 @@ class Stored:
     """All records below it are finished."""
     owner: Owner | None = None
     """None: whoever wrote it did not say."""
-    finished: Spans = ()
+    finished: Intervals = ()
     """Intervals beyond ``offset`` that are finished too."""
     topic: str | None = None
     """The topic that it was written for, where that is not part of the name."""
@@ -127,19 +127,19 @@ def unpacked(offset: int, metadata: str) -> Stored:
         if body["sparkbolt"] != 1:
             return Stored(offset)
         owner = Owner(str(body["id"]), str(body["topology"]), str(body["version"]))
-        return Stored(offset, owner, _spans(offset, body["finished"]), topic_id=body.get("topic_id"))
+        return Stored(offset, owner, _intervals(offset, body["finished"]), topic_id=body.get("topic_id"))
     except (ValueError, TypeError, KeyError):
         return Stored(offset)
 
 
-def _spans(at: int, steps: Sequence[int]) -> list[tuple[int, int]]:
-    spans = []
+def _intervals(at: int, steps: Sequence[int]) -> list[Interval]:
+    intervals = []
     for gap, length in zip(steps[::2], steps[1::2], strict=True):
         if gap < 0 or length <= 0:
             raise ValueError(f"steps {gap}, {length} do not rise")
-        spans.append((at + gap, at + gap + length))
+        intervals.append((at + gap, at + gap + length))
         at += gap + length
-    return spans
+    return intervals
 
 
 class GroupOffsets:

@@ -12,7 +12,7 @@ Rule 4: a topic that has another id than the one that was read is another topic,
 read already.
 
 Pure: what the brokers have, and the time, are arguments.
-Read before: ``sources``, ``sizing``.
+Read before: ``intervals``, ``sources``, ``sizing``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
 from sparkbolt.core.model.components import Range
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, marked
 
 OutOfRange = Literal["earliest", "latest", "match", "fail"]
-Spans = Sequence[tuple[int, int]]
-"""Intervals of offsets, each [start, end)."""
 
 BACKWARDS_SECS = 10.0
 """How long the brokers must say that a log ends before what was read of it, until that is believed: a leader that is
@@ -140,7 +139,7 @@ class OffsetPlanner:
         progress: Mapping[str, int],
         logs: Mapping[KafkaPartition, PartitionLog],
         firsts: Mapping[KafkaPartition, int],
-        finished: Mapping[KafkaPartition, Spans],
+        finished: Mapping[KafkaPartition, Intervals],
         *,
         budget: int,
         now_s: float,
@@ -176,7 +175,7 @@ class OffsetPlanner:
                     continue
                 source, start = gap.resume, gap.offset
                 self._resumes[source] = start
-            start = past(start, finished.get(place, ()) if source.turn == 0 else ())
+            start = first_outside(start, finished.get(place, ()) if source.turn == 0 else ())
             most = min(log.end - start, self.max_poll_records or log.end)
             if most > 0:
                 room[index] = (source, start, most)
@@ -188,7 +187,7 @@ class OffsetPlanner:
         for index in sorted(shares):
             source, start, _ = room[index]
             done = finished.get(source.place, ()) if source.turn == 0 else ()
-            for first, end in without(start, start + shares[index], done):
+            for first, end in subtract([(start, start + shares[index])], done):
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
 
@@ -202,7 +201,7 @@ class OffsetPlanner:
         ends: Mapping[KafkaPartition, int],
         progress: Mapping[str, int],
         firsts: Mapping[KafkaPartition, int],
-        finished: Mapping[KafkaPartition, Spans],
+        finished: Mapping[KafkaPartition, Intervals],
         *,
         places: Container[KafkaPartition],
         ids: TopicIds,
@@ -225,7 +224,7 @@ class OffsetPlanner:
             source = self.current(place, progress)
             was, now = _id_of(source, known, ids), ids.now.get(place.topic)
             done = finished.get(place, ()) if source.turn == 0 else ()
-            if past(self._next_of(source, progress, firsts), done) < end:
+            if first_outside(self._next_of(source, progress, firsts), done) < end:
                 return False
             if was and place in places and now not in ("", was):
                 return False
@@ -304,50 +303,3 @@ def _id_of(source: Source, known: Mapping[tuple[str, int], str], ids: TopicIds) 
     """Of which topic the positions of a source are: as the ledger knows, else as its first one was stored."""
     first = ids.stored.get(source.place) if source.turn == 0 else None
     return known.get((str(source.place), source.turn), first)
-
-
-def past(position: int, taken: Spans) -> int:
-    """The position, or the end of the interval that it lies in.
-
-    >>> past(4, [(4, 10)]), past(10, [(4, 10)])
-    (10, 10)
-    """
-    return next((end for first, end in taken if first <= position < end), position)
-
-
-def without(start: int, end: int, taken: Spans) -> list[tuple[int, int]]:
-    """What is left of [start, end) without some intervals, which rise.
-
-    >>> without(0, 10, [(2, 4), (8, 20)])
-    [(0, 2), (4, 8)]
-    """
-    left = []
-    for first, last in taken:
-        if last <= start:
-            continue
-        if first >= end:
-            break
-        if first > start:
-            left.append((start, first))
-        start = max(start, last)
-    if start < end:
-        left.append((start, end))
-    return left
-
-
-def beyond(position: int, *several: Spans) -> list[tuple[int, int]]:
-    """All intervals together, as far as they lie beyond a position: sorted, and joined where they touch.
-
-    >>> beyond(5, [(0, 7), (9, 12)], [(12, 14)])
-    [(5, 7), (9, 14)]
-    """
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(span for spans in several for span in spans):
-        start = max(start, position)
-        if start >= end:
-            continue
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return joined

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from sparkbolt.core.base.words import Word
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
@@ -36,7 +37,22 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
 StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
 """A name, a time with a zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
-Where: TypeAlias = int | Literal["stored", "first", "end", "time"]
+
+
+class StartAt(Word):
+    """Where to begin, where no offset says it."""
+
+    STORED = "stored"
+    """At the offset that is stored."""
+    FIRST = "first"
+    """At the first record that is there."""
+    END = "end"
+    """Behind the last one."""
+    TIME = "time"
+    """At the time that was given."""
+
+
+Where: TypeAlias = int | StartAt
 
 
 @dataclass(frozen=True)
@@ -102,14 +118,14 @@ class Start:
                 )
             ours = stored.owner is not None and not mismatch
             if (mismatch and other == "take_over") or ours or (stored.owner is None and not mismatch and uncommitted):
-                return "stored"
+                return StartAt.STORED
         if new and stored is None:
-            return "first"
+            return StartAt.FIRST
         if self.offsets is not None:
-            return self.offsets.get(place, "first")
+            return self.offsets.get(place, StartAt.FIRST)
         if self.timestamp_ms is not None:
-            return "time"
-        return "end" if self.name is not None and self.name.endswith("latest") else "first"
+            return StartAt.TIME
+        return StartAt.END if self.name is not None and self.name.endswith("latest") else StartAt.FIRST
 
 
 def _mismatch(place: KafkaPartition, stored: Stored, owner: Owner) -> str | None:

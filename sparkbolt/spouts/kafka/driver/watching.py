@@ -17,11 +17,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sparkbolt.core.base.intervals import Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.spouts.kafka.driver.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored
-from sparkbolt.spouts.kafka.driver.planning import NO_IDS, PartitionLog, Spans, TopicIds
-from sparkbolt.spouts.kafka.driver.starting import Start, Where
+from sparkbolt.spouts.kafka.driver.planning import NO_IDS, PartitionLog, TopicIds
+from sparkbolt.spouts.kafka.driver.starting import Start, StartAt, Where
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Look:
     logs: Mapping[KafkaPartition, PartitionLog] = field(default_factory=dict)
     firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
     """Where to begin with a kafka_partition that the checkpoint does not know."""
-    finished: Mapping[KafkaPartition, Spans] = field(default_factory=dict)
+    finished: Mapping[KafkaPartition, Intervals] = field(default_factory=dict)
     """What an earlier run has finished beyond where we begin."""
     problem: ConfigError | None = None
     """Why nothing can be read, ever."""
@@ -247,7 +248,7 @@ class Watcher:
         self,
         fresh: Sequence[KafkaPartition],
         logs: Mapping[KafkaPartition, PartitionLog],
-        finished: dict[KafkaPartition, Spans],
+        finished: dict[KafkaPartition, Intervals],
     ) -> None:
         wish = self._wish
         stored = self._store.load(fresh)
@@ -258,18 +259,18 @@ class Watcher:
             new = new or (place.topic in known and place not in stored)
             found = stored.get(place)
             wheres[place] = wish.start.where(place, found, wish.owner, other=wish.other_topology, new=new)
-            if found is not None and wheres[place] == "stored":
+            if found is not None and wheres[place] == StartAt.STORED:
                 wheres[place], finished[place] = found.offset, found.finished
                 if found.topic_id is not None:
                     self._stored_ids[place] = found.topic_id
-        times = [place for place, where in wheres.items() if where == "time"]
+        times = [place for place, where in wheres.items() if where == StartAt.TIME]
         since = self._cluster.since(times, wish.start.timestamp_ms or 0) if times else {}
         begun: dict[KafkaPartition, int] = {}
         for place, where in wheres.items():
             if isinstance(where, int):
                 begun[place] = where
-            elif where != "time":
-                begun[place] = logs[place].first if where == "first" else logs[place].end
+            elif where != StartAt.TIME:
+                begun[place] = logs[place].first if where == StartAt.FIRST else logs[place].end
             elif place in since:
                 begun[place] = since[place]
         # Told at once: what is latest now must not be taken anew by the next start.

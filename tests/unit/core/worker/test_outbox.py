@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.core.base.ids import AGAIN, mix64_array, tree_key
-from sparkbolt.core.base.intervals import folded, less
 from sparkbolt.core.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
@@ -30,6 +29,7 @@ from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.core.worker import outbox
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.routing import EmittedRows, Route, StreamRoutes
 from sparkbolt.errors import InvalidTopology
@@ -43,41 +43,28 @@ STREAMS = {
 }
 
 
-# Spans.
-
-some_spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), max_size=12)
+# What is settled.
 
 
-def members(spans: Sequence[tuple[int, int]]) -> set[int]:
-    return {n for first, last in spans for n in range(first, last + 1)}
-
-
-def fold(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    first = np.array([first for first, _ in pairs], dtype=np.uint64)
-    return folded(first, first + np.array([length for _, length in pairs], dtype=np.uint64))
-
-
-@given(some_spans, some_spans)
-def test_spans_fold_and_are_taken_from_one_another_as_sets_are(
-    a: list[tuple[int, int]], b: list[tuple[int, int]]
-) -> None:
-    spans, gone = fold(a), fold(b)
-    assert members(spans) == {n for first, length in a for n in range(first, first + length + 1)}
-    assert all(later[0] > earlier[1] + 1 for earlier, later in pairwise(spans))
-    left = less(spans, gone)
-    assert members(left) == members(spans) - members(gone)
-    assert left == sorted(left)
+def test_files_hold_both_ends_of_what_is_settled_and_of_what_is_open_as_they_always_did() -> None:
+    plan = MicroBatchPlan(3, life=1, now_ms=5, outbox_acks=((TASK, 0, 7), (TASK, 8, 9)))
+    assert plan.to_json()["settled"] == [[TASK, 0, 6], [TASK, 8, 8]]
+    assert MicroBatchPlan.from_json(plan.to_json()) == plan
+    kept = pickle.dumps((1, 9, {0: [(0, 2), (4, 4)]}), 5)
+    table = outbox._decode_table(kept)
+    assert table.open == {0: [(0, 3), (4, 5)]}
+    assert outbox._encode_table(table) == kept
 
 
 def test_what_is_settled_is_said_until_a_plan_that_says_it_is_promoted() -> None:
     outbox_acks = OutboxAcks()
     keys = np.array([tree_key(task, position) for task in (6, 7) for position in (1, 2, 5)], dtype=np.uint64)
     outbox_acks.add(keys, keys)
-    assert outbox_acks.first() == ((6, 1, 2), (6, 5, 5), (7, 1, 2), (7, 5, 5))
+    assert outbox_acks.first() == ((6, 1, 3), (6, 5, 6), (7, 1, 3), (7, 5, 6))
     assert outbox_acks.first(2) == outbox_acks.first()[:2]
     outbox_acks.delivered(outbox_acks.first(2))
-    outbox_acks.delivered([(6, 1, 9)])  # of no promotion of this ledger: it is passed over
-    assert outbox_acks.first() == ((7, 1, 2), (7, 5, 5))
+    outbox_acks.delivered([(6, 1, 10)])  # of no promotion of this ledger: it is passed over
+    assert outbox_acks.first() == ((7, 1, 3), (7, 5, 6))
     assert OutboxAcks(outbox_acks.first()).first() == outbox_acks.first()
 
 
@@ -139,7 +126,7 @@ def test_what_a_task_keeps_is_what_a_dict_would_keep_over_crashes(seed: int, mic
         own = kept.begin(another_worker=rng.random() < 0.4)
         after, position = dict(model), next_position
         outbox_acks = [n for n in range(-2, next_position + 3) if rng.random() < 0.3]
-        own.settle([(n, n) for n in outbox_acks if n >= 0])
+        own.settle([(n, n + 1) for n in outbox_acks if n >= 0])
         for n in outbox_acks:
             after.pop(n, None)
         if after and rng.random() < 0.7:
@@ -211,7 +198,7 @@ def test_what_is_not_kept_cannot_be_given_again_and_that_is_said() -> None:
 
 def test_a_plan_says_what_is_to_be_given_again_and_what_is_settled() -> None:
     again = (Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7, 9)),)
-    plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, outbox_acks=((TASK, 0, 6), (TASK, 8, 8)))
+    plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, outbox_acks=((TASK, 0, 7), (TASK, 8, 9)))
     assert MicroBatchPlan.from_json(json.loads(plan.dumps())) == plan
     assert plan.reserving == again
     assert plan.alive_entries(2) == ()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparkbolt.core.model.components import Range
 from sparkbolt.spouts.kafka.driver.planning import (
@@ -15,8 +11,6 @@ from sparkbolt.spouts.kafka.driver.planning import (
     OffsetPlanner,
     PartitionLog,
     TopicIds,
-    beyond,
-    without,
 )
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
@@ -184,23 +178,3 @@ def test_a_leader_that_knows_less_for_a_moment_is_not_believed():
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=0.0) == ([], [])
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 510)}, now_s=1.0)[0] == [Range(0, "orders/0", 500, 510)]
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=BACKWARDS_SECS + 0.5) == ([], [])
-
-
-spans = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), max_size=6).map(
-    lambda pairs: beyond(0, [(start, start + length) for start, length in pairs])
-)
-
-
-@given(start=st.integers(0, 30), length=st.integers(0, 30), taken=spans)
-def test_without_leaves_exactly_what_is_in_no_interval(start, length, taken):
-    inside = {offset for first, end in taken for offset in range(first, end)}
-    left = [offset for first, end in without(start, start + length, taken) for offset in range(first, end)]
-    assert left == [offset for offset in range(start, start + length) if offset not in inside]
-
-
-@given(position=st.integers(0, 40), one=spans, other=spans)
-def test_beyond_joins_intervals_and_drops_what_lies_below(position, one, other):
-    joined = beyond(position, one, other)
-    assert all(end < start for (_, end), (start, _) in itertools.pairwise(joined))
-    found = {offset for first, end in joined for offset in range(first, end)}
-    assert found == {o for spans_ in (one, other) for first, end in spans_ for o in range(first, end) if o >= position}
