@@ -77,15 +77,20 @@ def finished(engine: LocalEngine) -> Callable[[], bool]:
     return lambda: engine.coordinator.finished
 
 
+def close(engine: LocalEngine) -> None:
+    """Stop in an orderly way."""
+    for one in engine.coordinator.spouts.values():
+        one.close()
+    engine.close()
+
+
 def run_to_end(built: Topology) -> LocalEngine:
     """With ``stop_at_end``: run until all is finished, and stop in an orderly way."""
     engine = LocalEngine(built)
     try:
         run(engine, finished(engine))
     finally:
-        for one in engine.coordinator.spouts.values():
-            one.close()
-        engine.close()
+        close(engine)
     return engine
 
 

@@ -39,7 +39,7 @@ class Writing:
         self.rows.flush()
 
 
-class Split(BasicBolt):
+class SplitAndMeasure(BasicBolt):
     """The words of a line, and how many there are."""
 
     outputs = {"default": ["word"], "sizes": ["key", "words"]}
@@ -51,7 +51,7 @@ class Split(BasicBolt):
         collector.emit([key, len(words)], stream="sizes")
 
 
-class Count(Writing, BasicBolt):
+class CountAndWrite(Writing, BasicBolt):
     """Durable counts, each of them written once."""
 
     def prepare(self, context):
@@ -112,8 +112,8 @@ def build(directory: str) -> Topology:
     )
     builder = TopologyBuilder("diamond", config)
     builder.set_spout("lines", TextSpout(f"{directory}/text", follow=True), parallelism=2)
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", Count(f"{directory}/counts"), parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("split", SplitAndMeasure(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", CountAndWrite(f"{directory}/counts"), parallelism=2).fields_grouping("split", ["word"])
     builder.set_bolt("hold", Hold(), parallelism=2, tick_tuple_freq_secs=0.5).shuffle_grouping("lines")
     join = builder.set_bolt("join", Join(f"{directory}/joined"), parallelism=2)
     join.fields_grouping("split", ["key"], stream="sizes").fields_grouping("hold", ["key"])

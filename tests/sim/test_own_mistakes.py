@@ -129,7 +129,7 @@ def test_a_source_that_is_followed_keeps_all_promises_with_fewer_messages_than_a
     path = tmp_path / "some.log"
     path.write_text("".join(f"line {number}\n" for number in range(12)))
 
-    class Count(BasicBolt):
+    class CountLines(BasicBolt):
         def prepare(self, context: Any) -> None:
             self.count = 0
 
@@ -139,7 +139,7 @@ def test_a_source_that_is_followed_keeps_all_promises_with_fewer_messages_than_a
     for ticks in ({}, {"tick_tuple_freq_secs": 1}):
         builder = TopologyBuilder("follow")
         builder.set_spout("lines", TextSpout(str(path), follow=True))
-        builder.set_bolt("count", Count(), **ticks).shuffle_grouping("lines")
+        builder.set_bolt("count", CountLines(), **ticks).shuffle_grouping("lines")
         subject = subject_of(builder.build(), messages_max=200)
         runs = [run_seed(subject, seed) for seed in range(20)]
         assert [run.violations for run in runs if run.violations] == []

@@ -6,7 +6,6 @@ the length of a test; there are no switches in the product.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,13 +14,11 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core.base.ids import AGAIN, MASK64, U64, edge_salt, edges_of, run_lengths
+from sparkbolt.core.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
 from sparkbolt.core.driver import planner
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger import log as ledger_log
-from sparkbolt.core.driver.ledger import messages
-from sparkbolt.core.driver.ledger.attempt_store import AttemptStore
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
@@ -37,7 +34,6 @@ from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.protocol.verdicts import Verdicts
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
-from sparkbolt.core.worker.dead_letter_reader import LetterReader
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.core.worker.stage import Stage
@@ -49,44 +45,9 @@ from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
-from tests.sim.random_topologies import (
-    Messages,
-    depending_topology,
-    insisting_topology,
-    lettered_topology,
-    random_topology,
-    starting_topology,
-)
-
-SEEDS_MAX = 5000
-SEEDS_A_TOPOLOGY = 4
-_subjects: dict[int, Subject] = {}
-
-
-def subject(number: int) -> Subject:
-    """Every eighth topology insists on anchoring to what it holds; the others are random."""
-    if number not in _subjects:
-        make = insisting_topology if number % 8 == 7 else random_topology
-        _subjects[number] = subject_of(*make(number))
-    return _subjects[number]
-
-
-def hunt(subject: Callable[[int], Subject] = subject) -> tuple[int, str, str]:
-    """(seeds that were needed, the promise that was broken, in which words)."""
-    gc.disable()
-    try:
-        for seed in range(SEEDS_MAX):
-            run = run_seed(subject(seed // SEEDS_A_TOPOLOGY), seed)
-            if run.violations:
-                return seed + 1, run.violations[0].promise, run.violations[0].words
-            if seed % 50 == 0:
-                gc.collect()
-    finally:
-        gc.enable()
-    raise AssertionError(f"{SEEDS_MAX} seeds, and nothing was found")
-
-
-Patch = pytest.MonkeyPatch
+from tests.sim.planting import Patch, hunt
+from tests.sim.planting import patch as patch
+from tests.sim.random_topologies import Messages, starting_topology
 
 
 def edges_without_the_delivery_slot(patch: Patch) -> None:
@@ -367,12 +328,6 @@ PLANTS = (
 )
 
 
-@pytest.fixture
-def patch() -> Iterator[Patch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
@@ -504,113 +459,3 @@ def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> N
     close_processes()
     assert report.promise == "components are deterministic"
     assert report.component == "pass"
-
-
-def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
-    def hopeful(self: LetterReader, sequences: Any, text: str, failure: Any) -> None:
-        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
-
-    patch.setattr(LetterReader, "_fail_letters", hopeful)
-
-
-def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
-    wait = PartitionManager.wait
-
-    def hasty(self: PartitionManager, retry: Any, **options: Any) -> None:
-        if retry.letter is None:
-            wait(self, retry, **options)
-
-    patch.setattr(PartitionManager, "wait", hasty)
-
-
-def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
-    fail = SpoutBuffer.fail
-
-    def hasty(self: SpoutBuffer, tree: Any) -> None:
-        fail(self, tree)
-        if tree.outcome == "dead_letter" and not tree.letter:
-            self.acks.append(self.dying[-1].message_id)
-
-    patch.setattr(SpoutBuffer, "fail", hasty)
-
-
-def letters_and_messages_share_their_sequences(patch: Patch) -> None:
-    patch.setattr(KnownMessages, "next_letter", lambda self, task: AGAIN)
-
-
-def compaction_forgets_letters(patch: Patch) -> None:
-    dump = ledger_log.dump_snapshot
-
-    def forgetful(state: Any) -> bytes:
-        sources = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.sources]
-        return dump(replace(state, messages=replace(state.messages, sources=sources)))
-
-    patch.setattr(ledger_log, "dump_snapshot", forgetful)
-
-
-def the_letter_of_another_message_is_written(patch: Patch) -> None:
-    found = LetterReader._found
-
-    def mistaken(self: LetterReader, given_up: Any, range_: Any, sequence: int) -> Any:
-        if range_.start == 0:
-            return found(self, given_up, range_, sequence)
-        return found(self, given_up, replace(range_, start=range_.start - 1, end=range_.start), sequence - 1)
-
-    patch.setattr(LetterReader, "_found", mistaken)
-
-
-def histories_are_never_forgotten(patch: Patch) -> None:
-    patch.setattr(AttemptStore, "settle", lambda self, open_among, waits: None)
-
-
-LETTER_PLANTS = (
-    a_letter_counts_though_its_sink_failed,
-    what_is_given_up_is_finished_before_its_letter,
-    a_queue_hears_before_the_letter_is_written,
-    letters_and_messages_share_their_sequences,
-    compaction_forgets_letters,
-    the_letter_of_another_message_is_written,
-    histories_are_never_forgotten,
-)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
-    plant(patch)
-    lettered: dict[int, Subject] = {}
-    needed, promise, words = hunt(
-        lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number)))
-    )
-    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
-
-
-def an_outage_costs_attempts(patch: Patch) -> None:
-    decide = messages.decide
-
-    def strict(*given: Any, forgiven_ms: int | None = None, **more: Any) -> Any:
-        return decide(*given, **more)
-
-    patch.setattr(messages, "decide", strict)
-
-
-def a_snapshot_forgets_outages(patch: Patch) -> None:
-    patch.setattr(ledger_log, "outages_from_json", lambda body: {})
-
-
-def spouts_go_on_at_full_speed(patch: Patch) -> None:
-    patch.setattr(Coordinator, "_rooms", lambda self, ready_ms: {})
-
-
-OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go_on_at_full_speed)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("plant", OUTAGE_PLANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_that_is_planted_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
-    plant(patch)
-    depending: dict[int, Subject] = {}
-    needed, promise, words = hunt(
-        lambda number: depending.get(number) or depending.setdefault(number, subject_of(*depending_topology(number)))
-    )
-    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")

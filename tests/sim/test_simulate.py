@@ -50,7 +50,7 @@ FEED = {"m": [[number] for number in range(30)]}
 ENDS = ("jsonl", "parquet")
 
 
-class Count(BasicBolt):
+class CountNumbers(BasicBolt):
     outputs = ["n", "count"]
 
     def prepare(self, context: Any) -> None:
@@ -62,7 +62,7 @@ class Count(BasicBolt):
 
 
 def test_a_topology_keeps_its_promises_under_many_seeds() -> None:
-    subject = subject_of(behind(Count()), FEED)
+    subject = subject_of(behind(CountNumbers()), FEED)
     for seed in range(50):
         assert run_seed(subject, seed).violations == ()
 
@@ -75,7 +75,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_every_kind_of_fault_happens() -> None:
-    subject = subject_of(behind(Count(), spout=Jobs()), {"m": [[number] for number in range(6)]})
+    subject = subject_of(behind(CountNumbers(), spout=Jobs()), {"m": [[number] for number in range(6)]})
     happened = set()
     for seed in range(500):
         happened |= {(fault.step, fault.kind) for fault in run_seed(subject, seed, state=False).happened}
@@ -95,9 +95,9 @@ def test_a_component_that_is_not_deterministic_is_named(kind: str) -> None:
 
     builder = TopologyBuilder("wild")
     builder.set_spout("m", Messages())
-    builder.set_bolt("tame", Count()).fields_grouping("m", ["n"])
+    builder.set_bolt("tame", CountNumbers()).fields_grouping("m", ["n"])
     builder.set_bolt("wild", wild, parallelism=2).fields_grouping("tame", ["n"])
-    builder.set_bolt("last", Count()).fields_grouping("wild", ["n"])
+    builder.set_bolt("last", CountNumbers()).fields_grouping("wild", ["n"])
     report = simulate(builder.build(), seed=5, feed=FEED, history="")
     assert not report.ok
     assert report.promise == "components are deterministic"
@@ -118,7 +118,7 @@ def test_a_component_that_remembers_outside_of_its_attributes_is_named() -> None
     builder = TopologyBuilder("remembering")
     builder.set_spout("m", Messages())
     builder.set_bolt("b", Remembering(), parallelism=2).fields_grouping("m", ["n"])
-    builder.set_bolt("last", Count()).fields_grouping("b", ["n"])
+    builder.set_bolt("last", CountNumbers()).fields_grouping("b", ["n"])
     report = simulate(builder.build(), feed=FEED, history="0:level:task-repeats:0", repeat=False)
     assert report.promise == "the same micro-batch again is the same"
     assert report.component == "b"
@@ -168,7 +168,7 @@ def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Known, "forget_records", forgetful)
     history = "0:plan:planner-dies:0,0:source:worker-dies:9,0:committed:driver-dies:0,1:plan:clock-jumps:5"
-    report = simulate(behind(Count(), spout=Jobs()), seed=3, feed=FEED, history=history, repeat=False)
+    report = simulate(behind(CountNumbers(), spout=Jobs()), seed=3, feed=FEED, history=history, repeat=False)
     assert report.promise == "no sequence used twice"
     assert report.history == ("0:committed:driver-dies:0",)
 
@@ -183,10 +183,10 @@ def test_a_spout_that_cannot_be_read_here_is_named_with_what_to_do(tmp_path: Pat
 
 def test_feed_names_spouts_and_fields() -> None:
     with pytest.raises(SimulationError, match="no spout 'n' to be fed"):
-        simulate(behind(Count()), feed={"n": []})
+        simulate(behind(CountNumbers()), feed={"n": []})
     with pytest.raises(SimulationError, match="expected 1 value"):
-        simulate(behind(Count()), feed={"m": [[1, 2]]})
-    assert simulate(behind(Count()), feed={"m": [{"n": 1}]}, repeat=False).ok
+        simulate(behind(CountNumbers()), feed={"m": [[1, 2]]})
+    assert simulate(behind(CountNumbers()), feed={"m": [{"n": 1}]}, repeat=False).ok
 
 
 def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
@@ -197,7 +197,7 @@ def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
             number += 1
 
     spout = GeneratorSpout(forever, outputs=["n"], count=10**12)
-    subject = subject_of(behind(Count(), spout=spout), messages_max=40)
+    subject = subject_of(behind(CountNumbers(), spout=spout), messages_max=40)
     assert {len(positions) for found in subject.surveys.values() for _, _, positions in found.values()} == {40}
     assert all(not run_seed(subject, seed).violations for seed in range(10))
 
@@ -214,7 +214,7 @@ class Spoonfuls(GeneratorSpout):
 
 def test_ranges_of_which_the_rest_comes_later_keep_all_promises() -> None:
     spout = Spoonfuls(lambda: [[number % 5] for number in range(40)], outputs=["n"])
-    subject = subject_of(behind(Count(), spout=spout))
+    subject = subject_of(behind(CountNumbers(), spout=spout))
     assert sum(len(positions) for found in subject.surveys.values() for _, _, positions in found.values()) == 40
     reports = [run_seed(subject, seed) for seed in range(60)]
     assert [report.violations for report in reports if report.violations] == []
@@ -238,7 +238,7 @@ class Numbers(Spout):
 
 
 def test_a_spout_of_ones_own_runs_as_it_is() -> None:
-    subject = subject_of(behind(Count(), spout=Numbers()), messages_max=30)
+    subject = subject_of(behind(CountNumbers(), spout=Numbers()), messages_max=30)
     assert all(not run_seed(subject, seed).violations for seed in range(20))
 
 
@@ -388,11 +388,11 @@ class Ring(QueueSpout):
 def test_a_spout_that_would_empty_a_real_queue_is_refused_unless_it_is_fed(spout: Any) -> None:
     builder = TopologyBuilder("small")
     builder.set_spout("m", spout)
-    builder.set_bolt("b", Count()).shuffle_grouping("m")
+    builder.set_bolt("b", CountNumbers()).shuffle_grouping("m")
     topology = builder.build()
     with pytest.raises(SimulationError, match=f"spout 'm' is a {type(spout).__name__}: .*--feed m=FILE"):
         simulate(topology)
-    assert simulate(behind(Count(), spout=Ring()), feed=FEED, repeat=False).ok
+    assert simulate(behind(CountNumbers(), spout=Ring()), feed=FEED, repeat=False).ok
 
 
 class HarmlessRing(Ring):
@@ -400,7 +400,7 @@ class HarmlessRing(Ring):
 
 
 def test_a_queue_that_is_none_may_say_so() -> None:
-    assert simulate(behind(Count(), spout=HarmlessRing()), messages_max=10, repeat=False).ok
+    assert simulate(behind(CountNumbers(), spout=HarmlessRing()), messages_max=10, repeat=False).ok
 
 
 class Leaves(GeneratorSpout):
@@ -432,10 +432,10 @@ class Leaves(GeneratorSpout):
 @pytest.mark.parametrize("method", ["open", "prepare", "close"])
 def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
     with pytest.raises(SimulationError, match=r"spout 'm' cannot be read here \(SystemExit: 3\)"):
-        simulate(behind(Count(), spout=Leaves(method)))
+        simulate(behind(CountNumbers(), spout=Leaves(method)))
 
 
 def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
-    report = simulate(behind(Count(), spout=Leaves("on_committed")), repeat=False)
+    report = simulate(behind(CountNumbers(), spout=Leaves("on_committed")), repeat=False)
     assert report.promise == "the engine goes on"
     assert "on_committed of 'm' raised SystemExit: 3" in report.story

@@ -30,7 +30,7 @@ from tests.services.kestrel import Kestrel
 LATER = 3
 
 
-class Count(BasicBolt):
+class CountAll(BasicBolt):
     outputs = ["count"]
 
     def prepare(self, context: Any) -> None:
@@ -211,7 +211,7 @@ class Maker:
     def topology(self, name: str, spout: Any, **config: Any) -> Topology:
         builder = TopologyBuilder(name, Config(message_timeout_secs=60, restart_backoff_secs=0.2, **config))
         builder.set_spout("messages", spout)
-        builder.set_bolt("count", Count()).global_grouping("messages")
+        builder.set_bolt("count", CountAll()).global_grouping("messages")
         return builder.build()
 
     def directory(self, name: str) -> Path:

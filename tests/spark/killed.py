@@ -17,41 +17,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import Counter
 from typing import Any
 
 import sparkbolt
-from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder, WindowedBolt
+from sparkbolt import Bolt, Config, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import TextSpout
 from tests.chaos.moments import plant
+from tests.topologies import Count, Split
 
 HELD_MICRO_BATCHES = 2
 WINDOW = 70
 """Lines of a window: no number of micro-batches ends with one."""
-
-
-class Split(BasicBolt):
-    """Words of a line."""
-
-    outputs = ["word"]
-
-    def execute(self, tup, collector):
-        for word in tup["line"].split():
-            collector.emit([word])
-
-
-class Count(BasicBolt):
-    """Durable counts."""
-
-    outputs = ["word", "count"]
-
-    def prepare(self, context):
-        self.counts = Counter()
-
-    def execute(self, tup, collector):
-        self.counts[tup["word"]] += 1
-        collector.emit([tup["word"], self.counts[tup["word"]]])
 
 
 class Hold(Bolt):

@@ -6,17 +6,17 @@ import ctypes
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, TopologyBuilder, WindowedBolt, bolt
+from sparkbolt import BasicBolt, ColumnBolt, Config, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt import Count as CountOf
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.driver.ledger.ledger import FailedTree
 from tests.patience import PATIENCE_SECS
+from tests.topologies import Numbers
 from tests.windows.books import rows_of
 
 pytestmark = [pytest.mark.spark]
@@ -33,21 +33,6 @@ DEATHS = {
     350: ("count", "killed its worker (signal 9)"),
     **dict.fromkeys(SEGFAULTS, ("count", "killed its worker (signal 11)")),
 }
-
-
-class Numbers(PartitionedSpout):
-    outputs = ["n"]
-
-    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
-        start = progress.get("n", 0)
-        return [Range(0, "n", start, start + 200)] if start < COUNT else []
-
-    def finished(self, progress: Mapping[str, int]) -> bool:
-        return progress.get("n", 0) >= COUNT
-
-    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
-        for number in range(range_.start, range_.end):
-            yield number, [number]
 
 
 @bolt(outputs=["n"])
@@ -72,7 +57,7 @@ class Columns(ColumnBolt):
         collector.emit([batch["n"]], anchors=range(len(numbers)))
 
 
-class Count(BasicBolt):
+class CountOrDie(BasicBolt):
     outputs = ["digit", "count"]
 
     def prepare(self, context):
@@ -101,10 +86,10 @@ class Together(WindowedBolt):
 
 def test_workers_that_die_fail_their_tuples_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     builder = TopologyBuilder("deaths", Config(max_attempts=1, dead_letters="log:"))
-    builder.set_spout("numbers", Numbers())
+    builder.set_spout("numbers", Numbers(COUNT))
     builder.set_bolt("fused", fused).shuffle_grouping("numbers")
     builder.set_bolt("columns", Columns(), parallelism=2, fuse=False).shuffle_grouping("fused")
-    builder.set_bolt("count", Count(), parallelism=2, fuse=False).global_grouping("columns")
+    builder.set_bolt("count", CountOrDie(), parallelism=2, fuse=False).global_grouping("columns")
     builder.set_bolt("out", JsonLinesBolt(tmp_path / "out"), parallelism=2).shuffle_grouping("count")
     builder.set_bolt("together", Together().with_tumbling_window(CountOf(50))).global_grouping("numbers")
     builder.set_bolt("windows", JsonLinesBolt(tmp_path / "windows")).shuffle_grouping("together")

@@ -33,7 +33,7 @@ from tests.spark.loop_calls import Notes, recording
 pytestmark = [pytest.mark.spark]
 
 
-class Count(BasicBolt):
+class CountLines(BasicBolt):
     outputs = ["count"]
 
     def prepare(self, context: Any) -> None:
@@ -47,7 +47,7 @@ class Count(BasicBolt):
 def topology(path: Path) -> Topology:
     builder = TopologyBuilder("following", Config(restart_backoff_secs=0.1))
     builder.set_spout("lines", TextSpout(str(path), follow=True))
-    builder.set_bolt("count", Count()).fields_grouping("lines", ["line"])
+    builder.set_bolt("count", CountLines()).fields_grouping("lines", ["line"])
     return builder.build()
 
 

@@ -9,14 +9,14 @@ import os
 import subprocess
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, PartitionedSpout, Range, Spout, TopologyBuilder
+from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, Spout, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.spark import life as life_module
@@ -24,6 +24,7 @@ from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
+from tests.topologies import Numbers
 
 pytestmark = [pytest.mark.spark]
 
@@ -31,21 +32,6 @@ COUNT = 2000
 QUEUED = 20
 HEARD: list[tuple[str, int]] = []
 OPENED: list[int] = []
-
-
-class Numbers(PartitionedSpout):
-    outputs = ["n"]
-
-    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
-        start = progress.get("n", 0)
-        return [Range(0, "n", start, start + 200)] if start < COUNT else []
-
-    def finished(self, progress: Mapping[str, int]) -> bool:
-        return progress.get("n", 0) >= COUNT
-
-    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
-        for number in range(range_.start, range_.end):
-            yield number, [number]
 
 
 class Queue(Spout):
@@ -76,7 +62,7 @@ class Queue(Spout):
         return self.acked == QUEUED
 
 
-class Count(BasicBolt):
+class CountDigits(BasicBolt):
     outputs = ["digit", "count"]
 
     def prepare(self, context):
@@ -90,8 +76,8 @@ class Count(BasicBolt):
 
 def build(directory: Path, queue: bool = False, **settings: Any) -> Topology:
     builder = TopologyBuilder("supervised", Config(**settings))
-    builder.set_spout("numbers", Numbers())
-    counts = builder.set_bolt("count", Count()).global_grouping("numbers")
+    builder.set_spout("numbers", Numbers(COUNT))
+    counts = builder.set_bolt("count", CountDigits()).global_grouping("numbers")
     if queue:
         builder.set_spout("queue", Queue())
         counts.global_grouping("queue")
@@ -308,7 +294,7 @@ def test_what_an_executor_raises_and_every_start_would_meet_again_is_known_by_it
     spark: Any, tmp_path: Path
 ) -> None:
     builder = TopologyBuilder("unkept", Config(restart_backoff_secs=0.1))
-    builder.set_spout("numbers", Numbers())
+    builder.set_spout("numbers", Numbers(COUNT))
     builder.set_bolt("keep", Unkept()).global_grouping("numbers")
     running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "c"))
     try:

@@ -21,7 +21,7 @@ from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
-from tests.unit.test_host import Keep, Numbers
+from tests.unit.core.driver.test_coordinator import Keep, Numbers
 
 EVERY = 5
 

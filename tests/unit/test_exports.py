@@ -122,7 +122,7 @@ class Lines(Spout):
         collector.emit(["to be"], message_id=1)
 
 
-class Count(BasicBolt):
+class CountNothing(BasicBolt):
     def execute(self, tup: sparkbolt.Tuple, collector: sparkbolt.BasicCollector) -> None:
         """Nothing."""
 
@@ -130,10 +130,10 @@ class Count(BasicBolt):
 def test_a_topology_is_shown_in_a_line() -> None:
     builder = TopologyBuilder("words")
     builder.set_spout("lines", Lines(), parallelism=2)
-    builder.set_bolt("count", Count()).shuffle_grouping("lines")
+    builder.set_bolt("count", CountNothing()).shuffle_grouping("lines")
     assert repr(builder.build()) == "<Topology 'words': lines x 2, count x 1>"
     for number in range(40):
-        builder.set_bolt(f"more-{number}", Count()).shuffle_grouping("lines")
+        builder.set_bolt(f"more-{number}", CountNothing()).shuffle_grouping("lines")
     text = repr(builder.build())
     assert text.endswith("more-3 x 1, and 36 more>")
     assert "\n" not in text

@@ -17,7 +17,7 @@ from sparkbolt import TopologyBuilder
 from sparkbolt.core.base.ids import mix64, tree_key
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
-from tests.unit.test_exports import Count
+from tests.unit.test_exports import CountNothing
 
 ROOT = Path(sparkbolt.__path__[0])
 PAGE = ROOT.parent / "docs/architecture.md"
@@ -113,7 +113,7 @@ def test_one_tuple_goes_through_the_files_that_the_page_names_in_their_order() -
     builder = TopologyBuilder("one")
     builder.set_spout("lines", GeneratorSpout(one_line, outputs=["line"], count=1))
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
+    builder.set_bolt("count", CountNothing(), parallelism=2).fields_grouping("split", ["word"])
     topology = builder.build()
     key = tree_key(topology.tasks("lines")[0], 0)
     way, engine = Way({key, mix64(key)}), LocalEngine(topology)

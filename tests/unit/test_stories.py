@@ -25,20 +25,13 @@ from sparkbolt.core.worker.held_tuples import held_tuples
 from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX, HopRecorder
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.testing import TopologyTestDriver
+from tests.topologies import Split
 
 
 class Lines(Spout):
     outputs = ["line"]
 
     def next_tuple(self, collector: Any) -> None: ...
-
-
-class Split(BasicBolt):
-    outputs = ["word"]
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        for word in tup["line"].split():
-            collector.emit([word])
 
 
 class Join(Bolt):

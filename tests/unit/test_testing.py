@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import pickle
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,9 +18,10 @@ from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
+from tests.topologies import Count
 
 
-class Split(Bolt):
+class SplitOrFail(Bolt):
     """Splits lines; forgets the line "lost", fails "bad", raises at "worse"."""
 
     outputs = {"default": ["word"], "odd": ["line", "why"]}
@@ -44,17 +44,6 @@ class Split(Bolt):
         collector.ack(tup)
 
 
-class Count(BasicBolt):
-    outputs = ["word", "count"]
-
-    def prepare(self, context: Any) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.counts[tup["word"]] += 1
-        collector.emit([tup["word"], self.counts[tup["word"]]])
-
-
 class Ticks(BasicBolt):
     outputs = ["now_ms"]
 
@@ -71,7 +60,7 @@ class Ticks(BasicBolt):
 def words(**settings: Any) -> Topology:
     builder = TopologyBuilder("words", Config(message_timeout_secs=30, **settings))
     builder.set_spout("lines", TextSpout("books/*.txt"), parallelism=2)
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("split", SplitOrFail(), parallelism=2).shuffle_grouping("lines")
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
     builder.set_bolt("ticks", Ticks(), tick_tuple_freq_secs=10).global_grouping("split")
     return builder.build()
@@ -293,7 +282,7 @@ def test_a_driver_closes_once_and_can_be_asked_afterwards() -> None:
 def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None:
     builder = TopologyBuilder("small")
     builder.set_spout("lines", TextSpout("books/*.txt"))
-    builder.set_bolt("split", Split()).shuffle_grouping("lines")
+    builder.set_bolt("split", SplitOrFail()).shuffle_grouping("lines")
     with TopologyTestDriver(builder) as driver:
         driver.feed("lines", {"line": "a"}, message_id=1)
         driver.run_until_idle()
@@ -301,7 +290,7 @@ def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None
     assert simulate(builder, feed={"lines": [["a", "p", 0]]}, repeat=False).ok
     with pytest.raises(InvalidTopology, match="there is no spout"):
         TopologyTestDriver(TopologyBuilder("empty"))
-    for wrong in (None, "small", Split()):
+    for wrong in (None, "small", SplitOrFail()):
         for use in (TopologyTestDriver, simulate):
             with pytest.raises(TypeError, match="expected a Topology, or the TopologyBuilder that builds it"):
                 use(wrong)  # type: ignore[operator]

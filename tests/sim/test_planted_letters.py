@@ -1,0 +1,134 @@
+"""Bugs planted in dead letters and in outages: the simulator finds each of them (see ``test_planted``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkbolt.core.base.ids import AGAIN
+from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.ledger import log as ledger_log
+from sparkbolt.core.driver.ledger import messages
+from sparkbolt.core.driver.ledger.attempt_store import AttemptStore
+from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.core.driver.spout_buffer import SpoutBuffer
+from sparkbolt.core.worker.dead_letter_reader import LetterReader
+from sparkbolt.sim.subject import Subject, subject_of
+from tests.sim.planting import Patch, hunt
+from tests.sim.planting import patch as patch
+from tests.sim.random_topologies import depending_topology, lettered_topology
+
+
+def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
+    def hopeful(self: LetterReader, sequences: Any, text: str, failure: Any) -> None:
+        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+
+    patch.setattr(LetterReader, "_fail_letters", hopeful)
+
+
+def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
+    wait = PartitionManager.wait
+
+    def hasty(self: PartitionManager, retry: Any, **options: Any) -> None:
+        if retry.letter is None:
+            wait(self, retry, **options)
+
+    patch.setattr(PartitionManager, "wait", hasty)
+
+
+def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
+    fail = SpoutBuffer.fail
+
+    def hasty(self: SpoutBuffer, tree: Any) -> None:
+        fail(self, tree)
+        if tree.outcome == "dead_letter" and not tree.letter:
+            self.acks.append(self.dying[-1].message_id)
+
+    patch.setattr(SpoutBuffer, "fail", hasty)
+
+
+def letters_and_messages_share_their_sequences(patch: Patch) -> None:
+    patch.setattr(KnownMessages, "next_letter", lambda self, task: AGAIN)
+
+
+def compaction_forgets_letters(patch: Patch) -> None:
+    dump = ledger_log.dump_snapshot
+
+    def forgetful(state: Any) -> bytes:
+        sources = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.sources]
+        return dump(replace(state, messages=replace(state.messages, sources=sources)))
+
+    patch.setattr(ledger_log, "dump_snapshot", forgetful)
+
+
+def the_letter_of_another_message_is_written(patch: Patch) -> None:
+    found = LetterReader._found
+
+    def mistaken(self: LetterReader, given_up: Any, range_: Any, sequence: int) -> Any:
+        if range_.start == 0:
+            return found(self, given_up, range_, sequence)
+        return found(self, given_up, replace(range_, start=range_.start - 1, end=range_.start), sequence - 1)
+
+    patch.setattr(LetterReader, "_found", mistaken)
+
+
+def histories_are_never_forgotten(patch: Patch) -> None:
+    patch.setattr(AttemptStore, "settle", lambda self, open_among, waits: None)
+
+
+LETTER_PLANTS = (
+    a_letter_counts_though_its_sink_failed,
+    what_is_given_up_is_finished_before_its_letter,
+    a_queue_hears_before_the_letter_is_written,
+    letters_and_messages_share_their_sequences,
+    compaction_forgets_letters,
+    the_letter_of_another_message_is_written,
+    histories_are_never_forgotten,
+)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("plant", LETTER_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_bug_that_is_planted_in_dead_letters_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    lettered: dict[int, Subject] = {}
+    needed, promise, words = hunt(
+        lambda number: lettered.get(number) or lettered.setdefault(number, subject_of(*lettered_topology(number)))
+    )
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")
+
+
+def an_outage_costs_attempts(patch: Patch) -> None:
+    decide = messages.decide
+
+    def strict(*given: Any, forgiven_ms: int | None = None, **more: Any) -> Any:
+        return decide(*given, **more)
+
+    patch.setattr(messages, "decide", strict)
+
+
+def a_snapshot_forgets_outages(patch: Patch) -> None:
+    patch.setattr(ledger_log, "outages_from_json", lambda body: {})
+
+
+def spouts_go_on_at_full_speed(patch: Patch) -> None:
+    patch.setattr(Coordinator, "_rooms", lambda self, ready_ms: {})
+
+
+OUTAGE_PLANTS = (an_outage_costs_attempts, a_snapshot_forgets_outages, spouts_go_on_at_full_speed)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("plant", OUTAGE_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_bug_that_is_planted_in_outages_is_found(plant: Callable[[Patch], None], patch: Patch) -> None:
+    plant(patch)
+    depending: dict[int, Subject] = {}
+    needed, promise, words = hunt(
+        lambda number: depending.get(number) or depending.setdefault(number, subject_of(*depending_topology(number)))
+    )
+    print(f"{plant.__name__}: {needed} seeds; {promise}: {words}")

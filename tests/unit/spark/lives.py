@@ -1,0 +1,164 @@
+"""A topology whose lives and queries are fakes, and failures as Spark has them: what tests of the supervisor share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import GeneratorSpout
+
+pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JError
+
+from sparkbolt.spark import running as running_module
+from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from sparkbolt.spark.running import RunningOnSpark
+
+
+class Pass(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+def topology(name: str = "numbers", **settings: Any) -> Topology:
+    builder = TopologyBuilder("t", Config(restart_backoff_secs=0.01, **settings))
+    builder.set_spout(name, GeneratorSpout(lambda: [[1], [2]], outputs=["n"]))
+    builder.set_bolt("pass", Pass()).shuffle_grouping(name)
+    return builder.build()
+
+
+class NoLock(Checkpoint):
+    """A checkpoint in a local directory, without a JVM that locks it: as on a cluster's file system."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.files = self.letters = LocalFiles(self.directory)
+        self._lock: Any = None
+
+
+class FakeQuery:
+    """A query that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+        self.isActive = True
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.ended.set()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  Spark's name
+        done = self.ended.wait(timeout)
+        if done and self.error is not None:
+            raise self.error
+        return done
+
+    def stop(self) -> None:
+        self.end()
+
+
+class Lives:
+    """Stands in for ``Life``: counts lives, and has some of them fail to begin."""
+
+    def __init__(self, fails: Callable[[int], BaseException | None] = lambda number: None) -> None:
+        self.fails = fails
+        self.begun: list[Any] = []
+        self.changed = threading.Condition()
+
+    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, tell: Any) -> Any:
+        number = checkpoint.begin_life()
+        error = self.fails(number)
+        if error is not None:
+            raise error
+        ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
+        coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
+        life = SimpleNamespace(
+            coordinator=coordinator,
+            query=None,
+            passing=False,
+            promoted=False,
+            quiet=False,
+            telling=False,
+            failure=None,
+            runs=None,
+            collected_bytes=0,
+            end=lambda: None,
+            promote_what_is_committed=lambda: None,
+        )
+
+        life.progress = lambda: SimpleNamespace(micro_batch_id=life.runs)
+
+        def start() -> None:
+            life.query = FakeQuery()
+            with self.changed:
+                self.begun.append(life)
+                self.changed.notify_all()
+
+        life.start, life.stop_query = start, lambda: life.query and life.query.stop()
+        return life
+
+    def await_begun(self, count: int) -> Any:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.begun) >= count, 30), f"{len(self.begun)} lives have begun"
+            return self.begun[count - 1]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., RunningOnSpark]]:
+    running: list[RunningOnSpark] = []
+
+    def begin(lives: Lives, **settings: Any) -> RunningOnSpark:
+        monkeypatch.setattr(running_module, "Life", lives)
+        monkeypatch.setattr(running_module, "why_gone", lambda spark: None)
+        own = topology(**settings)
+        one = RunningOnSpark(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
+        monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda self: [])
+        running.append(one)
+        one._threads = []
+        one.start()
+        return one
+
+    yield begin
+    for one in running:
+        one.close()
+
+
+def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
+    """A topology whose life is a fake and that was never begun."""
+    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
+
+
+def thrown(kind: str, thrower: str, cause: Any = None) -> Any:
+    """What Java has thrown, as py4j gives it."""
+    return SimpleNamespace(
+        getClass=lambda: SimpleNamespace(getName=lambda: kind),
+        getStackTrace=lambda: [SimpleNamespace(getClassName=lambda: thrower)],
+        getCause=lambda: cause,
+    )
+
+
+FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
+NO_WORKER = thrown("org.apache.spark.SparkException", FACTORY, thrown("java.net.SocketTimeoutException", FACTORY))
+
+
+class SparkSaysError(Py4JError):
+    def __init__(self, java: Any) -> None:
+        super().__init__("o1.awaitTermination\njava.lang.Something: else")
+        self.java_exception = java

@@ -1,0 +1,185 @@
+"""Pages between real processes: what a worker is at is seen from outside, also when it cannot run another thread."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt.core.model.progress import Activity, Sight
+from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.spark import activity_pages as pages_module
+from sparkbolt.spark.activity_pages import LookOut, Pages, warning
+from sparkbolt.spark.session import stage_that_runs
+
+PATIENCE_SECS = 100
+PAUSE = threading.Event()
+WORKER = """
+import sys, threading
+from sparkbolt.core.model.progress import Activity
+from sparkbolt.spark.activity_pages import LookOut
+
+class Task:
+    current = 4, ["a word"], 0
+
+def call_of_a_user():
+    monitor.begin(Activity.EXECUTE, 3, 10, Task)
+    print("at it", flush=True)
+    threading.Event().wait()
+
+monitor = LookOut(sys.argv[1], lambda task: ("count", 0)).monitor
+monitor.stage(7, {})
+call_of_a_user()
+"""
+
+
+@contextmanager
+def worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    script = folder / "hanging.py"
+    script.write_text(WORKER)
+    with subprocess.Popen(
+        [sys.executable, str(script), str(folder / "pages")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "at it\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def seen(pages: Pages, name: str, what: str) -> Sight:
+    """The sight whose sentence holds ``what``, once there is one."""
+    until = time.monotonic() + PATIENCE_SECS
+    while time.monotonic() < until:
+        sight = pages.sights().get(name)
+        if sight is not None and what in sight.sentence(lambda task: ("count", task)):
+            return sight
+        PAUSE.wait(0.02)
+    raise AssertionError(f"process {name} was not seen at {what!r}: {pages.sights()}")
+
+
+def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_is_killed(tmp_path: Path) -> None:
+    pages = Pages(str(tmp_path / "pages"))
+    with worker(tmp_path) as process:
+        name = str(process.pid)
+        sight = seen(pages, name, "with ['a word'] (tuple 5 of 10 of its frame), at hanging.py:12, in call_of_a_user")
+        assert (sight.doing.micro_batch_id, sight.doing.activity, sight.doing.task) == (7, Activity.EXECUTE, 3)
+        assert pages.kill_busy() == 1
+        assert process.wait() == -signal.SIGKILL
+    assert pages.sights() == {}
+    assert list(Path(pages.directory).iterdir()) == []
+
+
+def test_a_page_has_its_room_from_the_start_and_without_room_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = pages_module.Page(str(tmp_path))
+    assert os.stat(page.path).st_blocks * 512 >= pages_module.PAGE_BYTES, "a store into it cannot fail"
+    page.remove()
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    look_out = LookOut(str(tmp_path), lambda number: ("count", number))
+    look_out.close()
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
+
+
+FRAMES = """
+import gc, threading, time
+from sparkbolt.spark.activity_pages import frames_of_threads
+
+def deep(n):
+    time.sleep(0.0002) if n == 0 else deep(n - 1)
+
+def work():
+    while not done.is_set():
+        deep(3)
+
+def look():
+    for _ in range(2000):
+        frames_of_threads()
+
+done = threading.Event()
+gc.freeze()
+gc.set_threshold(20)  # the collector runs often, and others get their turn meanwhile
+gc.callbacks.append(lambda *_: time.sleep(0))
+for _ in range(8):
+    threading.Thread(target=work, daemon=True).start()
+threads = [threading.Thread(target=look) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+done.set()
+print("looked")
+"""
+
+
+def test_looking_at_what_threads_are_at_never_stops_the_process() -> None:
+    looked = subprocess.run([sys.executable, "-c", FRAMES], capture_output=True, text=True, timeout=100, check=False)
+    assert looked.stdout == "looked\n", looked.stderr
+
+
+def test_a_directory_that_is_gone_is_neither_looked_at_nor_written_to(tmp_path: Path) -> None:
+    pages = Pages(str(tmp_path / "pages"))
+    Path(pages.directory).rmdir()
+    assert pages.sights() == {}
+    look_out = LookOut(pages.directory, lambda task: ("count", 0))
+    with look_out.monitor.at(Activity.FLUSH, 1):
+        assert pages.kill_busy() == 0
+    look_out.close()
+
+
+def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_module, "Hangs", lambda: Hangs(hung_secs=0.0))
+    monkeypatch.setattr(pages_module, "LOOK_EVERY_SECS", 0.001)
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        look_out = LookOut(None, lambda task: ("count", 1))
+        with look_out.monitor.at(Activity.FLUSH, 1):
+            until = time.monotonic() + PATIENCE_SECS
+            while not caplog.records and time.monotonic() < until:
+                PAUSE.wait(0.02)
+        look_out.close()
+    assert caplog.records[0].getMessage().startswith("count[1] is in flush for 0 s")
+    assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.monitor.doing), lambda task: ("count", 1))
+
+
+@pytest.mark.parametrize(
+    ("active", "told"),
+    [((1, 0, 0), (0, (0, 4))), ((0, 2, 0), (1, (3, 8))), ((0, 0, 0), (None, None))],
+)
+def test_on_a_cluster_the_stage_that_runs_is_known_from_sparks_status(active: Any, told: Any) -> None:
+    """Jobs of a group are those of one query; stages of a job are numbered in the order of the lane."""
+    stages = {
+        7: SimpleNamespace(numActiveTasks=active[0], numCompletedTasks=0, numTasks=4),
+        8: SimpleNamespace(numActiveTasks=active[1], numCompletedTasks=3, numTasks=8),
+        9: SimpleNamespace(numActiveTasks=active[2], numCompletedTasks=0, numTasks=8),
+    }
+    tracker = SimpleNamespace(
+        getJobIdsForGroup=lambda group: [3, 5] if group == "run" else [],
+        getJobInfo=lambda job: SimpleNamespace(stageIds=[9, 8, 7]) if job == 5 else None,
+        getStageInfo=stages.get,
+    )
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    assert stage_that_runs(session, "run") == told
+    assert stage_that_runs(session, "another") == (None, None)

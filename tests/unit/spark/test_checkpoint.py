@@ -1,0 +1,86 @@
+"""A driver that was thought dead writes nothing that counts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sparkbolt.errors import CheckpointError, FencedError
+from sparkbolt.spark import checkpoint
+from tests.unit.spark.lives import NoLock
+
+
+def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> None:
+    old, new = NoLock(tmp_path), NoLock(tmp_path)
+    life = old.begin_life()
+    old.check_life(life)
+    new.check_life(new.begin_life())
+    with pytest.raises(CheckpointError, match=r"was taken over by another driver \(life 1 began, this one is 0\)"):
+        old.check_life(life)
+
+
+def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path) -> None:
+    drivers = [NoLock(tmp_path) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        lives = list(pool.map(NoLock.begin_life, drivers))
+    assert sorted(lives) == list(range(8))
+    fenced = 0
+    for driver, life in zip(drivers, lives, strict=True):
+        try:
+            driver.check_life(life)
+        except FencedError:
+            fenced += 1
+    assert fenced == 7, "all but the newest"
+
+
+def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(tmp_path: Path) -> None:
+    """Its last writer wins; the other one finds that out before it writes anything that counts."""
+    one, two = NoLock(tmp_path), NoLock(tmp_path)
+    life = one.begin_life()
+    one.files.remove(f"lives/{life}")
+    one.files.remove("life")
+    assert two.begin_life() == life
+    two.check_life(life)
+    with pytest.raises(FencedError, match="another driver has begun life 0, too"):
+        one.check_life(life)
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_counting_and_old_lives_are_forgotten(tmp_path: Path) -> None:
+    driver = NoLock(tmp_path)
+    driver.files.write("life", b"41")
+    assert [driver.begin_life() for _ in range(30)] == list(range(42, 72))
+    assert driver.files.read("life") == b"71"
+    assert len(driver.files.names("lives")) == 16
+    driver.check_life(71)
+
+
+def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
+    old, new = NoLock(tmp_path), NoLock(tmp_path)
+    old.begin_life()
+    for number in range(4):
+        old.write_entry(number, b"an entry")
+        old.files.write(f"plans/{number}-0", b"a plan")
+    new.begin_life()
+    with pytest.raises(CheckpointError, match="was taken over by another driver"):
+        old.compact(2, b"a snapshot")
+    assert sorted(new.files.names("ledger")) == [f"{number}.entry" for number in range(4)]
+    new.compact(2, b"a snapshot")
+    new.compact(3, b"a snapshot")
+    assert sorted(new.files.names("ledger")) == ["2.snapshot", "3.entry", "3.snapshot"]
+    assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = checkpoint.LocalFiles(str(tmp_path))
+    files.write("life", b"1")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write("life", b"2")
+    assert files.read("life") == b"1"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["life"]

@@ -1,0 +1,137 @@
+"""What ended a query, in words: errors as data, Spark's own failures, another Python, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import CheckpointError, InvalidTopology
+from sparkbolt.core.driver.restart_policy import QueryFailure
+from sparkbolt.errors import StateError
+
+pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from sparkbolt.spark.driver_rpc import Bridge
+from sparkbolt.spark.driver_rpc_client import DriverRpcClient
+from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
+from tests.unit.spark.lives import FACTORY, SparkSaysError, thrown
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        thrown("java.net.SocketTimeoutException", "org.postgresql.Driver"),
+        thrown("java.lang.IllegalStateException", FACTORY),
+        thrown("org.apache.spark.SparkException: java.net.SocketTimeoutException " + FACTORY, "x"),
+    ],
+)
+def test_no_other_failure_is_taken_for_a_process_that_did_not_come_up(java: Any) -> None:
+    assert not query_failure(SparkSaysError(java)).free
+
+
+@pytest.mark.parametrize(
+    ("text", "is_free"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 6, runId = 7] terminated with exception: Job aborted due to stage failure: "
+            "Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (localhost "
+            "executor driver): org.apache.spark.SparkException: Python worker failed to connect back.\n\tat " + FACTORY,
+            True,
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 6, runId = 7] terminated with exception: Python worker failed to connect back."
+            " SQLSTATE: XXKST",
+            True,
+        ),
+        ("ValueError: Python worker failed to connect back.", False),
+    ],
+)
+def test_a_process_that_did_not_come_up_is_known_by_what_spark_tells_of_it(text: str, is_free: bool) -> None:
+    assert query_failure(PySparkException(text)).free is is_free
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[PYTHON_DATA_SOURCE_ERROR] Failed:\nModuleNotFoundError: No module named 'sparkbolt'  SQLSTATE: 38000",
+        "Error from python worker:\n  /usr/bin/python3: No module named pyspark",
+        "[PYTHON_DATA_SOURCE_ERROR] Failed:\nModuleNotFoundError: No module named 'numpy'",
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11",
+        'java.io.IOException: Cannot run program "/opt/python3.9": error=2, No such file or directory',
+    ],
+)
+def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(pythonExec="/opt/python3.9"))
+    failure = query_failure(PySparkException(text))
+    assert failure.hopeless
+    assert "Spark's workers run the Python '/opt/python3.9', as PYSPARK_PYTHON said" in failure.text
+    assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON" in failure.text
+
+
+@pytest.mark.parametrize(
+    "text", ["ModuleNotFoundError: No module named 'sparkbolt.mine'", "No module named 'sparkbolt_extras'"]
+)
+def test_a_module_with_a_similar_name_is_a_users(text: str) -> None:
+    assert not query_failure(PySparkException(text)).hopeless
+
+
+def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> None:
+    for error in (StateError("bolt 'a'\nsecond line: \"quoted\" é"), InvalidTopology("t", ["one", "two"])):
+        with pytest.raises(Exception) as raised, errors_carried():  # noqa: PT011  a type of its own, as a text to Spark
+            raise error
+        text = f"py4j: An error occurred while calling o77.\n: java.lang.X: {raised.value}\n\tat java.lang.Thread.run"
+        assert carried(text) == QueryFailure(str(error), type(error))
+        assert query_failure(Py4JError(text)) == QueryFailure(str(error), type(error))
+
+
+def test_what_is_none_of_ours_leaves_as_it_is_and_damaged_words_carry_nothing() -> None:
+    with pytest.raises(ValueError, match=r"^mine$"), errors_carried():
+        raise ValueError("mine")
+    assert carried("ValueError: mine") is None
+    assert carried('sparkbolt-error:{"kind": "StateErr') is None
+    assert carried('sparkbolt-error:["no", "object"]') is None
+    foreign = json.dumps({"kind": "Callable", "text": "no error at all"})
+    assert carried(f"sparkbolt-error:{foreign}") == QueryFailure("no error at all", None)
+
+
+def test_a_full_disk_is_told_by_its_number() -> None:
+    assert query_failure(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).text.startswith("a disk is full")
+    assert (
+        query_failure(OSError(errno.EACCES, "Permission denied")).text
+        == "PermissionError: [Errno 13] Permission denied"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (CheckpointError("plans/3-0 is missing"), QueryFailure("plans/3-0 is missing", CheckpointError)),
+        (ValueError("next_ranges is broken"), None),
+        (SystemExit(2), None),
+    ],
+)
+def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException, expected: Any) -> None:
+    def answer(verb: str, argument: Any) -> Any:
+        raise error
+
+    bridge = Bridge(answer)
+    try:
+        with pytest.raises(RuntimeError, match="the driver could not answer 'latest'") as raised:
+            DriverRpcClient(bridge.directory).ask("latest", None)
+        assert carried(str(raised.value)) == expected
+        if expected is None:
+            assert f"{type(error).__name__}: {error}" in str(raised.value)
+    finally:
+        bridge.close()

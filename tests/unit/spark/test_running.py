@@ -1,0 +1,123 @@
+"""What a running topology tells of itself: its counters, its state, its outages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import EngineError
+from sparkbolt.core.model.outage import Outage, Phase
+from sparkbolt.core.model.reports import Promotion
+from sparkbolt.sim.engine import LocalEngine
+
+pytest.importorskip("pyspark")
+
+from sparkbolt.spark import running as running_module
+from sparkbolt.spark.checkpoint import _in_use
+from tests.unit.spark.lives import Lives, NoLock, idle_running, topology
+from tests.unit.spark.lives import start as start
+
+
+def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed_since(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    not_yet = "Spark has not run its first micro-batch"
+    assert (running.waits_for, running.trouble) == (not_yet, None)
+    life.quiet = True
+    assert (running.waits_for, running.trouble) == (None, None)
+    life.query.end(ValueError("a query may end"))
+    again = lives.await_begun(2)
+    said = "its query failed and is being started again: ValueError: a query may end"
+    assert (running.waits_for, running.trouble) == (not_yet, said)
+    again.runs = 0
+    assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
+    again.promoted = True
+    assert (running.waits_for, running.trouble) == (None, None)
+    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised")
+    running._threads = [closed]
+    assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
+    running._threads = []
+
+
+def test_each_component_has_counters_before_anything_is_committed_and_the_log_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = idle_running(topology(), monkeypatch)
+    before = running._coordinator.ledger.snapshot()
+    counts = running.metrics().components
+    assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
+    assert running.metrics().of("pass").executed == 0
+    wrong = "there is no component 'pas'; there is 'numbers', 'pass': did you mean 'pass'?"
+    for look in (counts.__getitem__, running.metrics().of):
+        with pytest.raises(KeyError) as refused:
+            look("pas")
+        assert str(refused.value) == wrong
+    assert "pas" not in counts
+    assert running._coordinator.ledger.snapshot() == before
+
+
+def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    assert running.outages == []
+    outages = running._coordinator.ledger.outages
+    outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
+    outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
+    monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
+    assert running.outages == ["pass is out for 40 s (ConnectionError: refused), next probe in 12 s"]
+
+
+def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    heard: list[Any] = []
+    running.on_micro_batch(heard.append)
+    running._coordinator.ledger.metrics.components.clear()
+    running._tell(running._coordinator, Promotion(0))
+    assert list(heard[0].metrics.components) == ["numbers", "pass"]
+    with pytest.raises(KeyError, match="there is no component 'typo'"):
+        heard[0].metrics.of("typo")
+
+
+def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = LocalEngine(topology())
+    while engine.step() is not None:
+        pass
+    engine.restart()
+    running = idle_running(engine.topology, monkeypatch)
+    running._life.coordinator = engine.coordinator
+    metrics = running.metrics()
+    assert metrics.micro_batches > 0
+    assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)
+
+
+def test_a_running_topology_tells_its_state_and_takes_no_orders_once_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running = idle_running(topology(), monkeypatch, NoLock(tmp_path))
+    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: True))
+    assert repr(running) == f"<RunningTopology 't': running, checkpoint {tmp_path}>"
+    running.deactivate()
+    running.activate()
+    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: False))
+    running.stop()
+    assert repr(running) == f"<RunningTopology 't': stopped, checkpoint {tmp_path}>"
+    for order in (running.activate, running.deactivate):
+        with pytest.raises(EngineError, match=r"topology 't' was stopped and cannot be (de)?activated"):
+            order()
+    running.stop()
+
+
+def test_a_second_start_in_the_same_process_is_told_that_it_is_its_own() -> None:
+    owner = f"another driver (process {os.getpid()}, its JVM is 7)"
+    said = _in_use("/state", owner, held_here=True)
+    assert said.startswith("checkpoint /state is in use by this process: stop the topology that runs with it ")
+    assert "(running.stop())" in said
+    for other, held_here in ((owner, False), ("another driver (process 1, its JVM is 7)", True)):
+        assert _in_use("/state", other, held_here=held_here) == (
+            f"checkpoint /state is in use by {other}: stop that one first, or give this topology a checkpoint "
+            "directory of its own"
+        )

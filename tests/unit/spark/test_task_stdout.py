@@ -1,0 +1,77 @@
+"""What tasks print comes to the driver whole; what Spark writes stays in a log of bounded size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sparkbolt.spark.jvm import bound_file
+from sparkbolt.spark.task_stdout import TASK_STDOUT_ENV, StdoutReader, stdout_to_driver
+
+ROOT = Path(__file__).parents[3]
+WORKER = """
+import sys
+from sparkbolt.spark.task_stdout import stdout_to_driver
+stdout_to_driver()
+for number in range(200):
+    print(sys.argv[1] * 9000, number)
+"""
+
+
+def test_long_lines_of_several_workers_arrive_whole_and_in_order(tmp_path: Path) -> None:
+    shown: list[str] = []
+    reader = StdoutReader(str(tmp_path / "prints"), shown.append)
+    environment = {**os.environ, TASK_STDOUT_ENV: reader.path, "PYTHONPATH": str(ROOT)}
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, name], env=environment) for name in "ab"]
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert reader.catch_up(30)
+    lines = "".join(shown).splitlines()
+    for name in "ab":
+        expected = [f"{name * 9000} {number}" for number in range(200)]
+        assert [line for line in lines if line.startswith(name)] == expected
+    assert len(lines) == 400
+
+
+def test_a_display_that_fails_does_not_end_the_reading(tmp_path: Path) -> None:
+    def closed(text: str) -> None:
+        raise BrokenPipeError
+
+    reader = StdoutReader(str(tmp_path / "prints"), closed)
+    with open(reader.path, "w") as pipe:
+        pipe.write("lost\n")
+    assert reader.catch_up(30)
+    shown: list[str] = []
+    reader.show = shown.append
+    with open(reader.path, "w") as pipe:
+        pipe.write("seen \x1e\x0b\u2028 in one line\n")
+    assert reader.catch_up(30)
+    assert shown == ["seen \x1e\x0b\u2028 in one line\n"]
+
+
+def test_without_a_reader_a_worker_prints_where_it_always_did(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "prints")
+    environment = {**os.environ, TASK_STDOUT_ENV: str(tmp_path / "prints"), "PYTHONPATH": str(ROOT)}
+    code = "from sparkbolt.spark.task_stdout import stdout_to_driver as f\nf()\nprint('here')"
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert run.stdout == "here\n"
+
+
+def test_without_a_pipe_nothing_is_redirected() -> None:
+    before = sys.stdout
+    stdout_to_driver()
+    assert sys.stdout is before
+
+
+def test_a_log_that_grows_too_large_is_moved_and_whoever_appends_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "spark.log"
+    with path.open("ab", buffering=0) as log:
+        log.write(b"x" * 100)
+        bound_file(str(path), bytes_max=100)
+        assert path.read_bytes() == b"x" * 100
+        log.write(b"y")
+        bound_file(str(path), bytes_max=100)
+        log.write(b"z")
+    assert path.read_bytes() == b"z"
+    assert (tmp_path / "spark.log.1").read_bytes() == b"x" * 100 + b"y"

@@ -1,0 +1,109 @@
+"""What a windowed bolt sees of a window, and keeps beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from sparkbolt import Count, TopologyBuilder, WindowedBolt
+from sparkbolt.core.model.interfaces import KeyValueState
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import (
+    TupleWindow,
+    WindowCollector,
+)
+from tests.unit.windows.windowed import Run, Source, secs, topology
+
+
+class Sums(WindowedBolt):
+    """A running sum beside the one that looks at everything."""
+
+    outputs = ["running", "sum", "column"]
+
+    def prepare(self, context: Any) -> None:
+        self.total = 0
+
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        self.total += sum(tup["at"] for tup in window.get_new()) - sum(tup["at"] for tup in window.get_expired())
+        collector.emit([self.total, sum(tup["at"] for tup in window), pc.sum(window.column("at")).as_py()])
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda windowed: windowed.with_window(Count(4), slide=Count(3)),
+        lambda windowed: windowed.with_window(secs(6), slide=secs(4)),
+        lambda windowed: windowed.with_window(secs(3), slide=Count(1)),
+        lambda windowed: windowed.with_tumbling_window(secs(2)),
+    ],
+)
+def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_windows(
+    shape: Callable[[WindowedBolt], WindowedBolt],
+) -> None:
+    builder = TopologyBuilder("sums")
+    builder.set_spout("source", Source())
+    builder.set_bolt("sums", shape(Sums())).global_grouping("source")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        for i, pause in enumerate([0, 1, 1, 0, 20, 1, 3, 0, 0, 9, 1]):
+            driver.advance(secs(pause))
+            run.feed(str(i), at=10**i)
+            if i == 6:
+                driver.run_until_idle()
+                driver.restart()
+        driver.advance(secs(20))
+        assert len(driver.emitted("sums")) >= 3
+        for running, whole, column in driver.emitted("sums"):
+            assert running == whole == column
+
+
+def test_a_window_is_a_sequence_of_tuples() -> None:
+    seen: list[Any] = []
+
+    class Look(WindowedBolt):
+        def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+            collector.report_error(f"{len(window)} {window[0]['name']} {window[-1]['name']} {len(window[1:])}")
+            collector.report_error(repr(window.get().timestamps().to_pylist() == [window.end_ms] * 3))
+            try:
+                window[3]
+            except IndexError as error:
+                collector.report_error(error)
+            try:
+                window.column("nmae")
+            except KeyError as error:
+                collector.report_error(error)
+
+    with TopologyTestDriver(topology(Look().with_tumbling_window(Count(3)))) as driver:
+        run = Run(driver)
+        for name in "abc":
+            run.feed(name)
+        driver.run_until_idle()
+        seen = [error.text for error in driver.errors()]
+    assert seen[:2] == ["3 a c 2", "True"]
+    assert seen[2] == "IndexError: a window of 3 tuples has none at 3"
+    assert "'nmae' does not exist in stream 'default' of 'source'" in seen[3]
+
+
+class Stateful(WindowedBolt):
+    outputs = ["names", "windows"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.state = state
+
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        self.state.put("windows", self.state.get("windows", 0) + 1)
+        collector.emit(["".join(tup["name"] for tup in window), self.state.get("windows")])
+
+
+def test_a_windowed_bolt_may_have_a_key_value_state_which_windows_do_not_show_in() -> None:
+    for windowed in (Stateful(), Stateful().with_key("user")):
+        with TopologyTestDriver(topology(windowed.with_tumbling_window(Count(2)))) as driver:
+            run = Run(driver)
+            for name in "abcd":
+                run.feed(name)
+                driver.run_until_idle()
+                driver.restart()
+            assert driver.emitted("show") == [["ab", 1], ["cd", 2]]

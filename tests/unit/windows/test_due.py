@@ -1,0 +1,189 @@
+"""When a topology runs for its windows, what it counts, and when it is finished."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import Count, TopologyBuilder, WindowedBolt
+from sparkbolt.cli.display import JsonLines
+from sparkbolt.cli.live import LiveTable
+from sparkbolt.cli.program import RunOutcome
+from sparkbolt.core.model.metrics import ComponentMetrics
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import (
+    CountEvictionPolicy,
+    CountTriggerPolicy,
+    TimeEvictionPolicy,
+    TimeTriggerPolicy,
+)
+from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
+
+
+def test_metrics_count_windows_their_tuples_and_the_watermark() -> None:
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed), start=clock(6, 1, 0)) as driver:
+        run = Run(driver)
+        for second in (1, 2, 7, 21):
+            run.feed(str(second), at=clock(6, 0, second))
+        driver.advance(SECOND)
+        run.feed("late", at=clock(6, 0, 1))
+        driver.run_until_idle()
+        counts = driver.metrics().of("show")
+        assert (counts.windows, counts.window_tuples, counts.late_tuples, counts.expired) == (3, 6, 1, 2)
+        assert counts.watermark_ms == int(clock(6, 0, 21).timestamp() * 1000)
+        assert counts.watermark_behind_ms == 40_000
+
+
+def test_the_command_shows_what_is_counted_of_windows() -> None:
+    windowed = topology(Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at"))
+    with TopologyTestDriver(windowed, start=clock(6, 1, 0)) as driver:
+        for second in (1, 21):
+            Run(driver).feed(str(second), at=clock(6, 0, second))
+        driver.advance(SECOND)
+        metrics = driver.metrics()
+    report: Any = SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=0), metrics=metrics)
+    out = io.StringIO()
+    for display in (JsonLines(out), live := LiveTable()):
+        display.starting(windowed)
+        display.micro_batch(report, 0)
+        display.summary(RunOutcome("finished", 1.0, metrics))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    counted = {
+        "windows": 2,
+        "window_tuples": 2,
+        "late_tuples": 0,
+        "expired": 0,
+        "watermark_ms": int(clock(6, 0, 21).timestamp() * 1000),
+        "watermark_behind_ms": 40_000,
+    }
+    assert lines[0]["windows"] == {"show": counted}
+    assert counted.items() <= lines[-1]["components"]["show"].items()
+    assert "windows" not in lines[-1]["components"]["source"]
+    shown = [line.plain for line in live._windows(metrics.components)]
+    assert shown == ["show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 06:00:21, 40 s behind"]
+
+
+@pytest.mark.parametrize(
+    ("mark_ms", "behind_ms", "text"),
+    [
+        (0, 0, ""),
+        (43_400_999, 0, "watermark 12:03:20, not behind"),
+        (43_400_000, 30, "watermark 12:03:20, 0.1 s behind"),
+        (43_400_000, 5_999, "watermark 12:03:20, 5 s behind"),
+        (43_400_000, 3_600_000 * 11, "watermark 12:03:20, 11 h behind"),
+        (43_400_000, 3_600_000 * 12, "watermark 1970-01-01 12:03:20, 12 h behind"),
+        (43_400_000, 86_400_000 * 1000 + 60_000, "watermark 1970-01-01 12:03:20, 1,000 days behind"),
+        (10**17, 0, "watermark 100,000,000,000,000,000 ms, not behind"),
+    ],
+)
+def test_a_watermark_is_shown_in_words(mark_ms: int, behind_ms: int, text: str) -> None:
+    assert ComponentMetrics(watermark_ms=mark_ms, watermark_behind_ms=behind_ms).watermark_text == text
+
+
+def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
+    for windowed in (Show().with_tumbling_window(Count(2)), Show().with_tumbling_window(secs(1))):
+        for made in (windowed, copy.deepcopy(windowed).with_timestamp_field("at")):
+            builder = TopologyBuilder("ticks")
+            builder.set_spout("source", Source())
+            builder.set_bolt("show", made, tick_tuple_freq_secs=0.5).global_grouping("source")
+            with TopologyTestDriver(builder.build()) as driver:
+                run = Run(driver)
+                for at, name in enumerate("abcd"):
+                    run.feed(name, at=1000 * at + 1)
+                    driver.advance(secs(2))
+                assert driver.errors() == []
+                assert "".join(run.shown()) in ("abcd", "abc", "ab")
+                assert driver.metrics().of("show").window_tuples == len("".join(run.shown()))
+                assert driver.executed("show") > 4, "ticks came"
+
+
+def test_an_idle_topology_runs_no_micro_batch_for_windows_that_have_nothing() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5)).with_timestamp_field("at"))) as driver:
+        run = Run(driver)
+        run.feed("a", at=1000)
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches <= 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "secs_left"),
+    [
+        (lambda: Show().with_window(secs(10), slide=secs(5)), 15),
+        (lambda: Show().with_window(Count(3), slide=secs(5)), 5),
+        (lambda: Show().with_window(Count(3), slide=secs(5)).with_key("user"), 5),
+        (lambda: Show().with_tumbling_window(Count(3)), 0),
+        (lambda: Show().with_session_gap(secs(4)), 4),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), CountTriggerPolicy(2)), 0),
+        (lambda: Show().with_policies(CountEvictionPolicy(3), TimeTriggerPolicy(5000)), 5),
+        (lambda: Show().with_policies(TimeEvictionPolicy(5000), TimeTriggerPolicy(5000)), 10),
+    ],
+)
+def test_a_topology_is_finished_when_no_window_waits(
+    monkeypatch: pytest.MonkeyPatch, shape: Callable[[], WindowedBolt], secs_left: int
+) -> None:
+    with TopologyTestDriver(topology(shape())) as driver:
+        Run(driver).feed("a")
+        driver.run_until_idle()
+        monkeypatch.setattr("sparkbolt.testing._FedSpout.exhausted", True)
+        driver.run_until_idle()
+        coordinator = driver._engine.coordinator
+        for second in range(secs_left):
+            assert not coordinator.finished, second
+            driver.advance(SECOND)
+        assert coordinator.finished
+
+
+TIMERS: dict[str, Callable[[], WindowedBolt]] = {
+    "tumbling": lambda: Show().with_tumbling_window(secs(10)),
+    "count by time": lambda: Show().with_window(Count(3), slide=secs(10)),
+    "by key": lambda: Show().with_tumbling_window(secs(10)).with_key("user"),
+    "policies": lambda: Show().with_policies(TimeEvictionPolicy(10_000), TimeTriggerPolicy(10_000)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMERS)
+@pytest.mark.parametrize("restart_at", [None, 0, 3, 25, 32])
+def test_timers_run_from_the_start_of_a_task_and_not_from_its_first_tuple(kind: str, restart_at: int | None) -> None:
+    """A task that is quiet for long has its timers when it has them: 10, 20, 30, 40 s after its start.
+
+    |                           a       b      c  d
+    |.........|.........|.........|.........|.........|
+    """
+    with TopologyTestDriver(topology(TIMERS[kind](), message_timeout_secs=600)) as driver:
+        run, start = Run(driver), driver._engine.now_ms
+        for second in range(52):
+            if second == restart_at:
+                driver.restart()
+            if second in (27, 35, 42, 45):
+                run.feed("abcd"[(27, 35, 42, 45).index(second)])
+            driver.advance(SECOND)
+        assert run.shown() == (["a", "ab", "bcd"] if kind == "count by time" else ["a", "b", "cd"])
+        assert [end - start for end in run.shown(4)] == [29_999, 39_999, 49_999]
+
+
+def test_a_topology_whose_windows_have_no_timers_runs_no_micro_batch_when_it_starts() -> None:
+    for windowed in (
+        Show().with_tumbling_window(Count(2)),
+        Show().with_session_gap(secs(5)),
+        Show().with_window(secs(5), slide=secs(1)).with_timestamp_field("at"),
+    ):
+        with TopologyTestDriver(topology(windowed)) as driver:
+            driver.advance(secs(60))
+            assert driver.metrics().micro_batches == 0
+
+
+def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(10)))) as driver:
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 1
+        driver.restart()
+        driver.advance(secs(60))
+        assert driver.metrics().micro_batches == 2
+        assert not driver._engine.coordinator._timers.waits

@@ -1,0 +1,269 @@
+"""Windowed bolts in event time: late tuples, several streams, times that are none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkbolt import Count, TopologyBuilder, bolt
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.testing import TopologyTestDriver
+from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
+
+
+def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_tree() -> None:
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
+    builder = TopologyBuilder("late")
+    builder.set_spout("source", Source())
+    builder.set_bolt("show", windowed).global_grouping("source").global_grouping("source", "other")
+
+    @bolt(outputs=["name"])
+    def refuse(tup: Any) -> Any:
+        raise ValueError(tup["late_tuple"]["name"])
+
+    builder.set_bolt("refuse", refuse).shuffle_grouping("show", "late")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        run.feed("b", at=20_000, stream="other")
+        driver.advance(SECOND)
+        run.feed("same", at=20_000)
+        driver.feed("source", [19_999, "late", "u"], message_id="late", stream="other")
+        driver.run_until_idle()
+        [[late]] = driver.emitted("show", "late")
+        assert (late.source_component, late.source_task, late.source_stream) == ("source", 0, "other")
+        assert late.fields == ("at", "name", "user")
+        assert late.values == (19_999, "late", "u")
+        assert [failure.message_id for failure in driver.failed("source")] == ["late"]
+        assert driver.acked("source") == ["a", "b", "same"]
+
+
+def test_json_lines_take_the_stream_of_late_tuples() -> None:
+    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
+    builder = TopologyBuilder("late")
+    builder.set_spout("source", Source())
+    builder.set_bolt("show", windowed).global_grouping("source")
+    builder.set_bolt("out", JsonLinesBolt("late-clicks")).shuffle_grouping("show", "late")
+    with TopologyTestDriver(builder.build()) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(SECOND)
+        run.feed("late", at=1000)
+        driver.run_until_idle()
+        assert (driver.acked("source"), driver.failed("source")) == (["a", "late"], [])
+        (written,) = driver.output_path("late-clicks").iterdir()
+        assert written.read_text() == '{"late_tuple":{"name":"late","at":1000,"user":"u"}}\n'
+
+
+def test_a_late_tuple_without_a_stream_is_counted_told_once_an_interval_and_acked() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed, error_throttle_interval_secs=10)) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(SECOND)
+        for name in "bcd":
+            run.feed(name, at=1000)
+            driver.run_until_idle()
+        assert driver.acked("source") == list("abcd")
+        assert driver.metrics().of("show").late_tuples == 3
+        assert driver.metrics().of("show").errors == 0
+        [report] = driver.errors()
+        assert report.text.startswith("1 tuple(s) were older than the watermark, 1970-01-01 00:00:20.000Z")
+
+
+def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
+    for timeout, shown in ((None, []), (secs(30), ["a"])):
+        windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
+        if timeout is not None:
+            windowed.with_idle_stream_timeout(timeout)
+        with TopologyTestDriver(topology(windowed, other=True)) as driver:
+            run = Run(driver)
+            run.feed("a", at=1000)
+            run.feed("b", at=9000)
+            driver.advance(secs(29))
+            assert run.shown() == []
+            run.feed("c", at=9000)
+            driver.advance(secs(10))
+            assert run.shown() == shown
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_idle_stream_timeout(secs(10))
+    with TopologyTestDriver(topology(windowed, other=True)) as driver:
+        run = Run(driver)
+        run.feed("a", at=5000)
+        run.feed("b", at=2000, stream="other")
+        driver.advance(secs(2))
+        driver._engine.now_ms += 3_600_000  # it was down
+        if restart:
+            driver.restart()
+        run.feed("c", at=6000)
+        driver.advance(secs(2))
+        run.feed("d", at=2500, stream="other")
+        driver.advance(secs(12))
+        assert driver.metrics().of("show").late_tuples == 0
+        assert run.shown() == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize("idle", [None, secs(2)])
+def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> None:
+    """Ticks run the task between its tuples; a kill in between, and another process, change nothing.
+
+    |a........b..|
+    """
+    seen = []
+    for kills in ((), (4, 5), range(8), (6, 11)):
+        windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_watermark_interval(secs(3))
+        if idle is not None:
+            windowed.with_idle_stream_timeout(idle)
+        builder = TopologyBuilder("kills")
+        builder.set_spout("source", Source())
+        declared = builder.set_bolt("show", windowed, tick_tuple_freq_secs=0.5)
+        declared.global_grouping("source").global_grouping("source", "other")
+        with TopologyTestDriver(builder.build()) as driver:
+            run, marks = Run(driver), []
+            for half in range(60):
+                if half / 2 in kills:
+                    driver.restart()
+                if half % 7 == 0 and half not in (14, 21, 28):
+                    run.feed("a", at=5000 + half * 1000)
+                if half % 11 == 0:
+                    run.feed("b", at=4000 + half * 1000, stream="other")
+                driver.advance(secs(0.5))
+                marks.append(driver.metrics().of("show").watermark_ms)
+            seen.append((marks, run.shown()))
+    assert len(set(seen[0][0])) > 3
+    assert seen == [seen[0]] * len(seen)
+
+
+@pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
+def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
+    slide: int, late: int
+) -> None:
+    windowed = Show().with_window(secs(10), slide=secs(slide)).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        run.feed("a", at=20_000)
+        driver.advance(secs(2))
+        assert run.shown() == ["a"]
+        run.feed("b", at=20_000)
+        run.feed("c", at=40_000)
+        driver.advance(secs(2))
+        assert driver.metrics().of("show").late_tuples == late
+        assert ("b" in "".join(run.shown())) == (late == 0)
+
+
+def test_streams_with_other_fields_meet_in_one_window() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
+        run = Run(driver)
+        for name, stream in (("a", "default"), ("b", "other"), ("c", "default"), ("d", "other")):
+            run.feed(name, at=1, stream=stream)
+            driver.run_until_idle()
+            driver.restart()
+        assert run.shown() == ["abcd"]
+
+
+def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
+        run = Run(driver)
+        for number, name in enumerate("abcdefgh"):
+            run.feed(name, stream=("default", "other")[number % 2])
+        driver.run_until_idle()
+        assert run.shown() == ["aceg", "bdfh"]
+
+
+def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(2)).with_timestamp_field("at"))) as driver:
+        run = Run(driver)
+        for name, at in (("a", 1), ("b", "noon"), ("c", datetime(2026, 1, 1)), ("d", np.int64(2)), ("e", None)):
+            run.feed(name, at=at)
+        driver.advance(SECOND)
+        assert [failure.message_id for failure in driver.failed("source")] == ["b", "c", "e"]
+        assert {failure.cause for failure in driver.failed("source")} == {"unreadable"}
+        assert "the timestamp field 'at': expected milliseconds since the epoch" in driver.failed("source")[0].reason
+        assert run.shown() == ["ad"]
+
+
+def test_an_extractor_gives_times() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_extractor(lambda tup: int(tup["name"]) * 1000)
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name in "1379x":
+            run.feed(name)
+        driver.advance(SECOND)
+        assert run.shown() == ["13"]
+        assert [failure.message_id for failure in driver.failed("source")] == ["x"]
+
+
+@pytest.mark.parametrize("late_stream", [False, True])
+def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(10)).with_timestamp_field("at")
+    if late_stream:
+        windowed.with_late_tuple_stream("late")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, at in (("a", -15_000), ("b", datetime(1969, 12, 31, tzinfo=UTC)), ("c", 0), ("d", 40_000)):
+            run.feed(name, at=at)
+        driver.advance(SECOND)
+        failed = driver.failed("source")
+        assert [(failure.message_id, failure.cause) for failure in failed] == [("a", "unreadable"), ("b", "unreadable")]
+        assert failed[0].reason.startswith("the timestamp field 'at': -15000 ms is before 1970-01-01T00:00:00Z")
+        assert run.shown() == ["c", "d"]
+        assert driver.metrics().of("show").late_tuples == 0
+
+
+MICROSECONDS = 1000
+
+
+@pytest.mark.parametrize(("max_future", "ahead"), [(None, 3651 * 24 * 3600), (secs(60), 61)])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
+    max_future: Any, ahead: int, keyed: bool
+) -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_field("at")
+    if keyed:
+        windowed.with_key("user")
+    if max_future is not None:
+        windowed.with_max_future(max_future)
+    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
+        run, now_ms = Run(driver), int(clock(6, 0, 0).timestamp() * 1000)
+        run.feed("a", at=now_ms + 1)
+        run.feed("micro", at=now_ms * MICROSECONDS)
+        run.feed("ahead", at=now_ms + ahead * 1000)
+        run.feed("b", at=now_ms + 6000)
+        driver.advance(SECOND)
+        run.feed("c", at=now_ms + 11_000)
+        driver.advance(SECOND)
+        assert run.shown() == ["a", "b"]
+        assert driver.acked("source") == ["a", "b", "c"]
+        assert [failure.message_id for failure in driver.failed("source")] == ["micro", "ahead"]
+        assert driver.metrics().of("show").late_tuples == 0
+        [micro, _] = driver.failed("source")
+        assert micro.cause == "unreadable"
+        assert micro.reason.startswith(
+            "the timestamp field 'at': 1772344800000000 ms is 20,492,736 days ahead of the micro"
+        )
+        assert micro.reason.endswith("Did you give microseconds? A timestamp counts milliseconds")
+
+
+def test_a_timestamp_as_far_in_the_future_as_is_allowed_is_in_time() -> None:
+    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_extractor(lambda tup: tup["at"])
+    windowed.with_max_future(secs(60))
+    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
+        run, now_ms = Run(driver), int(clock(6, 0, 0).timestamp() * 1000)
+        run.feed("a", at=now_ms + 1)
+        run.feed("b", at=now_ms + 60_000)
+        run.feed("c", at=now_ms + 60_001)
+        driver.advance(SECOND)
+        assert run.shown() == ["a", "b"]
+        [failure] = driver.failed("source")
+        assert failure.message_id == "c"
+        assert failure.reason == (
+            "with_timestamp_extractor: 1772344860001 ms is 60.001 s ahead of the micro-batch's time, and "
+            "with_max_future allows 60 s: everything after it would be late. Is a clock wrong? If not, raise "
+            "with_max_future"
+        )
