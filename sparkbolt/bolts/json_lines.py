@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkbolt.bolts.part_files import PartFiles, absolute_directory
+from sparkbolt.bolts.part_files import WritesPartFiles
 from sparkbolt.core.model.components import BasicBolt, TopologyContext
 from sparkbolt.core.model.tuples import Tuple
 
@@ -46,7 +46,7 @@ def _other(value: Any) -> Any:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other).encode
 
 
-class JsonLinesBolt(BasicBolt):
+class JsonLinesBolt(WritesPartFiles, BasicBolt):
     """Writes each tuple as one JSON object of its fields, into directory ``path``.
 
     There is one file for each task and micro-batch.
@@ -63,20 +63,19 @@ class JsonLinesBolt(BasicBolt):
     # Nothing is durable, so nothing is stored. It is not called stateless, though it is: a checkpoint remembers that.
     transient = ("path", "_context", "_files", "_lines", "_gathered")
 
+    # alike: ``ParquetBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
         """Keep the directory, which is made when a task starts.
 
         Raises:
             ConfigError: ``path`` is empty, or a file.
         """
-        self.path = absolute_directory(path)
+        super().__init__(path)
 
     def prepare(self, context: TopologyContext) -> None:
         """Make the directory, with nothing gathered."""
-        self._context = context
-        self._files = PartFiles(self.path, ".jsonl", context)
+        self._begin(context, ".jsonl")
         self._lines: list[bytes] = []
-        self._gathered = -1
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Gather the tuple as a line."""

@@ -14,14 +14,14 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparkbolt.bolts.part_files import PartFiles, absolute_directory
+from sparkbolt.bolts.part_files import WritesPartFiles
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import ColumnCollector
 
 
-class ParquetBolt(ColumnBolt):
+class ParquetBolt(WritesPartFiles, ColumnBolt):
     """Writes the fields of its tuples as columns of Parquet files, into directory ``path``.
 
     There is one file for each task and micro-batch.
@@ -40,21 +40,20 @@ class ParquetBolt(ColumnBolt):
     # Nothing is durable, and not stateless: see JsonLinesBolt.
     transient = ("path", "_context", "_files", "_tables", "_schema", "_gathered")
 
+    # alike: ``JsonLinesBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
         """Keep the directory, which is made when a task starts.
 
         Raises:
             ConfigError: ``path`` is empty, or a file.
         """
-        self.path = absolute_directory(path)
+        super().__init__(path)
 
     def prepare(self, context: TopologyContext) -> None:
         """Make the directory, with nothing gathered."""
-        self._context = context
-        self._files = PartFiles(self.path, ".parquet", context)
+        self._begin(context, ".parquet")
         self._tables: list[Any] = []
         self._schema = pa.schema([])
-        self._gathered = -1
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Gather the frame.

@@ -48,6 +48,26 @@ def absolute_directory(path: str | Path) -> str:
     return full
 
 
+class WritesPartFiles:
+    """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing."""
+
+    path: str
+
+    def __init__(self, path: str | Path) -> None:
+        """Keep the directory, which is made when a task starts.
+
+        Raises:
+            ConfigError: ``path`` is empty, or a file.
+        """
+        self.path = absolute_directory(path)
+
+    def _begin(self, context: TopologyContext, suffix: str) -> None:
+        """Make the directory, with nothing gathered."""
+        self._context = context
+        self._files = PartFiles(self.path, suffix, context)
+        self._gathered = -1
+
+
 @contextlib.contextmanager
 def full_disk_is_away(directory: str) -> Iterator[None]:
     """A disk without room is no tuple's trouble: whoever writes waits until there is some.

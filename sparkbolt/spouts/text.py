@@ -23,6 +23,7 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, is_compressed, unescape
 from sparkbolt.spouts.identity import FileId, open_file, path_of
 from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
+from sparkbolt.spouts.opened import OpenedInEachProcess
 from sparkbolt.spouts.planning import FilePlanner
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def _checked_encoding(encoding: str) -> str:
     return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
 
 
-class TextSpout(PartitionedSpout):
+class TextSpout(OpenedInEachProcess, PartitionedSpout):
     r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
 
     ``paths`` is a file, a directory (with all below it but names that begin with ``.`` or ``_``), a glob
@@ -101,6 +102,8 @@ class TextSpout(PartitionedSpout):
     ['line', 'path', 'offset']
     """
 
+    _opened = ("_planner", "_unpacked", "_places", "_warned")
+
     outputs = ["line", "path", "offset"]
     first_budget = 64 * 1024
 
@@ -129,16 +132,6 @@ class TextSpout(PartitionedSpout):
         self._places: dict[str, str] = {}
         """Where followed files were found last, by source."""
         self._warned: set[str] = set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to one process: lists of files, open files."""
-        own = ("_planner", "_unpacked", "_places", "_warned")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the arguments, with nothing open."""
-        self.__dict__.update(state)
-        self._forget()
 
     def open(self, context: TopologyContext) -> None:
         """Find the files.

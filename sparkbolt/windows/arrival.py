@@ -125,13 +125,7 @@ class ArrivalWindows(Windower):
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``Windower``; what is left is counted as if it alone had come."""
-        log = self.log
-        log.end_void(is_void)
-        places = (log.end - self._seen, self._shown)
-        counts = [log.select(BEFORE_ALL, AFTER_ALL, max(self._head, place)).count for place in places]
-        kept = log.select(BEFORE_ALL, AFTER_ALL, self._head)
-        log.restart(kept)
-        self._seen, self._shown = counts[0], kept.count - counts[1]
+        self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = self._told = 0
 
     @property
@@ -283,13 +277,8 @@ class ReleasedWindows(Windower):
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``Windower``; as of ``ArrivalWindows``."""
         self._waiting.end_void(is_void)
-        log = self.log
-        log.end_void(is_void)
-        places = (log.end - self._seen, self._shown)
-        counts = [log.select(BEFORE_ALL, AFTER_ALL, max(self._head, place)).count for place in places]
-        kept = log.select(BEFORE_ALL, AFTER_ALL, self._head)
-        log.restart(kept)
-        self._seen, self._shown, self._head = counts[0], kept.count - counts[1], 0
+        self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
+        self._head = 0
 
     def save(self) -> Any:
         """See ``Windower``."""
@@ -321,3 +310,25 @@ class _Half:
 
     def drop(self, number: int) -> None:
         self._shelf.drop(2 * number + self._odd)
+
+
+def _drop_void(
+    log: WindowLog, is_void: Callable[[U64], npt.NDArray[np.bool_]], head: int, seen: int, shown: int
+) -> tuple[int, int]:
+    """Start a log again with the tuples from ``head`` on that are not void.
+
+    Args:
+        log: what the window holds.
+        is_void: bool[roots] of uint64[roots].
+        head: the first place that counts.
+        seen: how many tuples, up to the end of the log, no window was evaluated for yet.
+        shown: the place up to which tuples were shown in a window.
+
+    Returns:
+        ``seen`` and ``shown`` in the log as it is now.
+    """
+    log.end_void(is_void)
+    left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]
+    kept = log.select(BEFORE_ALL, AFTER_ALL, head)
+    log.restart(kept)
+    return left[0], kept.count - left[1]

@@ -43,6 +43,7 @@ from sparkbolt.spouts.kafka.executor.decoding import (
 from sparkbolt.spouts.kafka.executor.reading import PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic, marked
+from sparkbolt.spouts.opened import OpenedInEachProcess
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ INTERVALS_MAX = 1000
 """How many finished intervals beyond the committed offset are told, at most."""
 
 
-class KafkaSpout(PartitionedSpout):
+class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
     """Emits the messages of Kafka topics, each tracked to its end.
 
     ``topics`` is a name, a list of names, or a compiled pattern for whole names; topics and kafka_partitions that come
@@ -91,6 +92,8 @@ class KafkaSpout(PartitionedSpout):
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
     """
+
+    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_planner", "_sizes")
 
     first_budget = 10_000
 
@@ -176,16 +179,6 @@ class KafkaSpout(PartitionedSpout):
         """At how many bytes the rest of a range is left for later."""
         self._read_bytes = 0
         """Of the range that was read last."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to one process."""
-        own = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_planner", "_sizes")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the arguments, with nothing open."""
-        self.__dict__.update(state)
-        self._forget()
 
     # In the driver.
 

@@ -385,6 +385,7 @@ class Ledger:
             )
         )
 
+    # alike: ``__init__``, whose arguments these are, but for what the snapshot holds.
     @classmethod
     def restore(
         cls,
