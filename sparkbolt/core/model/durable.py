@@ -15,13 +15,18 @@ from typing import Any
 
 _HOMES = {
     "sparkbolt.core.components": "sparkbolt.core.model.components",
+    "sparkbolt.core.config": "sparkbolt.core.model.config",
     "sparkbolt.core.dead_letters": "sparkbolt.core.model.dead_letters",
-    "sparkbolt.core.outcomes": "sparkbolt.core.model.reports",
+    "sparkbolt.core.fates": "sparkbolt.core.model.reports",
+    "sparkbolt.core.function_bolts": "sparkbolt.core.model.function_bolts",
+    "sparkbolt.core.groupings": "sparkbolt.core.model.groupings",
     "sparkbolt.core.metrics": "sparkbolt.core.model.metrics",
+    "sparkbolt.core.own_trees": "sparkbolt.core.worker.outbox",
     "sparkbolt.core.retry": "sparkbolt.core.model.retry",
     "sparkbolt.core.snapshots": "sparkbolt.core.model.pickling",
     "sparkbolt.core.story": "sparkbolt.core.model.story",
     "sparkbolt.core.tuples": "sparkbolt.core.model.tuples",
+    "sparkbolt.core.worker.own_trees": "sparkbolt.core.worker.outbox",
 }
 
 

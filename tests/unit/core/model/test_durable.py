@@ -1,0 +1,56 @@
+"""Pickles in checkpoints name classes where they were when the checkpoint was made; they are found where they are."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+
+import pytest
+
+from sparkbolt.core.model.durable import _HOMES, loads
+
+# What earlier versions have written into the state of tasks: what components hold, and what the engine keeps for them.
+WRITTEN = [
+    ("sparkbolt.core.components", "BasicBolt"),
+    ("sparkbolt.core.components", "TopologyContext"),
+    ("sparkbolt.core.config", "Config"),
+    ("sparkbolt.core.dead_letters", "Attempt"),
+    ("sparkbolt.core.dead_letters", "DeadLetter"),
+    ("sparkbolt.core.fates", "FailedTree"),
+    ("sparkbolt.core.groupings", "GroupingContext"),
+    ("sparkbolt.core.metrics", "ComponentMetrics"),
+    ("sparkbolt.core.own_trees", "_Piece"),
+    ("sparkbolt.core.retry", "RetryPolicy"),
+    ("sparkbolt.core.story", "Hop"),
+    ("sparkbolt.core.story", "Story"),
+    ("sparkbolt.core.tuples", "Origin"),
+    ("sparkbolt.core.tuples", "Tuple"),
+    ("sparkbolt.core.tuples", "restore"),
+    ("sparkbolt.core.worker.own_trees", "_Piece"),
+    # as today
+    ("sparkbolt.core.model.components", "TopologyContext"),
+    ("sparkbolt.core.model.config", "Config"),
+    ("sparkbolt.core.model.tuples", "Origin"),
+    ("sparkbolt.core.model.tuples", "restore"),
+    ("sparkbolt.core.worker.outbox", "_Piece"),
+    ("sparkbolt.windows.policies", "EvictionContext"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), WRITTEN)
+def test_what_a_checkpoint_names_is_found(module: str, name: str) -> None:
+    found = loads(b"\x80\x02" + b"c" + f"{module}\n{name}\n".encode() + b".")
+    assert found.__name__ == name
+
+
+def test_each_old_home_is_gone_and_each_new_one_is_there() -> None:
+    for old, new in _HOMES.items():
+        importlib.import_module(new)
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(old)
+
+
+def test_a_class_that_never_was_is_still_an_error() -> None:
+    with pytest.raises((ModuleNotFoundError, AttributeError)):
+        loads(b"\x80\x02csparkbolt.core.tuples\nNoSuchThing\n.")
+    assert loads(pickle.dumps({"be": 2})) == {"be": 2}
