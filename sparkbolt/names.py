@@ -3,6 +3,7 @@
 Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
 """
 
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.components import (
     AsyncBolt,
     BadRecord,
@@ -34,6 +35,7 @@ from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.running import RunningTopology
 from sparkbolt.core.model.story import Story
 from sparkbolt.core.model.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.model.tuples import Direct, Tuple
 from sparkbolt.errors import (
     CheckpointError,
@@ -63,6 +65,7 @@ __all__: list[str] = [
     "Bolt",
     "BoltCollector",
     "BoltDeclarer",
+    "Cause",
     "CheckpointError",
     "ColumnBolt",
     "ColumnCollector",
@@ -85,6 +88,7 @@ __all__: list[str] = [
     "InvalidTopology",
     "KeyValueState",
     "LateTuple",
+    "MessageOutcome",
     "MicroBatchReport",
     "PartitionedSpout",
     "Progress",
@@ -106,6 +110,7 @@ __all__: list[str] = [
     "TopologyBuilder",
     "TopologyContext",
     "TopologyMetrics",
+    "TreeState",
     "Tuple",
     "TupleWindow",
     "Unavailable",

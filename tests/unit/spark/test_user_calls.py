@@ -33,6 +33,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
+from tests.patience import PATIENCE_SECS
 from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
 HANGS_IN: set[str] = set()
@@ -250,6 +251,9 @@ def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, h
     running.on_micro_batch(stop)
     running._supervisor.join(20)
     assert not running._supervisor.is_alive()
+    patience = time.monotonic() + PATIENCE_SECS
+    while not returned and time.monotonic() < patience:  # the listener may be on its way back
+        time.sleep(0.01)
     assert returned[0] in (False, None)
     for thread in threading.enumerate():
         if thread.name in ("sparkbolt-stop", "sparkbolt-close"):
