@@ -21,12 +21,10 @@ _HOMES = {
     "sparkbolt.core.function_bolts": "sparkbolt.core.model.function_bolts",
     "sparkbolt.core.groupings": "sparkbolt.core.model.groupings",
     "sparkbolt.core.metrics": "sparkbolt.core.model.metrics",
-    "sparkbolt.core.own_trees": "sparkbolt.core.worker.outbox",
     "sparkbolt.core.retry": "sparkbolt.core.model.retry",
     "sparkbolt.core.snapshots": "sparkbolt.core.model.pickling",
     "sparkbolt.core.story": "sparkbolt.core.model.story",
     "sparkbolt.core.tuples": "sparkbolt.core.model.tuples",
-    "sparkbolt.core.worker.own_trees": "sparkbolt.core.worker.outbox",
 }
 
 
@@ -37,6 +35,16 @@ def home(module: str) -> str:
     ('sparkbolt.core.model.tuples', 'json')
     """
     return _HOMES.get(module, module)
+
+
+def moved_here(now: str, *before: str) -> None:
+    """A module of a room above says where it was; called where it is imported, before anything of it is read.
+
+    Args:
+        now: its ``__name__``.
+        before: where it was.
+    """
+    _HOMES.update(dict.fromkeys(before, now))
 
 
 class _Unpickler(pickle.Unpickler):

@@ -57,6 +57,9 @@ class _Table:
     open: Mapping[int, Intervals] = field(default_factory=dict)
 
 
+durable.moved_here(__name__, "sparkbolt.core.own_trees", "sparkbolt.core.worker.own_trees")
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Consecutive positions of a page that were emitted on one stream."""

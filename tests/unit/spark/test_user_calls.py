@@ -244,16 +244,16 @@ def test_a_listener_that_hangs_is_named_and_left_behind(begin: Any, caplog: pyte
 def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, how: str) -> None:
     running = begin()
     returned: list[Any] = []
+    back = threading.Event()
 
     def stop(report: Any) -> None:
         returned.append(running.close() if how == "close" else running.stop(drain=how == "stop"))
+        back.set()
 
     running.on_micro_batch(stop)
     running._supervisor.join(20)
     assert not running._supervisor.is_alive()
-    patience = time.monotonic() + PATIENCE_SECS
-    while not returned and time.monotonic() < patience:  # the listener may be on its way back
-        time.sleep(0.01)
+    assert back.wait(PATIENCE_SECS), "the listener never came back"
     assert returned[0] in (False, None)
     for thread in threading.enumerate():
         if thread.name in ("sparkbolt-stop", "sparkbolt-close"):

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from sparkbolt.core.model.durable import _HOMES, loads
+from sparkbolt.core.worker import outbox
 
 # What earlier versions have written into the state of tasks: what components hold, and what the engine keeps for them.
 WRITTEN = [
@@ -41,6 +42,10 @@ WRITTEN = [
 def test_what_a_checkpoint_names_is_found(module: str, name: str) -> None:
     found = loads(b"\x80\x02" + b"c" + f"{module}\n{name}\n".encode() + b".")
     assert found.__name__ == name
+
+
+def test_a_room_above_says_itself_where_it_was() -> None:
+    assert _HOMES["sparkbolt.core.own_trees"] == outbox.__name__
 
 
 def test_each_old_home_is_gone_and_each_new_one_is_there() -> None:
