@@ -17,8 +17,7 @@ from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn, rate_of
 from benchmarks.text import zipf_text
 from benchmarks.words import TARGET_MS, bare_loop, warm, word_count
-from sparkbolt import ColumnBolt
-from sparkbolt.core.state.task_state import KeyValueState
+from sparkbolt import ColumnBolt, KeyValueState
 
 
 class SplitColumns(ColumnBolt):

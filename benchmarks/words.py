@@ -17,9 +17,8 @@ from pathlib import Path
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import PARALLELISM, Options, in_turn, rate_of, run
 from benchmarks.text import WORDS_A_LINE, Text, zipf_text
-from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder
 from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.state.task_state import KeyValueState
 from sparkbolt.spouts import TextSpout
 
 TARGET_MS = 6000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from collections import Counter
 
@@ -17,10 +18,17 @@ from benchmarks.runs import Mark, in_turn, steady_marks, steady_rate
 from benchmarks.spouts import Numbers
 from benchmarks.text import WORDS_A_LINE, spelling, zipf_text
 from sparkbolt import Range
+from tests.tidy.repo import ROOT
 
 
 def marks(*done_at: tuple[float, int]) -> list[Mark]:
     return [Mark(at_s, done, done, 0) for at_s, done in done_at]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_a_benchmark_can_be_run_as_far_as_its_imports_go(name):
+    pytest.importorskip("pyspark")
+    importlib.import_module(f"benchmarks.{name}")
 
 
 def test_a_text_has_the_words_that_were_asked_for_and_says_how_many_are_distinct(tmp_path):
