@@ -55,7 +55,8 @@ OUTBOX_ACKS_WAIT_SECS = 1.0
 CATCH_UP_SPEED = 0.9
 """The speed of the plans' time while the wall clock is behind it.
 
-Nothing stands still, and the wall clock catches up."""
+Nothing stands still, and the wall clock catches up.
+"""
 LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
 
@@ -91,7 +92,7 @@ class Coordinator:
         """The plan that was made or confirmed last and is not promoted yet."""
         self._planned_at = mono_s
         self.nothing_new_s: float | None = None
-        """When the spouts were last asked, on the monotonic clock; None if they returned something new."""
+        """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self._promoted_at = mono_s

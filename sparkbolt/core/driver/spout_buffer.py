@@ -62,7 +62,8 @@ class SpoutBuffer:
     fails_lettered: bool = False
     """Whether the spout's ``fail`` is called, and not its ``ack``, once the dead letter of a message is durable.
 
-    This is so if only the checkpoint receives the dead letter."""
+    This is so if only the checkpoint receives the dead letter.
+    """
     waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
     planned: list[tuple[Record, Any]] = field(default_factory=list)
     planned_base: int = 0

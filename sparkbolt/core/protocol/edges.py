@@ -58,7 +58,8 @@ class EdgeOrigins:
     """Unsigned integers[rows], or an int.
 
     An array holds the ordinal of each row: ``edges_of(parent, ordinal, salt)`` is the row's edge. An int is the ordinal
-    of the first row of each run; the other rows of the run continue from it."""
+    of the first row of each run; the other rows of the run continue from it.
+    """
     salt: int
     root_salt: int | None = None
     """Set if the parents' edges were derived from their roots alone: ``edges_of(root, 0, root_salt)`` is the parent's
@@ -189,7 +190,8 @@ class Parents:
     """Unsigned integers, or an int: the number of an emission among those of its anchor.
 
     An array has one ordinal for each row, or for each pair if ``offsets`` is given. An int is the ordinal of each
-    anchor's first row; it continues among the rows of this anchor that go to one task."""
+    anchor's first row; it continues among the rows of this anchor that go to one task.
+    """
     offsets: npt.NDArray[np.int64] | None = None
     of: npt.NDArray[np.int64] | None = None
     """int64[rows]: the pair of each row. Equal values are neighbours if ``ordinals`` is an int."""

@@ -102,7 +102,8 @@ class Frame:
     """The senders of the tuples within this micro-batch, the sender of the frame last.
 
     Each sender emitted its tuples for tuples of the sender before it. The path begins at the spout, or at a task that
-    emitted the tuples for tuples that it had held."""
+    emitted the tuples for tuples that it had held.
+    """
     unreadable: dict[int, tuple[int, str]] = field(default_factory=dict)
     """In a decoded frame: row to (column, reason) for a value that cannot be read."""
 

@@ -24,7 +24,7 @@ _FORMAT = 1
 class BucketTable:
     """The segments of all buckets.
 
-    Arrays have one element for each of the ``2**bits`` buckets, except for the deltas, and are never changed.
+    Arrays have one element for each of the ``2**bits`` buckets, except for ``fresh``, and are never changed.
     """
 
     bits: int = 0

@@ -2,9 +2,9 @@
 
 Which question it answers: how does one task store a million keys durably while it touches a thousand of them?
 
-Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. A bucket is a segment
-with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first, and
-drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
+Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Each bucket has a
+segment with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first,
+and drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
 Rule 2: deltas form a line. The content up to a delta never changes, and the delta's random stamp proves it. If a
 worker's cache ends at a delta that is still listed, the worker reads the later deltas, whatever was rewritten since. If
 its stamp is not listed (its attempt was never committed, or it was away too long), it starts with an empty cache.

@@ -163,7 +163,7 @@ class TaskState:
         return True
 
     def key_value(self, name: str = "") -> KeyValueTable:
-        """The task's key-value state; always the same object.
+        """The task's key-value state of this name; always the same object.
 
         Args:
             name: the name of a key-value state of the engine; empty: the user's.

@@ -356,7 +356,7 @@ class Ledger:
         return tuple(self._expiring.tolist())
 
     def touch(self, keys: U64) -> None:
-        """Restart the timeouts of trees, uint64[keys] (Storm's ``resetTimeout``); others than open ones are ignored."""
+        """Restart the timeouts of trees, uint64[keys] (Storm's ``resetTimeout``); unknown keys are ignored."""
         if len(keys) == 0:
             return
         wanted = np.unique(keys)

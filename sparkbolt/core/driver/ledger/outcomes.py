@@ -3,11 +3,9 @@
 Which question it answers: is the message retried, is it exhausted, or is its spout notified?
 Rule 1: a message is retried as often as the policy of its component allows. Then it is exhausted, which is always
 reported.
-Rule 2: a failure counts as an attempt only if the message was read, and if its bolt was not in an outage (``outages``).
-A source that is away uses up no attempt and no message is exhausted by it; the source is never asked again at once. A
-range that is too large to be read at once uses up no attempt either; its rest is due at once. Nor does a range that is
-too large to be
-read at once, the rest of which is due at once.
+Rule 2: a message that was not read was not tried, nor was a message that its bolt could not process (``outages``). A
+source that is away uses up no attempt and no message is exhausted by it; the source is never asked again at once. A
+range that is too large to be read at once uses up no attempt either; its rest is due at once.
 Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
 Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. Records of a spout
@@ -31,7 +29,8 @@ from sparkbolt.core.model.story import TreeNotes, message_text, on_the_way, root
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """The waits before a source that is away is asked again, if the policy retries messages at once.
 
-They are needed because each request may take long, and everything else waits for it."""
+They are needed because each request may take long, and everything else waits for it.
+"""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
 """The waits before a dead letter that could not be written is retried, until it is written."""
 
@@ -53,7 +52,8 @@ class SpoutInfo:
     """Whether it is a bolt that starts trees.
 
     Its tasks number first attempts themselves, keep what they emitted in an outbox, and emit it again; the source is
-    ``own_source``."""
+    ``own_source``.
+    """
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class Retry:
     letter: str | None = None
     """If the record waits for its dead letter: the report on it (``ExhaustedMessage``, dumped).
 
-    ``attempt`` then counts the attempts at writing the dead letter, from 1."""
+    ``attempt`` then counts the attempts at writing the dead letter, from 1.
+    """
 
 
 @dataclass
@@ -121,7 +122,8 @@ class PartitionManager:
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
-        It is not durable: a new life may read something new beside such a rest, once."""
+        It is not durable: a new life may read something new beside such a rest, once.
+        """
         self._asked = self._gone = False
         """Whether the current promotion has read the source, and whether the source was away."""
 
