@@ -1,4 +1,4 @@
-"""The driver: what is read next, and who is told what became of it.
+"""The driver: what is read next, and which spout receives which verdict.
 
 Read in this order: ``ledger`` (a room of its own), ``timers``, ``rate``, ``offers``, ``spout_buffer``,
 ``retry_entries``, ``coordinator``, ``planner``, ``restart_policy``.

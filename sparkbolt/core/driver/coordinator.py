@@ -1,12 +1,13 @@
-"""The coordinator: what the driver knows of its spouts, and the next plan.
+"""The coordinator: the driver's knowledge of its spouts, and the next plan.
 
-Which question it answers: what does micro-batch n + 1 read, and who is told what became of micro-batch n?
-Rule 1: a plan is made from promoted facts alone, so a plan that was made and dropped loses nothing; asked again
-before it was confirmed, the coordinator gives the same plan again.
-Rule 2: spouts hear of a verdict after its promotion, once.
-Rule 3: the driver handles ranges and exceptions; records only of a ``Spout``, whose messages belong to a connection.
-Rule 4: code of spouts is called while nothing is half done, before a plan takes anything and after a promotion is
-complete, since the engine lets go of its lock for it.
+Which question it answers: what does micro-batch n + 1 read, and which spout receives which verdict of micro-batch n?
+Rule 1: a plan is made from promoted facts alone, so a plan that is made and dropped loses nothing. If the next plan is
+requested again before it is confirmed, the coordinator returns the same plan.
+Rule 2: a spout receives a verdict once, after its promotion.
+Rule 3: the driver handles ranges and exceptions. It handles records only of a ``Spout``, whose messages belong to a
+connection.
+Rule 4: code of spouts is called only between complete steps: before a plan takes anything, and after a promotion is
+complete. The reason: the engine releases its lock for these calls.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 Read before: ``plan``, ``ledger``, ``outages``, ``rate``.
@@ -42,19 +43,22 @@ from sparkbolt.errors import EngineError, check
 
 RETRIES_PER_PLAN_MAX = 5000
 FIRST_RECORDS = 10
-"""How many records of a ``Spout`` the first micro-batch may have: a bolt may take a second for each."""
+"""How many records of a ``Spout`` the first micro-batch may have; few, because a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
-"""How many times as much the next one may read, as long as none has taken as long as it may."""
+"""How many times more the next micro-batch may read, until one has reached the target duration."""
 EXPIRED_PER_PLAN_MAX = 20_000
-"""The rest fails with the next plans."""
+"""How many expired trees one plan fails; the rest fails with the next plans."""
 OUTBOX_ACKS_PER_PLAN_MAX = 5000
-"""Intervals of what tasks need not keep any more; the rest goes with the next plans."""
+"""How many outbox acks, as intervals, one plan carries; the next plans carry the rest."""
 OUTBOX_ACKS_WAIT_SECS = 1.0
-"""How long they wait for a micro-batch that runs for something else, before one runs for them alone."""
+"""How long outbox acks wait for a micro-batch that runs for another reason, before one runs for them alone."""
 CATCH_UP_SPEED = 0.9
-"""How fast the time of plans goes on while the wall clock is behind it: nothing stands still, and they meet again."""
+"""The speed of the plans' time while the wall clock is behind it.
+
+Nothing stands still, and the wall clock catches up.
+"""
 LATENCY_SHARE = 0.2
-"""How much the last micro-batch counts in the mean latency of trees."""
+"""The weight of the last micro-batch in the mean latency of trees."""
 
 
 class Coordinator:
@@ -63,14 +67,14 @@ class Coordinator:
     def __init__(
         self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
     ) -> None:
-        """Begin a life.
+        """Begin a life of the topology.
 
         Args:
-            lane: the topology, laid out.
-            ledger: replayed to the last commit, its life begun.
-            spouts: the ``PartitionedSpout`` of each component that is one, opened.
-            now_ms: wall clock.
-            mono_s: monotonic clock.
+            lane: the lane of the topology.
+            ledger: replayed up to the last commit; its life has begun.
+            spouts: the opened ``PartitionedSpout`` of each component that is one, by id.
+            now_ms: the wall clock, in milliseconds since the epoch.
+            mono_s: a monotonic clock, in seconds.
         """
         self.lane = lane
         self.topology = lane.topology
@@ -85,21 +89,21 @@ class Coordinator:
         self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
         self._limit_buffers()
         self.in_force: MicroBatchPlan | None = None
-        """The plan that was made or confirmed last and is not promoted."""
+        """The plan that was made or confirmed last and is not promoted yet."""
         self._planned_at = mono_s
         self.nothing_new_s: float | None = None
-        """As of when, on the monotonic clock, spouts were asked last, if nothing new came of it."""
+        """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self._probing: frozenset[str] = frozenset()
-        """The spouts of which that plan has a probe only."""
+        """The spouts from which the plan in force reads only a probe."""
         self._promoted_at = mono_s
         self._timed_at = mono_s
-        """When, on the monotonic clock, it was ``ledger.last_now_ms``."""
+        """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
         self._reads: list[tuple[str, Range, int]] = []
-        """What executors have read in the staged micro-batch, as of ``Feedback``."""
+        """What executors have read in the staged micro-batch, as in ``Feedback``."""
         self._fresh = empty_u64()
-        """Trees that come open, or get a new timeout, with the promotion of what is staged."""
+        """uint64[trees]: keys of trees that become open, or whose timeout starts again, with the staged promotion."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
         self._next_rotation = mono_s + self._rotate_every
         self._next_tick = {
@@ -126,7 +130,7 @@ class Coordinator:
         return RateController(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
 
     def take_over(self, old: Coordinator) -> None:
-        """Begin where the coordinator of an earlier life in the same driver ended: its spouts are still open."""
+        """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
         self.active = old.active
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
@@ -177,7 +181,7 @@ class Coordinator:
         return self.in_force
 
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
-        """A plan that reads nothing and tells nobody anything, for a micro-batch that runs where none is due."""
+        """A plan that reads nothing and sends no notices, for a micro-batch that runs although nothing is due."""
         check(self.in_force is None, f"a plan is in force: {self.in_force}")
         self.in_force = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
@@ -189,18 +193,18 @@ class Coordinator:
         return self.in_force
 
     def _rooms(self, now_ms: int) -> dict[str, int]:
-        """Of those that feed a bolt that is out (``outages``) how many messages may be given now; of others any."""
+        """How many messages each component that feeds a bolt in an outage may emit now; others have no limit."""
         allowances = self.ledger.outages.allowances(now_ms)
         return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """The tasks that hold some of these trees and can be asked what it is that they hold."""
+        """The tasks that hold some of these trees and can receive a clock, which asks them for the held tuples."""
         clocked = set(self.lane.clocked()) if keys else ()
         holders = self.ledger.holders_of(keys) if keys else ()
         return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
 
     def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
-        """The engine runs this plan, be it ours or that of an earlier life."""
+        """Accept the plan that the engine runs, from this life or an earlier one."""
         check(
             plan.micro_batch_id == self.ledger.last_promoted + 1,
             f"micro-batch {plan.micro_batch_id} is about to run, the ledger has promoted {self.ledger.last_promoted}",
@@ -210,7 +214,7 @@ class Coordinator:
             self._planned_at = mono_s
 
     def records_of(self, entry: Entry) -> list[Record]:
-        """The records of a ``Spout``'s entry of this life's plan in force."""
+        """The records of a ``Spout``'s entry in the plan in force, which this life made."""
         planned = self.buffers[entry.task].planned_of(entry)
         check(len(planned) == entry.end, f"no records for {entry}")
         return [record for record, _ in planned]
@@ -235,15 +239,15 @@ class Coordinator:
         return base
 
     def _time_ms(self, now_ms: int, mono_s: float) -> int:
-        """The time of a plan that is made now: the wall clock, unless that was set back.
+        """The time of a plan that is made now: the wall clock, unless the wall clock was set back.
 
-        Then the time of the last plan goes on by the monotonic clock, so that ticks, windows and retries do; a little
-        slower, until the wall clock has come up with it.
+        If it was set back, the time of the last plan advances with the monotonic clock, so that ticks, windows and
+        retries advance too. It advances a little slower, until the wall clock has caught up.
         """
         return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
 
     def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
-        """What is given again; half of a probe is left for what is new."""
+        """The entries for retries and dead letters; half of a probe is reserved for new messages."""
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
         retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
         next_letter = self.ledger.messages.next_letter
@@ -258,11 +262,11 @@ class Coordinator:
         return spout is not None and spout.once
 
     def _is_read(self, entry: Entry) -> bool:
-        """Whether a spout reads the entry, rather than a bolt's task give it of what it keeps."""
+        """Whether a spout reads the entry; otherwise a bolt's task emits it again from its outbox."""
         return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
 
     def _held_back(self) -> bool:
-        """Whether a bolt that starts trees has as many unfinished as it may: nothing is read until it has fewer."""
+        """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
         for component in self.lane.starters:
             limit = self.topology.components[component].config.max_spout_pending
             if limit is None:
@@ -273,11 +277,11 @@ class Coordinator:
         return False
 
     def _outbox_acks_due(self, outbox_acks: Sequence[tuple[int, int, int]]) -> float:
-        """From when on a micro-batch runs for what is settled alone, on the monotonic clock."""
+        """The monotonic time from which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
     def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
-        """The ranges that active spouts would have read next; nothing is taken of them yet."""
+        """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
         for component, spout in self.spouts.items() if self.active else ():
@@ -285,7 +289,7 @@ class Coordinator:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with user_code(f"next_ranges of {component!r}"):
                     offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
-        return offered if self.active else {}  # it may have been deactivated meanwhile
+        return offered if self.active else {}  # a spout's call may have deactivated the topology
 
     def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
         entries = []
@@ -300,7 +304,7 @@ class Coordinator:
         return entries
 
     def _budget(self, component: str, probe: int | None) -> int:
-        """How many positions of a spout may be read; with ``probe`` about so many messages."""
+        """How many positions of a spout may be read; with ``probe``, about half of that many messages."""
         rate = self.rates[component]
         limit = self.topology.components[component].config.max_spout_pending
         rooms = [] if probe is None else [probe - probe // 2]
@@ -320,7 +324,7 @@ class Coordinator:
         return entries
 
     def _shares(self, ready_ms: int) -> dict[int, int]:
-        """How many records each task of a ``Spout`` may give: its component's budget, spread over what they have."""
+        """How many records each ``Spout`` task may emit: the component's budget, divided by what its tasks have."""
         shares: dict[int, int] = {}
         for component, numbers in self._tasks_with_buffers():
             left = self.rates[component].budget
@@ -336,7 +340,7 @@ class Coordinator:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _limit_buffers(self) -> None:
-        """Let as much wait as the next micro-batch takes and the one behind it will, as far as can be seen."""
+        """Limit the waiting records to the expected size of the next two micro-batches."""
         for component, numbers in self._tasks_with_buffers():
             rate = self.rates[component]
             waiting_max = math.ceil((rate.budget + rate.outlook) / len(numbers))
@@ -347,9 +351,9 @@ class Coordinator:
         return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
 
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
-        """When, on the wall clock, something is due; None if nothing will be.
+        """The wall-clock time at which something is due next; None if nothing will be due.
 
-        That is a tick, a window, a rotation of open trees, news of own trees, or a message that is given again.
+        That is a tick, a timer, a rotation of open trees, outbox acks, a probe, or a retry.
         """
         time_ms = self._time_ms(now_ms, mono_s)
         allowances = self.ledger.outages.allowances(time_ms)
@@ -371,7 +375,7 @@ class Coordinator:
     # Verdicts.
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
-        """Note what came of the micro-batch; the bytes are the ledger's log entry, to be made durable now."""
+        """Stage the feedback of the micro-batch; returns the ledger's log entry, which must be made durable now."""
         plan = self.in_force
         check(
             plan is not None and plan.micro_batch_id == micro_batch_id,
@@ -385,7 +389,7 @@ class Coordinator:
         return self.ledger.stage(plan, feedback)
 
     def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
-        """How the ids print that a ``Spout`` gave to the trees of which there is something to tell."""
+        """Tree key to the printed message id of a ``Spout``, for trees about which something is reported."""
         if not self.buffers:
             return {}
         named = chain((fail.key for fail in feedback.verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
@@ -399,13 +403,13 @@ class Coordinator:
         return dict(sorted(found.items()))
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
-        """The micro-batch is committed: count its verdicts and put them where their spouts hear of them."""
+        """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
         plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion = self.ledger.promote(micro_batch_id)
         assert plan is not None
         self.in_force = None
         self._rotate(mono_s)
-        self.ledger.touch(self._fresh)  # what came open with this promotion has its full time before it
+        self.ledger.touch(self._fresh)  # trees that become open with this promotion get their full timeout
         elapsed_ms = (mono_s - self._planned_at) * 1000
         self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
@@ -434,7 +438,7 @@ class Coordinator:
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, rate in self.rates.items():
             numbers = self.topology.tasks(component)
-            if component in self._probing:  # how long a probe takes says nothing of what may be read
+            if component in self._probing:  # the duration of a probe says nothing about the rate
                 self._emitted_since(component)
                 continue
             read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
@@ -453,7 +457,7 @@ class Coordinator:
     def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
         for component in plan.ticks:
             rate = self.topology.components[component].config.tick_tuple_freq_secs
-            if rate is None:  # it had one in the life that made the plan
+            if rate is None:  # the life that made the plan had a tick frequency; this one has none
                 continue
             period = int(rate * 1000)
             due = self._next_tick[component] + period
@@ -462,7 +466,7 @@ class Coordinator:
     def _settle_records(self, plan: MicroBatchPlan) -> None:
         for buffer in self.buffers.values():
             if plan.life == self.life and any(entry.task == buffer.number for entry in plan.entries):
-                if not self.lane.tracked:  # no ackers: acked as soon as they are on their way, as in Storm
+                if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
                     buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
                 buffer.planned = []
 
@@ -475,7 +479,7 @@ class Coordinator:
         spout = self.spouts.get(component)
         if (
             spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
-        ):  # most do not ask
+        ):  # most spouts do not define it
             with user_code(f"on_sources_changed of {component!r}"):
                 spout.on_sources_changed(self.ledger.views(component, changed=changed))
 
@@ -495,10 +499,10 @@ class Coordinator:
                 buffer.fail(tree)
         for number, buffer in self.buffers.items():
             metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
-            metrics.waiting += buffer.retries  # the ledger, which has none of them, has just written 0
+            metrics.waiting += buffer.retries  # the ledger does not know them and has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
-        """Why the topology has to stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
+        """Why the topology must stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
         for tree in promotion.failed:
             spec = self.topology.components.get(tree.fail.component)
             if spec is not None and spec.config.on_error == "stop" and tree.fail.cause in STOPPING:
@@ -509,15 +513,15 @@ class Coordinator:
 
     @staticmethod
     def reads(plan: MicroBatchPlan | None) -> bool:
-        """Whether a plan brings new tuples, read or given again."""
+        """Whether a plan reads new tuples or retries any."""
         return plan is not None and bool(plan.reserving)
 
     @property
     def drained(self) -> bool:
-        """Whether every tree is finished and every verdict told; retries may wait, and are left for replay.
+        """Whether every tree is finished and every verdict delivered; retries may still wait, for the next start.
 
-        A plan that only lets time pass does not count: with ticks that come faster than micro-batches end there is
-        always one in force.
+        A plan that only advances time does not count either: if ticks come faster than micro-batches end, such a plan
+        is always in force.
         """
         return (
             not self.reads(self.in_force)
@@ -528,12 +532,12 @@ class Coordinator:
 
     @property
     def retries(self) -> int:
-        """How many messages wait to be given again."""
+        """How many messages wait to be retried."""
         return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do, now and ever: no window waits for its time either."""
+        """Whether nothing is left to do, now or later: no window waits for its timer either."""
         if not self.drained or self.retries or self._timers.waits:
             return False
         return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())

@@ -1,10 +1,10 @@
-"""Offers: the ranges that a spout would have read next, as its ``next_ranges`` gave them.
+"""Offers: the ranges that a spout offers for the next read, as its ``next_ranges`` returned them.
 
-Which question it answers: can a plan be made of them?
-Rule: what cannot be planned is refused with the spout's name before anything is taken of it. A position that was
-planned before is never planned again by a spout, since its record would be processed as another message.
+Which question it answers: can a plan be made from these ranges?
+Rule: an invalid offer is refused, with the name of the spout, before anything is taken from it. A spout must never
+offer a position again that was planned before, because its record would be processed as another message.
 
-Apart from ``coordinator``, which only counts with ranges that are right. Read before: ``components``.
+It is separate from ``coordinator``, which relies on valid ranges. Read before: ``components``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sparkbolt.errors import EmitError
 
 
 def checked(component: str, given: Any, progress: Mapping[str, int], tasks: int) -> list[Range]:
-    """The ranges of an offer, their numbers as ``int``.
+    """The checked ranges of an offer, with their numbers as ``int``.
 
     Args:
         component: the spout's id.
         given: what its ``next_ranges`` returned.
-        progress: what it was called with.
-        tasks: how many tasks it has.
+        progress: source to end of the planned positions: the argument of ``next_ranges``.
+        tasks: the number of the spout's tasks.
 
     Raises:
-        EmitError: these are no ranges, a task is not there, or positions come twice or backwards.
+        EmitError: these are not ranges, a task does not exist, or positions repeat or go backwards.
 
     >>> checked("lines", [Range(0, "a", 5, 9), Range(0, "a", 8, 12)], {"a": 5}, 1)
     Traceback (most recent call last):

@@ -1,14 +1,13 @@
-"""The planner: Spark's questions about offsets on one side, the coordinator's plans on the other.
+"""The planner: answers Spark's requests for offsets with the coordinator's plans.
 
-Which question it answers: what is the answer to ``latestOffset(start)`` and to ``partitions(start, end)``?
-Rule 1: what Spark has committed is seen from the start that it asks with, and compared with what was promoted. A life
-that is behind plans nothing: another driver has committed since its ledger was loaded, and a life that begins now
-is up to date.
-Rule 2: the end of a micro-batch is a plan, whole or by the name of its file. Where nothing has come yet, Spark still
-runs a micro-batch 0, since it knows no start to compare with; so that one gets a plan that reads nothing.
+Which question it answers: what do ``latestOffset(start)`` and ``partitions(start, end)`` return?
+Rule 1: the start of a request shows what Spark has committed; it is compared with what was promoted. A life that is
+behind plans nothing: another driver has committed since the ledger was loaded. A life that begins now is up to date.
+Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs a micro-batch 0 even
+before any data has arrived, because it has no start to compare with; its plan reads nothing.
 Rule 3: the same end gives the same plan, in any life.
 
-It waits for nothing and locks nothing; files are an argument. Read before: ``coordinator``, ``plan``, ``files``.
+It never waits or locks; files are an argument. Read before: ``coordinator``, ``plan``, ``files``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoi
 
 @dataclass(frozen=True)
 class Piece:
-    """One entry of a plan, with its index and the records that ride along."""
+    """One entry of a plan, with its index and the records that travel with it."""
 
     index: int
     entry: Entry
@@ -34,10 +33,10 @@ class Piece:
 
 
 class Planner:
-    """What one life answers to Spark. Not thread safe: the engine calls it under the lock of its coordinator."""
+    """The answers of one life to Spark. Not thread safe: the engine calls it under the lock of its coordinator."""
 
     def __init__(self, coordinator: Coordinator, files: Files, *, where: str = "the checkpoint") -> None:
-        """Answer for ``coordinator``; plans that are too large for an offset are in ``files``."""
+        """Answer for ``coordinator``; ``files`` stores plans that are too large for an offset."""
         self.coordinator = coordinator
         self._files = files
         self._where = where
@@ -47,7 +46,7 @@ class Planner:
     # latestOffset.
 
     def committed(self, start: Offset) -> int | None:
-        """Which staged micro-batch a start shows to be committed; None if all that is committed is promoted.
+        """The staged micro-batch that is committed according to ``start``; None if all committed ones are promoted.
 
         The engine promotes it before it asks for the next offset.
 
@@ -75,27 +74,27 @@ class Planner:
         return None if plan is None else self._offset_of(plan)
 
     def no_news(self, start: Offset, now_ms: int, mono_s: float) -> Offset:
-        """What to answer where there is nothing to do.
+        """The answer to Spark if there is nothing to do.
 
-        That is ``start``, for which Spark runs no micro-batch; before micro-batch 0 it is a plan that reads nothing.
+        It is ``start``, for which Spark runs no micro-batch. Before micro-batch 0 it is a plan that reads nothing.
         """
         if self.coordinator.ledger.last_promoted >= 0:
             return start
         return self._offset_of(self.coordinator.plan_nothing(now_ms, mono_s))
 
     def left_over(self, last_commit: int) -> int | None:
-        """When the query has ended: the staged micro-batch that Spark has committed since it asked last, if any."""
+        """After the query has ended: the staged micro-batch that Spark has committed since its last request, if any."""
         staged = self.coordinator.ledger.staged
         return staged if staged is not None and staged == last_commit else None
 
     # partitions.
 
     def confirm(self, end: Offset, mono_s: float) -> MicroBatchPlan:
-        """Spark runs the micro-batch that ends at ``end``, be its plan ours or that of an earlier life.
+        """Accept that Spark runs the micro-batch that ends at ``end``; this life or an earlier one made its plan.
 
         Raises:
             OutdatedLifeError: Spark has committed more than this life knows of.
-            CheckpointError: the plan is none, its file is missing, or its micro-batch was promoted before.
+            CheckpointError: the offset is not a plan, its file is missing, or its micro-batch was promoted before.
         """
         plan, last = self._plan_of(end), self.coordinator.ledger.last_promoted
         if plan.micro_batch_id > last + 1:
@@ -110,7 +109,7 @@ class Planner:
         return plan
 
     def shares(self, plan: MicroBatchPlan, most: int) -> list[list[Piece]]:
-        """What each spark_task of the source reads: at least one share, at most ``most``.
+        """Divide a plan among the Spark tasks of the source: at least one share, at most ``most``.
 
         The entries of one spout task stay together, in their order.
         """
@@ -128,7 +127,7 @@ class Planner:
     # Offsets and plans.
 
     def _number_of(self, offset: Offset) -> int:
-        """The micro-batch that an offset is the end of; -1 for the one before the first."""
+        """The number of the micro-batch that ends at an offset; -1 for the offset before the first."""
         if offset == BEFORE_THE_FIRST:
             first = self.coordinator.ledger.last_promoted == 0 or self._running == BEFORE_THE_FIRST
             return 0 if first else -1

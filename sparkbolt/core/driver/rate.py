@@ -1,15 +1,16 @@
-"""How much a micro-batch reads.
+"""The rate: how much a micro-batch reads.
 
 Which question it answers: how many positions, or records, of each spout may the next plan cover?
 
-Rule 1: start small; a micro-batch is to take ``micro_batch_target_ms``, but never less than what its floor justifies:
-at least as much time for work as the floor takes.
-Rule 2: floor and cost are measured. Two micro-batches of different sizes tell both: the cost of a position is the slope
-between them (the median over all pairs of the last ones, so that one outlier says nothing: Theil and Sen), the floor
-what is left. Until then one that took longer than the target is taken for nothing but work, since the next one might
-otherwise take several times as long.
-Rule 3: at most twofold a step, up or down; faster only upwards, and only until the target is met for the first time.
-Rule 4: the first micro-batch of a life also starts processes: it is forgotten as soon as there is a second one.
+Rule 1: start small. A micro-batch should take ``micro_batch_target_ms``, or twice its floor if that is longer. The
+floor is the duration that does not depend on the size, so at least as much time goes into work as into the floor.
+Rule 2: floor and cost per position are measured from micro-batches of different sizes. The cost is the median slope
+over all pairs of the last ones, so that one outlier has no effect (Theil and Sen); the floor is the rest of the
+duration. Until two sizes are known, a micro-batch that took longer than the target is assumed to have no floor:
+otherwise the next one might take several times as long.
+Rule 3: the budget at most doubles or halves in one step. It grows faster only until the target is met for the first
+time.
+Rule 4: the first micro-batch of a life also starts processes, so it is dropped as soon as there is a second one.
 
 Read before: nothing.
 """
@@ -22,39 +23,39 @@ from itertools import combinations
 from statistics import median
 
 FULL = 0.9
-"""A micro-batch that used less than this share of its budget says nothing about a larger one."""
+"""A micro-batch that used less than this share of its budget says nothing about larger ones."""
 SEEN_MAX = 8
-"""From so many micro-batches floor and cost are estimated."""
+"""How many of the last micro-batches are used to estimate floor and cost."""
 SPREAD = 1.25
-"""Two micro-batches tell a cost where one has so many times the positions of the other."""
+"""Two micro-batches give a cost only if one has more than this many times the positions of the other."""
 FLOOR_RISE = 1.02
-"""The floor is at most what the shortest micro-batch took, which counts this much longer with each one since."""
+"""The floor is at most the duration of the shortest micro-batch, which grows by this factor with each later one."""
 
 
 @dataclass
 class RateController:
-    """The budget of one spout, in positions, or in records where its records have none."""
+    """The budget of one spout, in positions; in records if its records have no positions."""
 
     target_ms: float
     budget: int
     budget_max: int = 1 << 62
     growth: float = 2.0
-    """How many times larger a micro-batch may be than the one before, until the target is met for the first time."""
+    """How many times larger than the one before a micro-batch may be; 2 once the target was met for the first time."""
     records_per_position: float = 1.0
-    """Trees that a position became, by the last micro-batch that read any; 1 until then, which is the most."""
+    """Trees per position in the last micro-batch that read any; 1 until then, which is the maximum."""
     outlook: int = field(init=False)
-    """How many positions the micro-batch behind the next one may have, as far as can be seen."""
+    """The estimated number of positions in the micro-batch after the next one."""
     _seen: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
-    """Positions and milliseconds of the last micro-batches that read any."""
+    """(positions, milliseconds) of the last micro-batches that read any."""
     _idle: tuple[int, float] | None = None
-    """The same of the last one that read none."""
+    """(0, milliseconds) of the last micro-batch that read none."""
     _is_first: bool = True
     _floor_ms: float | None = None
-    """None until two micro-batches of different sizes told it."""
+    """None until two micro-batches of different sizes were observed."""
     _floor_max_ms: float = float("inf")
 
     def __post_init__(self) -> None:
-        """Keep the first budget within the limit too."""
+        """Keep also the first budget within the limit."""
         self.budget = max(1, min(self.budget, self.budget_max))
         self.outlook = int(self.growth * self.budget)
 
@@ -62,7 +63,7 @@ class RateController:
         """Learn from a finished micro-batch.
 
         Args:
-            elapsed_ms: from its plan to its promotion.
+            elapsed_ms: the time from its plan to its promotion, in milliseconds.
             positions: how many positions of the spout it covered.
             trees: how many trees the spout started in it.
         """
@@ -83,7 +84,7 @@ class RateController:
         self.outlook = int(min(self.growth * self.budget, max(self.budget, positions * wanted)))
 
     def _factor(self, elapsed_ms: float, positions: int) -> float:
-        """How many times the positions of the last micro-batch would take the time that is aimed at."""
+        """The factor by which the last micro-batch's positions must change to meet the target duration."""
         seen = [*self._seen, self._idle] if self._idle is not None and not self._is_first else list(self._seen)
         pairs = ((one, other) if one[0] > other[0] else (other, one) for one, other in combinations(seen, 2))
         slopes = [
@@ -104,5 +105,5 @@ class RateController:
         return factor
 
     def positions_for(self, trees: int) -> int:
-        """How many positions may be read so that about so many trees are started, at most."""
+        """How many positions may be read so that at most about ``trees`` trees begin."""
         return int(trees / self.records_per_position)

@@ -1,12 +1,12 @@
-"""The restart policy: when a query that failed is started again, and when no more.
+"""The restart policy: when a failed query is started again, and when it is not.
 
-Which question it answers: how long is waited before the next start, and when is it given up?
-Rule: at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. A failure
-that every start would meet again, since it is a mistake in the topology or its checkpoint, is not tried again. One that
-came before anything of the topology was asked, on a machine that has too much to do, or since a spout's source is away,
-is no start of those; it is tried again for ``outage_patience_secs``.
+Which question it answers: how long does the driver wait before the next start, and when does it give up?
+Rule: there are at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. A
+failure that every start would repeat, because it is a mistake in the topology or its checkpoint, is not retried. A
+failure before anything of the topology has run, because the machine is overloaded or a spout's source is away, does not
+count as one of these starts; it is retried for ``outage_patience_secs``.
 
-Time is an argument: ``mono_s`` is a monotonic clock.
+Time is an argument: ``mono_s`` is a monotonic clock, in seconds.
 Read before: ``config``.
 """
 
@@ -28,11 +28,11 @@ from sparkbolt.errors import (
 )
 
 BACKOFF_SECS_MAX = 60.0
-"""No wait is longer, however often it doubled."""
+"""The longest wait, in seconds."""
 HOPELESS = (StateError, EmitError, CheckpointError, ConfigError, EngineError, InvalidTopology)
-"""Errors of Sparkbolt that a further start would meet again."""
+"""Errors of Sparkbolt that every further start would repeat."""
 FREE = (WorkerStartError, SpoutAwayError)
-"""Errors that come before anything of the topology has run."""
+"""Errors that are raised before anything of the topology has run."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class QueryFailure:
     """
 
     text: str
-    """For users: what went wrong, and what to do about it."""
+    """For users: what failed, and how to correct it."""
     kind: type[SparkboltError] | None = None
     """The type of the error, if it is one of Sparkbolt's."""
 
     @property
     def hopeless(self) -> bool:
-        """Whether every start would meet it again."""
+        """Whether every start would repeat it."""
         return self.kind is not None and issubclass(self.kind, HOPELESS)
 
     @property
     def free(self) -> bool:
-        """Whether nothing of the topology has run, so that it costs none of its restarts."""
+        """Whether nothing of the topology has run, so that the failure uses up no restart."""
         return self.kind is not None and issubclass(self.kind, FREE)
 
 
@@ -66,10 +66,10 @@ class Restart:
     """One more start."""
 
     number: int
-    """The how many-th within the window, or of the free ones in a row, from 1."""
+    """Its number within the window, or among consecutive free starts, from 1."""
     wait_secs: float
     free: bool = False
-    """Whether it counts for nothing."""
+    """Whether it does not count as one of ``restarts_max``."""
 
 
 @dataclass
@@ -92,16 +92,16 @@ class Restarts:
     config: Config
     _begun_s: list[float] = field(default_factory=list)
     _free_since_s: float | None = None
-    """When the free starts began that follow one another without any success."""
+    """When the current series of free starts without a commit began, on the monotonic clock."""
     _free: int = 0
 
     def next(self, mono_s: float, *, free: bool = False, worked: bool = False) -> Restart | None:
-        """The start that follows a failure; None if it is given up.
+        """The start that follows a failure; None if there is no further start.
 
         Args:
-            mono_s: when it failed.
-            free: as of ``QueryFailure``.
-            worked: whether something was committed since the failure before.
+            mono_s: the time of the failure.
+            free: as in ``QueryFailure``.
+            worked: whether anything was committed since the previous failure.
         """
         if worked or self._free_since_s is None:
             self._free_since_s, self._free = mono_s, 0
@@ -119,12 +119,12 @@ class Restarts:
         return Restart(number, self._wait_secs(number))
 
     def when(self, restart: Restart) -> str:
-        """When a start is, and the how many-th it is."""
+        """When the start happens, and its number, in words."""
         which = "costs no restart" if restart.free else f"{restart.number} of {self.config.restarts_max}"
         return f"in {restart.wait_secs:g} s ({which})"
 
     def spent(self, failure: QueryFailure) -> str:
-        """Why there is no further start after a failure; empty if there never was to be one."""
+        """Why there is no further start after a failure; empty if restarts are not allowed at all."""
         if not self.config.restarts_max:
             return ""
         if failure.free:

@@ -1,11 +1,12 @@
-"""Retry entries: which messages are given again with the next micro-batch, and which are read for their letters.
+"""Retry entries: which messages the next micro-batch retries, and which it reads for their dead letters.
 
 Which question it answers: which entries does a plan have for the retries that are due, and for the dead letters?
 
-Rule 1: records of one source that are at the same attempt share an entry; a range that could not be read is one.
-Rule 2: a plan stays small: it takes so many letters, with so many characters of stories; the others wait.
-Rule 3: letters that are tried for the first time are written together. One that was tried before has an entry of its
-own, so that it fails, or is written, alone.
+Rule 1: records of one source that are at the same attempt share an entry. A range that could not be read is an entry of
+its own.
+Rule 2: a plan stays small: the number of dead letters and of their characters is limited; the others wait.
+Rule 3: dead letters at their first attempt are written together. A dead letter at a later attempt has its own entry, so
+that it alone succeeds or fails.
 
 Read before: ``plan``, ``partition_manager``.
 """
@@ -26,12 +27,12 @@ LETTER_CHARACTERS_PER_PLAN_MAX = 1 << 20
 def retry_entries(
     retries: Iterable[Retry], base_of: Callable[[int, int], int], reads_once: Callable[[int], bool]
 ) -> list[Entry]:
-    """The entries for what of ``retries`` is given again.
+    """The entries for the retries that are not dead letters.
 
     Args:
         retries: what is due.
-        base_of: reserves so many sequences of a task: the first of them.
-        reads_once: whether the spout of a task gives each record at most once.
+        base_of: reserves a number of sequences for a task, and returns the first of them.
+        reads_once: whether the spout of a task emits each record at most once.
 
     >>> again = [Retry(1, "a.txt", 10, 2), Retry(1, "a.txt", 50, 2), Retry(1, "a.txt", 60, 2, end=90)]
     >>> found = retry_entries(again, lambda task, reserve: 7, lambda task: False)
@@ -55,11 +56,11 @@ def retry_entries(
 
 
 def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) -> list[Entry]:
-    """The entries for what of ``retries`` waits for dead letters.
+    """The entries for the retries that wait for dead letters.
 
     Args:
         retries: what is due, the longest first.
-        next_letter: the first sequence of a task that is free for dead letters.
+        next_letter: returns the first sequence of a task that is free for dead letters.
 
     >>> again = [Retry(1, "a.txt", at, attempt, letter="{}") for at, attempt in ((10, 1), (50, 2), (20, 1))]
     >>> [(entry.base, entry.positions) for entry in letter_entries(again, lambda task: 100)]

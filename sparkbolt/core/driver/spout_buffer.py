@@ -1,13 +1,14 @@
-"""Spout buffers: where the records of a ``Spout`` wait for a plan, and its verdicts for the spout.
+"""Spout buffers: where records of a ``Spout`` wait for a plan, and where its verdicts wait for the spout.
 
 Which question it answers: which records of one task wait, which are planned, and which message ids are open?
-Rule 1: a buffer holds as much as its spout may have under way, and of what waits for a plan no more than about the next
-two micro-batches take: what waits longer is no nearer to its end, and comes again when the driver dies.
-Rule 2: where the spout has a policy, the records of open trees are kept here, and given again when they fail and are
-due; what waits for that holds up nothing that is new.
+Rule 1: a buffer holds at most as many unfinished tuples as its spout may have pending. Of these, only about as many
+wait for a plan as the next two micro-batches take: a longer queue would not make any message finish earlier, and all of
+it is emitted again when the driver dies.
+Rule 2: if the spout has a retry policy, the buffer keeps the records of open trees, and retries them when they have
+failed and are due. A waiting retry delays no new record.
 
-Rule 3: what is given up and is to become a dead letter stays here until the letter is durable; then its spout hears
-that it is done.
+Rule 3: an exhausted message that becomes a dead letter stays in the buffer until the dead letter is durable; then the
+spout is notified that the message is done.
 
 Read before: ``plan``, ``source_reader``, ``attempt_store``.
 """
@@ -30,22 +31,22 @@ from sparkbolt.core.protocol.attempts import NO_ATTEMPTS
 from sparkbolt.core.protocol.plan import Entry, Record
 
 SPOUT_BUFFER_RECORDS_MAX = 65_536
-"""Records of one ``Spout`` task that wait for a plan, where ``max_spout_pending`` does not say less."""
+"""The limit of records of one ``Spout`` task that wait for a plan, unless ``max_spout_pending`` is lower."""
 
 
 @dataclass(frozen=True)
 class Dying:
-    """A message that is given up and waits for its dead letter."""
+    """An exhausted message that waits for its dead letter."""
 
     key: int
-    """The tree that failed last."""
+    """The key of the tree that failed last."""
     record: Record
     message_id: Any
     letter: str
-    """What is told of it (``ExhaustedMessage``, dumped)."""
+    """The report on the message (``ExhaustedMessage``, dumped)."""
     due_ms: int
     attempt: int = 1
-    """Which attempt at the letter comes next."""
+    """The number of the next attempt at writing the dead letter."""
 
 
 @dataclass
@@ -55,29 +56,31 @@ class SpoutBuffer:
     number: int
     pending_max: int
     keeps: bool = False
-    """Whether records are kept until their trees are finished, to be given again when they fail."""
+    """Whether records are kept until their trees are finished, to be retried if they fail."""
     remembers: bool = False
-    """Whether the attempts at a message are remembered, for its dead letter."""
+    """Whether failed attempts at a message are kept, for its dead letter."""
     fails_lettered: bool = False
-    """Whether the spout hears that a message failed once its dead letter is durable, rather than that it is done: so
-    where nobody but us takes the letter."""
+    """Whether the spout's ``fail`` is called, and not its ``ack``, once the dead letter of a message is durable.
+
+    This is so if only the checkpoint receives the dead letter.
+    """
     waiting: deque[tuple[Record, Any]] = field(default_factory=deque)
     planned: list[tuple[Record, Any]] = field(default_factory=list)
     planned_base: int = 0
     message_ids: dict[int, Any] = field(default_factory=dict)
     """Sequence to message id, for tracked trees of promoted or planned micro-batches."""
     records: dict[int, Record] = field(default_factory=dict)
-    """Sequence to record, for the same trees, where records are kept."""
+    """Sequence to record, for the same trees, if records are kept."""
     again: list[tuple[int, int, Record, Any]] = field(default_factory=list)
-    """What failed and is to be given again: a heap of (when it is due, a number that rises, record, message id)."""
+    """Failed records that wait for a retry: a heap of (due time in ms, ascending number, record, message id)."""
     failures: int = 0
-    """How often something was put there; the numbers of the heap."""
+    """How many records were ever put into the heap; gives the ascending numbers."""
     dying: list[Dying] = field(default_factory=list)
-    """What waits for its dead letter, in the order in which it was given up."""
+    """Messages that wait for their dead letters, in the order in which they were exhausted."""
     writing: dict[int, Dying] = field(default_factory=dict)
-    """Sequence to message, for dead letters in plans that are not finished."""
+    """Sequence to message, for dead letters in plans that are not finished yet."""
     waiting_max: int = SPOUT_BUFFER_RECORDS_MAX
-    """How many records may wait for a plan: as of the pace of the component."""
+    """How many records may wait for a plan; follows from the rate of the component."""
     acks: deque[Any] = field(default_factory=deque)
     fails: deque[Any] = field(default_factory=deque)
     exhausted: bool = False
@@ -89,7 +92,7 @@ class SpoutBuffer:
 
     @property
     def retries(self) -> int:
-        """How many messages wait to be given again, or for their dead letters."""
+        """How many messages wait for a retry or for their dead letters."""
         return len(self.again) + len(self.dying) + len(self.writing)
 
     @property
@@ -99,24 +102,24 @@ class SpoutBuffer:
 
     @property
     def room(self) -> int:
-        """How many more records there is use for now."""
+        """How many more records the buffer takes now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
 
     def ready(self, now_ms: float) -> int:
-        """How many records a plan may have at this time."""
+        """How many records are ready for a plan at ``now_ms``."""
         return len(self.waiting) + sum(one[0] <= now_ms for one in self.again)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits here but retries, neither records nor verdicts that the spout has not heard."""
+        """Whether neither records nor undelivered verdicts wait here; retries may wait."""
         return not (self.waiting or self.planned or self.acks or self.fails)
 
     def take_over(self, old: SpoutBuffer) -> None:
-        """Begin as the buffer of the same task in an earlier life of the same driver, whose spout is still open.
+        """Continue from the same task's buffer in an earlier life of this driver, whose spout is still open.
 
-        What was planned and not committed is planned again. What was committed and is open belongs to a life that is
-        dead: it is given again where records are kept, and that is no further attempt; else the spout hears that it
-        failed, and gives it again or does not.
+        Records that were planned and not committed are planned again. Records that were committed and whose trees are
+        open belong to the dead life. They are emitted again if records are kept, which does not count as another
+        attempt. Otherwise the spout is notified that they failed, and decides whether to emit them again.
         """
         planned = range(old.planned_base, old.planned_base + len(old.planned))
         lost = [(sequence, id_) for sequence, id_ in old.message_ids.items() if sequence not in planned]
@@ -132,9 +135,9 @@ class SpoutBuffer:
     # Plans.
 
     def plan(self, base: int, bytes_max: int, now_ms: float = math.inf, room: int | None = None) -> list[Entry]:
-        """Put what waits, and what is due again, into a plan, as long as it is small enough: an entry an attempt.
+        """Put waiting records and due retries into a plan, up to ``bytes_max``; one entry for each attempt number.
 
-        With ``room`` at most so many, half of them for what waits.
+        With ``room``, at most that many records; half of them are reserved for waiting records.
         """
         size, most = 0, math.inf if room is None else room
         taken: list[tuple[Record, Any]] = []
@@ -160,9 +163,9 @@ class SpoutBuffer:
         return entries
 
     def plan_letters(self, base: int, now_ms: float = math.inf) -> list[Entry]:
-        """Put the messages into a plan that wait for their dead letters and are due, the first so many.
+        """Put messages that wait for their dead letters and are due into a plan, up to ``LETTERS_PER_ENTRY_MAX``.
 
-        Those that were tried before have entries of their own.
+        A dead letter at a later attempt has an entry of its own.
         """
         due = [one for one in self.dying if one.due_ms <= now_ms][:LETTERS_PER_ENTRY_MAX]
         self.dying = [one for one in self.dying if one not in due]
@@ -177,7 +180,7 @@ class SpoutBuffer:
         return entries
 
     def planned_of(self, entry: Entry) -> list[tuple[Record, Any]]:
-        """The records of an entry of the plan in force, with their message ids; fewer than it says if they are gone."""
+        """The records of an entry of the plan in force, with their message ids; fewer than planned if some are lost."""
         if entry.letters is not None:
             found = (self.writing.get(entry.base + place) for place in range(entry.end))
             return [(one.record, one.message_id) for one in found if one is not None]
@@ -185,12 +188,12 @@ class SpoutBuffer:
         return self.planned[first : first + entry.end] if first >= 0 else []
 
     def next_due_ms(self, not_before: int = 0) -> int | None:
-        """When the first of what waits to be given again is due; messages not before a probe may have them."""
+        """When the first retry or dead letter is due; a retry is not due before ``not_before``, the next probe."""
         waiting = [max(one[0], not_before) for one in self.again[:1]] + [one.due_ms for one in self.dying]
         return min(waiting, default=None)
 
     def text_of(self, sequence: int) -> str | None:
-        """How the message id of an open tree, or of a dead letter's, prints; None where there is none."""
+        """The printed message id of an open tree or of a dead letter's tree; None if there is none."""
         if sequence in self.message_ids:
             return short(self.message_ids[sequence])
         return short(self.writing[sequence].message_id) if sequence in self.writing else None
@@ -198,13 +201,13 @@ class SpoutBuffer:
     # Verdicts.
 
     def ack(self, sequence: int) -> None:
-        """The tree of this sequence is complete: its spout is to hear of it, if it gave a message id."""
+        """Handle a complete tree: its spout will be notified if it gave a message id."""
         if sequence in self.message_ids:
             self.acks.append(self.message_ids.pop(sequence))
             self.records.pop(sequence, None)
 
     def fail(self, tree: FailedTree) -> None:
-        """A tree failed: its record is given again, or becomes a dead letter, or its spout is to hear of it."""
+        """Handle a failed tree: its record is retried or becomes a dead letter, or its spout will be notified."""
         _, sequence = split_key(tree.key)
         if tree.letter:
             self._fail_letter(sequence, tree)
@@ -227,13 +230,13 @@ class SpoutBuffer:
     # Dead letters.
 
     def written(self, sequence: int) -> None:
-        """The dead letter of this sequence is durable: the message is done, and its spout is to hear of it."""
+        """Handle a durable dead letter: its message is done, and its spout will be notified."""
         one = self.writing.pop(sequence, None)
         if one is not None:
             (self.fails if self.fails_lettered else self.acks).append(one.message_id)
 
     def _fail_letter(self, sequence: int, tree: FailedTree) -> None:
-        """A dead letter comes again, or is given up itself: its spout is to hear that it failed."""
+        """Retry a dead letter; if it may not be retried, its spout will be notified that the message failed."""
         one = self.writing.pop(sequence, None)
         if one is None:
             return

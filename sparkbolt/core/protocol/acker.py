@@ -1,17 +1,18 @@
 """The acker: partials in, verdicts out.
 
 Which question it answers: given what a micro-batch's tasks report about their trees, which trees are complete?
-A stage adds up what its tasks report (``Accounts``), splits it by acker task (``shards_of``), an acker task judges it
-(``judge_rows``), and the driver gathers what reaches the end of the lane (``gather``).
+A stage adds up the reports of its tasks (``Accounts``) and splits them by acker task (``shards_of``). An acker task
+judges its part (``judge_rows``). The driver combines the frames that reach the end of the lane (``gather``).
 
-Rule 1: a root with init in this micro-batch and XOR zero, that nobody failed, is complete; runs of complete
-roots that are neighbours among the micro-batch's inits travel as one range.
-Rule 2: a failed root travels alone, with its cause; a fail wins over a zero.
+Rule 1: a root is complete if it has an init in this micro-batch, its XOR is zero, and no task failed it. Complete roots
+that are neighbours among the inits of the micro-batch travel as one range.
+Rule 2: a failed root travels alone, with its cause. A fail has priority over a zero XOR.
 Rule 3: any other root with a non-zero XOR travels as (key, xor, holder); a zero without init changes nothing
 and is dropped.
-Rule 4: the same rows give the same feedback, whether partials were judged on the executors or are judged in the driver.
+Rule 4: the same rows give the same feedback, whether executors or the driver judge the partials.
 
-Rule 5: as bytes, keys travel as steps, since they rise slowly; XOR values as they are, since they do not shrink.
+Rule 5: encoded keys travel as differences, because they rise slowly. XOR values travel unchanged, because they do not
+compress.
 
 Prior art: Storm's ``Acker`` (``org.apache.storm.daemon.Acker``), which sees one message at a time.
 Read before: ``verdicts``, ``edges``, ``packing``.
@@ -72,7 +73,15 @@ _BLOCK_SHIFT = constant(BLOCK_BITS)
 
 
 def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Where each wanted key is in rising keys, and whether it is there; an index counts only where it is."""
+    """Find each wanted key in ascending keys.
+
+    Args:
+        sorted_keys: uint64[keys], ascending.
+        wanted: uint64[wanted].
+
+    Returns:
+        (slots, found): intp[wanted] and bool[wanted]. A slot is valid only where ``found`` is true.
+    """
     if len(sorted_keys) == 0 or len(wanted) == 0:
         return np.zeros(len(wanted), dtype=np.intp), np.zeros(len(wanted), dtype=bool)
     if len(sorted_keys) == len(wanted) and int(np.count_nonzero(sorted_keys == wanted)) == len(wanted):
@@ -82,12 +91,12 @@ def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 
 def combine(parts: Sequence[Partials]) -> Partials:
-    """One partial of many: by key, the XOR of the inits, the XOR of the acks, one fail and one holder.
+    """Combine many partials into one: by key, the XOR of the inits, the XOR of the acks, one fail and one holder.
 
-    Keys of the result are strictly rising in each pair of arrays. Acks that cancelled each other are left out, an
-    init never is. Where there is one ack for each init, as behind a spout, it is added to it. Which fail and which
-    holder stay (the smallest) does not depend on the order of the parts. Combining again what was combined changes
-    nothing, so that it may be done at each level.
+    Each key array of the result is strictly ascending. Acks whose XOR is zero are dropped; an init is never dropped. If
+    the inits and the acks have the same keys, as behind a spout, the acks are added to the inits. Of several fails or
+    holders of a key the smallest stays, so the result does not depend on the order of the parts. Combining a combined
+    result changes nothing, so each level may combine.
     """
     init_keys, init_xors = _xored([(p.init_keys, p.init_xors) for p in parts if len(p.init_keys)])
     ack_keys, ack_xors = _xored([(p.ack_keys, p.ack_xors) for p in parts if len(p.ack_keys)])
@@ -119,9 +128,16 @@ def _xored(pairs: Sequence[tuple[U64, U64]]) -> tuple[U64, U64]:
 def shard_of(keys: U64, shards: int) -> npt.NDArray[np.int64]:
     """Which acker task (0 to ``shards - 1``) judges each tree: by the hash of ``key >> BLOCK_BITS``.
 
-    All that is said of one tree meets in one shard. The hash is of the block and not of the root, since
-    neighbours must stay together: scattered over shards, completed trees would not fold into ranges and would
-    have to travel as single keys.
+    All reports about one tree reach the same shard. The hash is of the block and not of the root, because neighbours
+    must stay together: if they were scattered over shards, completed trees would not form ranges and would travel as
+    single keys.
+
+    Args:
+        keys: uint64[keys].
+        shards: the number of acker tasks.
+
+    Returns:
+        int64[keys], the shard of each key.
 
     >>> len(set(shard_of(np.arange(1000, dtype=np.uint64), 4).tolist()))
     1
@@ -130,7 +146,7 @@ def shard_of(keys: U64, shards: int) -> npt.NDArray[np.int64]:
 
 
 def only_shard(partials: Partials, shards: int) -> int | None:
-    """The shard that all of these combined partials belong to, if one block holds them all; else None."""
+    """The shard of these combined partials if all their keys are in one block; otherwise None."""
     if shards == 1:
         return 0
     rising = (partials.init_keys, partials.ack_keys, partials.held_keys, partials.touched_keys)
@@ -143,10 +159,10 @@ def only_shard(partials: Partials, shards: int) -> int | None:
 
 
 def judge(parts: Sequence[Partials]) -> Verdicts:
-    """The verdicts of all that one micro-batch says of the trees of one shard, by the three rules above.
+    """The verdicts on one shard's trees from all partials of one micro-batch, by rules 1 to 3.
 
-    A range never crosses a block of ``shard_of``, because the inits of the next block may be in another
-    shard; ``merge`` joins the ranges. All arrays of the result rise by key.
+    A range never crosses a block of ``shard_of``, because the inits of the next block may be in another shard;
+    ``merge`` joins the ranges. All arrays of the result are ascending by key.
     """
     whole = combine(parts)
     totals = whole.init_xors.copy()
@@ -175,7 +191,15 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
 def _note_open(
     verdicts: Verdicts, whole: Partials, totals: U64, open_new: npt.NDArray[np.bool_], rest: npt.NDArray[np.bool_]
 ) -> None:
-    """Put in the trees that stay open: those of ``whole``'s inits and of its acks for which the arrays are true."""
+    """Add the trees that stay open to ``verdicts``.
+
+    Args:
+        verdicts: receives the open trees.
+        whole: the combined partials.
+        totals: uint64[inits], the XOR of each init with its acks.
+        open_new: bool[inits], the inits whose trees stay open.
+        rest: bool[acks], the acks of older trees, which stay open.
+    """
     began = int(np.count_nonzero(open_new))
     if not began and not rest.any():
         return
@@ -190,10 +214,10 @@ def _note_open(
 
 
 def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
-    """The verdicts of all shards as one; call it also for one shard, since it joins neighbouring ranges.
+    """Merge the verdicts of all shards; call it also for one shard, because it joins neighbouring ranges.
 
-    Two ranges of one task are joined if no tree that was started in this micro-batch lies between them, and if both
-    are of trees that were started for the first time, or both of trees that were started again.
+    Two ranges of one task are joined if no tree that began in this micro-batch lies between them, and if both contain
+    first attempts or both contain retries.
     """
     whole = verdicts[0] if len(verdicts) == 1 else _all_shards(verdicts)
     first, last, counts = whole.done_first, whole.done_last, whole.done_counts
@@ -214,7 +238,7 @@ def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
 
 
 def _all_shards(verdicts: Sequence[Verdicts]) -> Verdicts:
-    """Verdicts behind one another, in the order of their keys."""
+    """The verdicts of all shards concatenated, sorted by key."""
     keys = _join([v.open_keys for v in verdicts])
     first = _join([v.done_first for v in verdicts])
     by_key, by_first = np.argsort(keys, kind="stable"), np.argsort(first, kind="stable")
@@ -233,7 +257,7 @@ def _all_shards(verdicts: Sequence[Verdicts]) -> Verdicts:
 
 
 def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:
-    """The columns behind one another, as 64-bit numbers."""
+    """The columns concatenated, as uint64."""
     if not columns:
         return empty_u64()
     if len(columns) == 1:
@@ -242,7 +266,7 @@ def _join(columns: Sequence[npt.NDArray[np.generic]]) -> U64:
 
 
 def one_fail_each(fails: Sequence[Fail]) -> list[Fail]:
-    """The fails in the order of their keys, of each key the smallest."""
+    """The fails sorted by key; for each key only the smallest."""
     if not fails:
         return []
     kept: dict[int, Fail] = {}
@@ -256,7 +280,7 @@ def one_fail_each(fails: Sequence[Fail]) -> list[Fail]:
 
 
 def _ranges(keys: U64, complete: npt.NDArray[np.bool_]) -> tuple[U64, U64, I64]:
-    """(first, last, count) of the maximal runs of complete keys within one block."""
+    """(first, last, count) of the maximal runs of complete keys within one block: uint64, uint64 and int64[runs]."""
     blocks = keys >> _BLOCK_SHIFT
     joined = complete[1:] & complete[:-1] & (blocks[1:] == blocks[:-1])
     starts, ends = complete.copy(), complete.copy()
@@ -267,7 +291,7 @@ def _ranges(keys: U64, complete: npt.NDArray[np.bool_]) -> tuple[U64, U64, I64]:
 
 
 class Accounts:
-    """Gathers (root, xor) pairs.
+    """Collects (root, xor) pairs.
 
     >>> import numpy as np
     >>> accounts, roots = Accounts(), np.array([7], dtype=np.uint64)
@@ -278,17 +302,21 @@ class Accounts:
     """
 
     def __init__(self) -> None:
-        """Nothing was said yet."""
+        """Begin without pairs."""
         self._known: list[tuple[U64, U64]] = []
-        """(keys, xors), keys rising."""
+        """(keys, xors): uint64[pairs] each, keys ascending."""
         self._last: tuple[U64, U64] | None = None
-        """(roots, xors)."""
+        """(roots, xors): uint64[pairs] each; the last pairs that were added, not yet in ``_known``."""
 
     def add(self, roots: U64, xors: U64) -> None:
-        """Add to the accounts of roots; the arrays must not be changed afterwards.
+        """Add XOR values to the accounts of roots.
 
-        A line of fused bolts speaks of the trees of one block of rows several times in a row: what is said of the
-        same array of roots is put together before it costs anything else.
+        A chain of fused bolts reports about the same trees several times in a row. Consecutive calls with the same
+        array object of roots are combined first, which is cheap.
+
+        Args:
+            roots: uint64[pairs], in any order; must not be changed afterwards.
+            xors: uint64[pairs]; must not be changed afterwards.
         """
         if self._last is not None and self._last[0] is roots:
             self._last = roots, self._last[1] ^ xors
@@ -304,7 +332,7 @@ class Accounts:
             self._known.append(anchoring.by_tree())
 
     def partials(self) -> list[Partials]:
-        """All that was said, in the order in which it was."""
+        """All accounts, in the order in which they were added."""
         self._note_last()
         return [Partials(ack_keys=keys, ack_xors=xors) for keys, xors in self._known]
 
@@ -315,7 +343,7 @@ class Accounts:
 
 
 def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
-    """What those of ``shards`` acker tasks are to hear that have anything to hear, in the order of their numbers."""
+    """The partials for each acker task, ascending by task number; tasks without any are left out."""
     if partials.empty:
         return {}
     only = only_shard(partials, shards)
@@ -342,7 +370,7 @@ def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
 
 
 def judge_rows(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, bytes]]:
-    """An acker task on an executor: partials become verdicts, everything else passes."""
+    """Run an acker task on an executor: judge the partials and pass all other rows through."""
     partials: list[Partials] = []
     out: list[tuple[int, bytes]] = []
     dest, moment = 0, Moment(-1, 0)
@@ -364,7 +392,7 @@ def count_pairs(partials: Iterable[Partials]) -> int:
 
 
 def gather(frames: Iterable[Any]) -> Feedback:
-    """Everything that came back from a micro-batch, judged where it was not yet."""
+    """Combine all frames that a micro-batch returned; judge the partials among them here."""
     partials: list[Partials] = []
     verdicts = []
     feedback = Feedback()
@@ -404,7 +432,7 @@ _VERDICTS_MAGIC = b"SBV1"
 
 
 def encode_verdicts(verdicts: Verdicts) -> bytes:
-    """Verdicts as bytes: keys packed, XOR values raw since they do not shrink, fails as JSON."""
+    """Verdicts as bytes: keys packed, XOR values raw because they do not compress, fails as JSON."""
     bounds = np.empty(2 * len(verdicts.done_first), dtype=np.uint64)
     bounds[::2], bounds[1::2] = verdicts.done_first, verdicts.done_last
     return packing.join_sections(
@@ -427,7 +455,7 @@ def decode_verdicts(data: Buffer) -> Verdicts:
     """The inverse of ``encode_verdicts``.
 
     Raises:
-        InvariantError: the bytes are no verdicts.
+        InvariantError: the bytes are not encoded verdicts.
     """
     sections = packing.split_sections(data)
     check(len(sections) == 10 and sections[0] == _VERDICTS_MAGIC, "these bytes are not encoded verdicts")
@@ -454,9 +482,9 @@ _PARTIALS_MAGIC = b"SBP4"
 
 
 def encode_partials(partials: Partials) -> bytes:
-    """Partials as bytes: which arrays follow, keys as steps, XOR values as they are, fails as JSON.
+    """Partials as bytes: which arrays follow, keys as differences, XOR values unchanged, fails as JSON.
 
-    The XOR of an init is zero where nothing was fused behind its spout: such columns are narrowed.
+    The XOR of an init is zero where nothing was fused behind its spout; such columns are narrowed.
     """
     p = partials
     said, arrays = 0, []
@@ -471,10 +499,10 @@ def encode_partials(partials: Partials) -> bytes:
 
 
 def decode_partials(data: Buffer) -> Partials:
-    """The inverse of ``encode_partials``; XOR values look into ``data`` and must not be written to.
+    """The inverse of ``encode_partials``; XOR values share memory with ``data`` and must not be changed.
 
     Raises:
-        InvariantError: the bytes are no partials.
+        InvariantError: the bytes are not encoded partials.
     """
     view = memoryview(data)
     check(bytes(view[:4]) == _PARTIALS_MAGIC and len(view) >= 8, "these bytes are not encoded partials")

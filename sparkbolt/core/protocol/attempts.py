@@ -1,4 +1,4 @@
-"""Attempts: what was tried with one message before it is given up.
+"""Attempts: the failed attempts at one message until it is exhausted.
 
 Which question it answers: which attempts at this message were there, and why did each fail?
 
@@ -21,17 +21,17 @@ class MessageAttempts:
 
     attempts: tuple[Attempt, ...] = ()
     left_out: int = 0
-    """How many behind the first one are not kept."""
+    """How many attempts after the first one are not kept."""
 
     def with_failure(self, tree: FailedTree) -> MessageAttempts:
-        """These attempts and one more."""
+        """These attempts and one more failed attempt."""
         if not tree.counted:
             return self
         kept = remember(self.attempts, attempt_of(tree))
         return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
 
     def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
-        """What is told of a message whose last attempt, among these already, has failed."""
+        """The report on a message whose last attempt failed; that attempt is already among these."""
         return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
 
     def to_json(self) -> list[Any]:

@@ -2,11 +2,11 @@
 
 Which question it answers: which roots and edges does row r have, and by which edges do its children belong to its
 trees?
-Rule 1: only here are edges made (``anchored``). What is added to a new tuple is added to its parent's account in the
-same step, so that both halves of every edge reach the acker or neither does.
-Rule 2: a parent's account is its root's: the edges of a tuple's children are reported in the micro-batch in which they
-were emitted, its own edge when it is acked.
-Rule 3: where neighbours have a parent in common, what can be said once for all of them is said once.
+Rule 1: edges are made only here (``anchored``). The same step adds an edge to the new tuple and to its parent's
+account, so that both halves of every edge reach the acker or neither does.
+Rule 2: a parent's account is its root's account. The edges of a tuple's children are reported in the micro-batch in
+which they were emitted; the tuple's own edge is reported when the tuple is acked.
+Rule 3: what neighbouring rows with a common parent share is stored once.
 
 Read before: ``ids``.
 """
@@ -35,7 +35,9 @@ from sparkbolt.core.base.ids import (
 
 @dataclass
 class EdgeOrigins:
-    """What the edges of a block of rows were made of. Neighbours that have a parent in common are a run.
+    """The inputs from which the edges of a block of rows were derived.
+
+    Neighbouring rows with a common parent form a run.
 
     >>> from sparkbolt.core.base.ids import edge_of
     >>> ids = np.array([7, 8], dtype=np.uint64)
@@ -45,34 +47,38 @@ class EdgeOrigins:
     """
 
     roots: U64
-    """The tree of each run."""
+    """uint64[runs]: the root of each run's tree."""
     parents: U64
-    """The edge of each run's parent."""
+    """uint64[runs]: the edge of each run's parent."""
     starts: npt.NDArray[np.intp]
-    """The first row of each run; the first of them is 0."""
+    """intp[runs], ascending: the first row of each run; ``starts[0]`` is 0."""
     count: int
-    """How many rows there are."""
+    """The number of rows."""
     ordinals: npt.NDArray[Any] | int
-    """Of each row, unsigned: ``edges_of(its parent, its ordinal, salt)`` is its edge. Or that of the first row of each
-    run, from which the others count on."""
+    """Unsigned integers[rows], or an int.
+
+    An array holds the ordinal of each row: ``edges_of(parent, ordinal, salt)`` is the row's edge. An int is the ordinal
+    of the first row of each run; the other rows of the run continue from it.
+    """
     salt: int
     root_salt: int | None = None
-    """If the parents were made of nothing but their roots: ``edges_of(root, 0, root_salt)`` is the parent's edge."""
+    """Set if the parents' edges were derived from their roots alone: ``edges_of(root, 0, root_salt)`` is the parent's
+    edge."""
 
     @property
     def lengths(self) -> npt.NDArray[np.intp]:
-        """How many rows each run has."""
+        """intp[runs]: the number of rows of each run."""
         return run_lengths(self.starts, self.count)
 
     @property
     def row_ordinals(self) -> npt.NDArray[Any]:
-        """The ordinal of each row."""
+        """Unsigned integers[rows]: the ordinal of each row."""
         if not isinstance(self.ordinals, int):
             return self.ordinals
         return ordinals_within(np.repeat(np.arange(len(self.starts)), self.lengths)) + np.uint64(self.ordinals)
 
     def edges(self) -> U64:
-        """The edge of each row."""
+        """uint64[rows]: the edge of each row."""
         if isinstance(self.ordinals, int):
             return edges_of_runs(self.parents, self.starts, self.count, self.ordinals, self.salt)
         return edges_of(np.repeat(self.parents, self.lengths), self.ordinals, self.salt)
@@ -87,12 +93,13 @@ class EdgeOrigins:
 
 
 class Anchoring:
-    """The trees of a block of rows, as pairs: pair i says that a row belongs to ``roots[i]`` by ``edges[i]``.
+    """The trees of a block of rows, as pairs: in pair i a row belongs to the tree ``roots[i]`` with ``edges[i]``.
 
-    ``offsets`` None: one pair a row. Otherwise row r has pairs ``offsets[r]`` to ``offsets[r + 1]``, maybe none.
-    ``edge_origins`` may be known where there is one pair a row: then edges can be made again from fewer bytes, and
-    roots are spread over the rows only if somebody asks for them. ``root_salt`` is known where each row has one pair,
-    whose edge is ``edges_of(its root, 0, root_salt)``.
+    ``roots`` and ``edges`` are uint64[pairs]. If ``offsets`` is None, row r has pair r alone. Otherwise ``offsets`` is
+    int64[rows + 1], ascending, and row r has the pairs ``offsets[r]`` to ``offsets[r + 1]``, possibly none.
+    ``edge_origins`` may be given where each row has one pair: then fewer bytes are enough to derive the edges again,
+    and the root of each row is computed on first use. ``root_salt`` is given where each row has one pair whose edge is
+    ``edges_of(root, 0, root_salt)``.
     """
 
     __slots__ = ("_roots", "edge_origins", "edges", "offsets", "root_salt")
@@ -105,7 +112,7 @@ class Anchoring:
         edge_origins: EdgeOrigins | None = None,
         root_salt: int | None = None,
     ) -> None:
-        """``roots`` may be None where ``edge_origins`` are given."""
+        """Store the arrays; ``roots`` may be None if ``edge_origins`` is given."""
         self._roots = roots
         self.edges = edges
         self.offsets = offsets
@@ -114,14 +121,14 @@ class Anchoring:
 
     @property
     def roots(self) -> U64:
-        """The root of each pair."""
+        """uint64[pairs]: the root of each pair."""
         if self._roots is None:
             assert self.edge_origins is not None
             self._roots = np.repeat(self.edge_origins.roots, self.edge_origins.lengths)
         return self._roots
 
     def by_tree(self) -> tuple[U64, U64]:
-        """The keys of all trees, rising, and the XOR of each one's edges."""
+        """(keys, xors): uint64[trees] each, keys ascending; the XOR of the edges of each tree."""
         if self.edge_origins is None:
             return xor_by_root(self.roots, self.edges)
         return xor_by_root(self.edge_origins.roots, xor_of_runs(self.edges, self.edge_origins.starts))
@@ -139,7 +146,15 @@ class Anchoring:
 def pairs_of_rows(
     offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Indices of the pairs of some rows, row after row, and the offsets of those rows in them."""
+    """The indices of the pairs of some rows, row after row, and the offsets of these rows in them.
+
+    Args:
+        offsets: int64[all rows + 1], ascending.
+        rows: intp[rows], in any order.
+
+    Returns:
+        (pairs, new_offsets): int64[pairs] and int64[rows + 1], ascending.
+    """
     starts = offsets[rows]
     counts = offsets[rows + 1] - starts
     new_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -153,7 +168,7 @@ _SLOT = 0x9E3779B97F4A7C15
 
 
 def slotted(edge: int, slot: int) -> int:
-    """An anchor's edge as seen from its slot among the anchors; slot 0 is the edge itself."""
+    """The edge of an anchor in a slot of the list of anchors; in slot 0 it is the edge itself."""
     if slot == 0:
         return edge
     mixed = np.array([edge ^ (slot * _SLOT & 0xFFFFFFFFFFFFFFFF)], dtype=np.uint64)
@@ -162,36 +177,40 @@ def slotted(edge: int, slot: int) -> int:
 
 @dataclass
 class Parents:
-    """What emitted rows are anchored to, as pairs.
+    """The anchors of emitted rows, as pairs.
 
-    Row r has pair r alone; or those that ``offsets`` say, as in ``Anchoring``; or ``of[r]``, as others may, too.
+    Row r has pair r alone, or the pairs that ``offsets`` gives, as in ``Anchoring``, or the pair ``of[r]``, which
+    several rows may share.
     """
 
     pair_roots: U64
     pair_edges: U64
-    """The anchors' own edges, already told apart by anchor slot."""
+    """uint64[pairs]: the anchors' own edges, already mixed with their slots (``slotted``)."""
     ordinals: npt.NDArray[Any] | int
-    """They count the emissions of one anchor; unsigned. One for each row, or each pair where there are ``offsets``.
-    Or that of the first row of each anchor: then they count on, among the anchor's rows that go to one task."""
+    """Unsigned integers, or an int: the number of an emission among those of its anchor.
+
+    An array has one ordinal for each row, or for each pair if ``offsets`` is given. An int is the ordinal of each
+    anchor's first row; it continues among the rows of this anchor that go to one task.
+    """
     offsets: npt.NDArray[np.int64] | None = None
     of: npt.NDArray[np.int64] | None = None
-    """Equal ones are neighbours where ``ordinals`` count on."""
+    """int64[rows]: the pair of each row. Equal values are neighbours if ``ordinals`` is an int."""
     root_salt: int | None = None
-    """As of ``Anchoring``, of the pairs."""
+    """As in ``Anchoring``, for the pairs."""
 
     @property
     def roots(self) -> U64:
-        """The root of each row, or pair of a row where there are ``offsets``."""
+        """uint64[rows or pairs]: the root of each row, or of each pair if ``offsets`` is given."""
         return self.pair_roots if self.of is None else self.pair_roots[self.of]
 
     @property
     def edges(self) -> U64:
-        """The anchor's edge, likewise."""
+        """uint64[rows or pairs]: the anchor's edge of each row, or of each pair if ``offsets`` is given."""
         return self.pair_edges if self.of is None else self.pair_edges[self.of]
 
     @property
     def row_ordinals(self) -> npt.NDArray[Any]:
-        """The ordinal of each row, or pair of a row where there are ``offsets``, as an array."""
+        """Unsigned integers[rows or pairs]: the ordinal of each row, or of each pair if ``offsets`` is given."""
         if not isinstance(self.ordinals, int):
             return self.ordinals
         if self.of is None:
@@ -200,7 +219,14 @@ class Parents:
 
 
 def anchored(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, account: U64) -> Anchoring:
-    """New edges for some rows, put on the account of their parents too."""
+    """Make new edges for some rows, and add them to the accounts of their parents.
+
+    Args:
+        parents: the anchors of the emitted rows.
+        rows: intp[rows], the rows that get edges; None: all.
+        salt: goes into each edge.
+        account: uint64[pairs], changed in place: each parent's XOR.
+    """
     if parents.of is not None:
         return _derive(parents, parents.of, rows, salt, account)
     roots, anchors, ordinals, offsets = parents.pair_roots, parents.pair_edges, parents.ordinals, parents.offsets
@@ -222,13 +248,13 @@ def anchored(parents: Parents, rows: npt.NDArray[np.intp] | None, salt: int, acc
 def _derive(
     parents: Parents, of: npt.NDArray[np.int64], rows: npt.NDArray[np.intp] | None, salt: int, account: U64
 ) -> Anchoring:
-    """``anchored`` where neighbours have their parent in common: most of it is done once a parent."""
+    """``anchored`` for rows whose neighbours share a parent: most work is done once per parent."""
     if rows is not None:
         of = of.take(rows)
     starts = run_starts(of)
     runs = of[starts]
     rising = rise(runs)
-    ordinals = parents.ordinals if rising else parents.row_ordinals  # a parent of several runs is counted on only once
+    ordinals = parents.ordinals if rising else parents.row_ordinals  # the ordinals of a parent continue across its runs
     if rows is not None and not isinstance(ordinals, int):
         ordinals = ordinals.take(rows)
     roots, anchors = parents.pair_roots[runs], parents.pair_edges[runs]
@@ -237,13 +263,13 @@ def _derive(
     xors = xor_of_runs(edges, starts)
     if rising:
         account[runs] ^= xors
-    else:  # a grouping may put rows in any order
+    else:  # a grouping may return rows in any order
         np.bitwise_xor.at(account, runs, xors)
     return Anchoring(None, edges, None, edge_origins)
 
 
 def merge_roots(anchoring: Anchoring) -> Anchoring:
-    """Fold the pairs of a row that name one root twice (a diamond) into one pair by XOR."""
+    """Combine pairs of one row that have the same root (a diamond) into one pair by XOR."""
     offsets = anchoring.offsets
     if offsets is None or len(anchoring.roots) == 0:
         return anchoring

@@ -1,10 +1,10 @@
 """Frames: columnar packets of tuples from one task to one task on one stream.
 
-Which question it answers: how do thousands of tuples become one Spark row, and in which order are they read?
-Rule 1: a frame carries (sender, stream, piece, sequence); ``order`` sorts by it, so the order in which frames
-arrive never shows.
-Rule 2: values come out as they went in, type by type: a column is Arrow only where all its values are of one
-plain type (or None), and pickled alone otherwise.
+Which question it answers: how do thousands of tuples become one row of Spark, and in which order are they read?
+Rule 1: a frame carries (sender, stream, piece, sequence), and ``order`` sorts by it. So the order in which frames
+arrive has no effect.
+Rule 2: decoded values equal the encoded ones, with the same types. A column is stored as Arrow only if all its values
+are of one plain type (or None); any other column is pickled on its own.
 
 Read before: ``ids``, ``tuples``, ``edges``.
 """
@@ -40,20 +40,23 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class FrameKind(IntEnum):
-    """What a row holds: the first byte of its head. None may change: workers of one topology read each other's."""
+    """What a row holds: the first byte of its head.
+
+    No number may change, because the workers of a topology read each other's rows.
+    """
 
     DATA = 1
     """Tuples (``Frame``)."""
     CLOCK = 2
-    """What a task is told of time (``Clock``)."""
+    """The time and other notices for one task (``Clock``)."""
     PARTIALS = 3
-    """What tasks say of trees, for the acker."""
+    """Reports of tasks about trees, for the acker."""
     FEEDBACK = 4
     """Metrics, reports and hops, for the driver."""
     VERDICTS = 5
-    """What the acker says of trees, for the driver."""
+    """Verdicts of the acker on trees, for the driver."""
     READS = 6
-    """How much was read of which ranges, for the driver."""
+    """How much was read of each range, for the driver."""
     LETTERS = 7
     """Dead letters that were written, for the driver."""
 
@@ -72,7 +75,7 @@ _ARROW_TYPES: dict[type, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Moment:
-    """The micro-batch that a row belongs to; it stands in every row's head."""
+    """The micro-batch that a row belongs to; every row's head contains it."""
 
     micro_batch_id: int
     now_ms: int
@@ -87,22 +90,25 @@ class Frame:
     stream: int
     """The index of the stream in ``Topology.streams()``."""
     piece: int
-    """Which piece of the source's work made it; pieces may run in different processes at the same time."""
+    """The piece of the source's work that made it; pieces may run in different processes at the same time."""
     sequence: int
     rows: int
     columns: list[Column]
     anchoring: Anchoring | None = None
-    """None: nothing in the frame is tracked."""
+    """The trees of the rows; None: nothing in the frame is tracked."""
     attempts: npt.NDArray[np.uint8] | None = None
-    """None: every row belongs to a first attempt, and none is traced."""
+    """uint8[rows]; None: every row belongs to a first attempt, and none is traced."""
     path: Path = ()
-    """By whom the tuples came, within this micro-batch: the last is who sent the frame, the one before sent what they
-    were emitted for. It begins at the spout, or at a task that emitted them for tuples that it had kept."""
+    """The senders of the tuples within this micro-batch, the sender of the frame last.
+
+    Each sender emitted its tuples for tuples of the sender before it. The path begins at the spout, or at a task that
+    emitted the tuples for tuples that it had held.
+    """
     unreadable: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Of a frame that was decoded: by row, a column whose value cannot be read there, and why."""
+    """In a decoded frame: row to (column, reason) for a value that cannot be read."""
 
     def take(self, rows: npt.NDArray[np.intp]) -> Frame:
-        """The frame with some of its rows."""
+        """The frame with only the given rows: intp[rows]."""
         anchoring = self.anchoring.take(rows) if self.anchoring is not None else None
         attempts = self.attempts[rows] if self.attempts is not None else None
         columns = [take(column, rows) for column in self.columns]
@@ -121,29 +127,29 @@ class Frame:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """What frames are sorted by before user code sees them."""
+        """The sort key of the frame: user code sees frames in this order."""
         return self.sender, self.stream, self.piece, self.sequence
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What a task is told of time, once a micro-batch, if it needs it."""
+    """The time and other notices for one task: at most one clock per micro-batch, only for tasks that need one."""
 
     tick: bool = False
     """Whether a tick tuple is due."""
     void: tuple[tuple[int, int], ...] = ()
-    """As of ``MicroBatchPlan.void``: what the task is to forget."""
+    """As in ``MicroBatchPlan.void``: the trees that the task must forget."""
     wanted: tuple[int, ...] = ()
-    """Roots of trees that time out now: the task tells which of their tuples it holds."""
+    """Roots of trees that time out now: the task reports which of their tuples it holds."""
     outbox_acks: tuple[Interval, ...] = ()
-    """The positions of what the task keeps for trees of its own, and need not keep any more."""
+    """Positions of values in the task's outbox that the task may drop."""
     again: tuple[Entry, ...] = ()
-    """What the task is to give again."""
+    """The values of its outbox that the task must emit again."""
 
 
 @dataclass
 class Inbox:
-    """What one task gets in one micro-batch."""
+    """All that one task receives in one micro-batch."""
 
     frames: list[Frame] = field(default_factory=list)
     clock: Clock | None = None
@@ -154,7 +160,7 @@ class Inbox:
 
 
 def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
-    """The column in Arrow if all values are of one plain type or None, else the values themselves.
+    """The column as Arrow if all values are of one plain type or None; otherwise the values themselves.
 
     Args:
         values: the values of one field.
@@ -182,7 +188,7 @@ def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
 
 
 def python_values(column: Column) -> Sequence[Any]:
-    """The column as Python values; equal strings of a dictionary become one object."""
+    """The column as Python values; equal strings of a dictionary array become one object."""
     if isinstance(column, pa.DictionaryArray):
         if column.null_count:
             nulls: list[Any] = column.to_pylist()
@@ -205,11 +211,11 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
     Args:
         name: the field, for the error.
         column: its values.
-        otherwise: what the user is to do where that cannot be.
-        dictionary: give it as a ``pa.DictionaryArray``; otherwise as any other array.
+        otherwise: advice for the user if the conversion is impossible, for the error.
+        dictionary: return a ``pa.DictionaryArray``; otherwise an array of any other type.
 
     Raises:
-        EmitError: the values have no Arrow type in common, or cannot be a dictionary.
+        EmitError: the values have no common Arrow type, or cannot be a dictionary array.
 
     >>> arrow_of("n", [1, 2], "use a bolt that takes tuples").to_pylist()
     [1, 2]
@@ -225,7 +231,10 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
 
 
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
-    """Some rows of a column; a dictionary keeps only what the rows use, unless it is so small that it does not pay."""
+    """Some rows of a column: intp[rows], in any order.
+
+    A dictionary keeps only the values that these rows use, unless it is so small that shortening it does not pay.
+    """
     if isinstance(column, pa.DictionaryArray) and not column.null_count:
         codes = column.indices.to_numpy(zero_copy_only=False).take(rows)
         if len(column.dictionary) <= min(_FEW_VALUES, len(codes)):
@@ -257,7 +266,11 @@ def unpicklable(column: Column, row: int) -> str | None:
 
 
 def encode(frame: Frame, moment: Moment) -> bytes:
-    """The frame as bytes: a fixed head, a pickled header, ids as packed arrays, bare columns, then an Arrow stream."""
+    """The frame as bytes.
+
+    A fixed head, a pickled header, ids as packed arrays, the columns that have an encoding as Arrow buffers, then an
+    Arrow stream with the other Arrow columns. Python columns are pickled into the header.
+    """
     shapes, buffers = all_to_buffers(frame.columns)
     rest = [(index, column) for index, column in enumerate(frame.columns) if index not in shapes]
     arrow = [column for _, column in rest if isinstance(column, pa.Array)]
@@ -278,18 +291,18 @@ def encode(frame: Frame, moment: Moment) -> bytes:
 
 
 _UNTRACKED, _PAIRS, _DERIVED = 0, 1, 2
-"""How trees stand in a frame: not at all, as roots and edges, or as what the edges were made of."""
+"""The encoding of the trees in a frame: none, roots and edges, or the origins of the edges."""
 _Form: TypeAlias = tuple[int, int | None, int | None, int]
-"""One of them, and of ``Anchoring`` and ``EdgeOrigins`` what is no array: the salt of roots, the first ordinal, the
-salt."""
+"""(one of these encodings, root salt, first ordinal, salt): the parts of ``Anchoring`` and ``EdgeOrigins`` that are not
+arrays."""
 
 
 def _packed(anchoring: Anchoring) -> tuple[_Form, list[npt.NDArray[Any]]]:
-    """The trees of a frame.
+    """Encode the trees of a frame.
 
-    The children of one tuple are neighbours: their root and their parent's edge stand once, with how many they are.
-    Edges that were made of nothing but their roots are left out, and so are ordinals that count on.
-    Roots go as the keys they were mixed from, which rise slowly where a root is a random number.
+    The children of one tuple are neighbours: their root and their parent's edge are stored once, with the number of
+    children. Edges that can be derived from their roots alone are left out, and so are ordinals that continue from the
+    first one. Roots are stored as the keys from which they were mixed: keys rise slowly, while roots look random.
     """
     edge_origins = anchoring.edge_origins
     if edge_origins is not None and 2 * len(edge_origins.starts) <= edge_origins.count:
@@ -328,7 +341,7 @@ def _unpacked(form: _Form, arrays: Sequence[npt.NDArray[Any]]) -> Anchoring | No
 
 
 def kind_of(data: bytes | memoryview | pa.Buffer) -> int:
-    """Which ``FrameKind`` it is: the bare number, which costs nothing, of a frame that may be of none."""
+    """The number of the row's ``FrameKind``, not the enum member, which costs time; it may be no valid kind."""
     return memoryview(data)[0]
 
 
@@ -371,7 +384,7 @@ def decode(data: bytes | memoryview | pa.Buffer) -> Frame:
 
 
 def encode_control(kind: FrameKind, value: Any, moment: Moment) -> bytes:
-    """A clock or feedback frame: anything that pickles, from our own processes to our own processes."""
+    """A frame with a pickled value, such as a clock or feedback; only Sparkbolt's own processes exchange these."""
     return wrap(kind, pickle.dumps(value, protocol=5), moment)
 
 
@@ -393,7 +406,7 @@ def unwrap(data: bytes | memoryview | pa.Buffer, kind: FrameKind) -> memoryview:
 
 
 def collect(rows: Iterable[bytes | memoryview | pa.Buffer]) -> Inbox:
-    """Decode what came for one task."""
+    """Decode the rows that arrived for one task."""
     inbox = Inbox()
     for data in rows:
         kind = kind_of(data)

@@ -1,14 +1,15 @@
-"""The plan: what one micro-batch reads, as the spark_offset; and the records of a ``Spout`` that ride beside it.
+"""The plan: what one micro-batch reads, as Spark's offset; and the records of a ``Spout`` that travel beside it.
 
 Which question it answers: what must be known to run a micro-batch again exactly as it was?
-Rule 1: a plan holds ranges, never records. Records of a ``Spout`` ride beside it and die with their driver.
+Rule 1: a plan holds ranges, never records. Records of a ``Spout`` travel beside it and are lost with their driver.
 Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
 unknown record counts cost nothing, and no sequence is used twice.
-Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records, and what was to be read once:
-``alive_entries`` says which remain.
-Rule 4: values of a record that are not plain are pickled when they are emitted, each record for itself. What cannot be
-pickled, or is too large, is refused there; what cannot be read where it arrives fails there. Its tree fails, and
-nothing else. Plain values (text, numbers, bytes, None) ride as they are: to look at them is all that it costs.
+Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records and the ranges that may be read only
+once. ``alive_entries`` returns the entries that remain.
+Rule 4: values of a record that are not plain are pickled when they are emitted, each record on its own. A record that
+cannot be pickled, or is too large, is refused at that moment. A record that cannot be unpickled fails on arrival. In
+both cases only its own tree fails. Plain values (text, numbers, bytes, None) travel unchanged; the only cost is the
+check of their types.
 
 Read before: ``ids``, ``components``, ``attempts``.
 """
@@ -32,13 +33,13 @@ from sparkbolt.errors import CheckpointError, EmitError
 
 PLAN_FORMAT = 1
 ASKED_FOR_MAX = 100
-"""About how many of the trees that time out with a micro-batch their holders are asked."""
+"""For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
 
 
 def own_source(index: int) -> str:
-    """The source of a bolt's task that starts trees, by its index: what it keeps.
+    """The name of the source that stands for the outbox of a bolt's task, by the index of the task.
 
-    A position in it is the sequence of the value's first attempt.
+    A position in this source is the sequence of the value's first attempt.
     """
     return f"kept-{index}"
 
@@ -47,10 +48,14 @@ def own_source(index: int) -> str:
 class Entry:
     """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
 
-    Four kinds: a range of a ``PartitionedSpout`` (``source`` set), records of it to be read again (``positions``
-    set too: the i-th has sequence ``base + i``), records of a ``Spout`` (``source`` None: sequences ``base`` to
-    ``base + end - 1``, ``start`` is 0), all of the same attempt, and messages of either kind that are given up
-    (``letters`` set too): they are read once more, for their dead letters.
+    There are four kinds:
+
+    1. a range of a ``PartitionedSpout``: ``source`` is set;
+    2. records of a ``PartitionedSpout`` to be read again, all at the same attempt: ``source`` and ``positions`` are
+       set, and the i-th record has the sequence ``base + i``;
+    3. records of a ``Spout``, all at the same attempt: ``source`` is None, ``start`` is 0, and the sequences are
+       ``base`` to ``base + end - 1``;
+    4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too.
     """
 
     task: int
@@ -59,13 +64,14 @@ class Entry:
     start: int
     end: int
     attempt: int = 1
-    """Of a range: how often reading was tried from its start on; its records are given for the first time."""
+    """The attempt of the records. For a range: the attempt at reading from its start; its records are first
+    attempts."""
     positions: tuple[int, ...] | None = None
     once: bool = False
-    """Whether no other life may read it: its spout gives each record at most once."""
+    """Whether no other life may read it, because its spout emits each record at most once."""
     letters: tuple[str, ...] | None = field(default=None, repr=False)
-    """What is known of each message that is given up (``ExhaustedMessage``, dumped); ``attempt`` is then that at the
-    letter."""
+    """The report on each exhausted message (``ExhaustedMessage``, dumped); ``attempt`` then counts the attempts at
+    writing the dead letter."""
 
     @property
     def reserved(self) -> int:
@@ -74,7 +80,7 @@ class Entry:
 
     @property
     def lasting(self) -> bool:
-        """Whether it may be read in any life: neither a ``Spout``'s records nor what is read ``once``."""
+        """Whether it may be read in any life: it is neither a ``Spout``'s records nor read ``once``."""
         return self.source is not None and not self.once
 
     @property
@@ -88,7 +94,7 @@ class Entry:
         return self.positions[offset] if self.positions is not None else self.start + offset
 
     def to_json(self) -> list[Any]:
-        """The entry as a list, without what has its default."""
+        """The entry as a list; trailing fields that have their defaults are left out."""
         values = [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
         more = [self.once, self.letters] if self.letters is not None else [True] if self.once else []
         return [*values, *more]
@@ -105,7 +111,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class MicroBatchPlan:
-    """Everything that a micro-batch needs to be run, and to be run again."""
+    """All that is needed to run a micro-batch, and to run it again."""
 
     micro_batch_id: int
     life: int
@@ -114,23 +120,24 @@ class MicroBatchPlan:
     """The micro-batch's time, in milliseconds since the epoch; never less than that of an earlier plan."""
     entries: tuple[Entry, ...] = ()
     ticks: tuple[str, ...] = ()
-    """Components to whose tasks a tick tuple is due."""
+    """Components whose tasks receive a tick tuple."""
     expired: tuple[int, ...] = ()
-    """Keys of open trees that have timed out: failed by this micro-batch's promotion."""
+    """Keys of open trees that have timed out; the promotion of this micro-batch fails them."""
     void: tuple[tuple[int, int], ...] = ()
-    """(task number, sequence): trees of the task below the sequence belong to a dead life; nobody waits for them."""
+    """(task number, sequence): trees of the task below the sequence belong to a dead life and are no longer tracked."""
     asked: tuple[int, ...] = ()
-    """Numbers of tasks that hold tuples of the first of the expired trees, and are asked which."""
+    """Numbers of tasks that hold tuples of the first expired trees; they are asked to report these tuples."""
     again: tuple[Entry, ...] = ()
-    """What tasks of bolts that start trees are to give again, of what they keep: entries with ``positions``."""
+    """Values that the tasks of bolts that start trees must emit again from their outboxes: entries with
+    ``positions``."""
     outbox_acks: tuple[tuple[int, int, int], ...] = ()
-    """(task number, start, end): positions [start, end) that a task which starts trees need not keep any more."""
+    """(task number, start, end): positions [start, end) that the task may drop from its outbox."""
     clocks: tuple[int, ...] = ()
-    """Tasks that are told the time, besides those that get anything."""
+    """Numbers of tasks that receive the time although nothing else may be sent to them."""
 
     @property
     def reserving(self) -> tuple[Entry, ...]:
-        """All entries that reserve sequences: those that are read, and those that tasks give again."""
+        """All entries that reserve sequences: those that spouts read, and those that tasks emit again."""
         return (*self.entries, *self.again)
 
     def alive_entries(self, life: int) -> tuple[Entry, ...]:
@@ -138,7 +145,7 @@ class MicroBatchPlan:
         return tuple(entry for entry in self.entries if entry.lasting or life == self.life)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as a JSON object, small where little is planned."""
+        """The plan as a JSON object; empty fields are left out."""
         body: dict[str, Any] = {"v": PLAN_FORMAT, "n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
         if self.entries:
             body["entries"] = [entry.to_json() for entry in self.entries]
@@ -163,7 +170,7 @@ class MicroBatchPlan:
         """The inverse of ``to_json``.
 
         Raises:
-            CheckpointError: the object is no plan, or one of another version.
+            CheckpointError: the object is not a plan, or is a plan of another version.
         """
         if body.get("v") != PLAN_FORMAT:
             raise CheckpointError(
@@ -193,8 +200,8 @@ Offset = Mapping[str, Any]
 BEFORE_THE_FIRST: Offset = {"v": 0}
 """The constant offset that stands before micro-batch 0.
 
-Earlier versions gave it as the end of a micro-batch 0 that came before any data, so it may stand in a checkpoint as
-that; it means the plan that reads nothing.
+Earlier versions returned it as the end of a micro-batch 0 that ran before any data arrived, so a checkpoint may contain
+it as such an end. It stands for the plan that reads nothing.
 """
 
 
@@ -202,7 +209,7 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
     """The plan that an offset stands for.
 
     Raises:
-        CheckpointError: it stands for none, or the plan's file is missing.
+        CheckpointError: the offset stands for no plan, or the plan's file is missing.
     """
     if offset == BEFORE_THE_FIRST:
         return MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
@@ -215,16 +222,16 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
 
 
 class Timer(NamedTuple):
-    """When a task with a runtime has to be told the time."""
+    """When a task with a bolt runtime must receive the time."""
 
     due_ms: int
-    """The time of the micro-batch that is to be run for it at the latest."""
+    """A micro-batch must run for the task at this time, in milliseconds since the epoch, at the latest."""
     waits: bool = True
-    """Whether what it will do then belongs to what has come: a topology is not finished before."""
+    """Whether the task will then process what it has already received; a topology is not finished before."""
 
 
 def outbox_acks_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
-    """(task number, start, end) as plans and snapshots hold them: (task number, first, last).
+    """Encode (task number, start, end) as plans and snapshots store it: [task number, first, last].
 
     >>> outbox_acks_to_json([(6, 10, 12)])
     [[6, 10, 11]]
@@ -247,49 +254,49 @@ _SHOWN_CHARACTERS_MAX = 1000
 
 @dataclass(frozen=True)
 class Packed:
-    """Values as their pickle."""
+    """Pickled values."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Values that cannot travel."""
+    """Values that cannot be sent."""
 
     reason: str
     shown: tuple[str, ...]
-    """How each of them prints."""
+    """The printed form of each value, shortened."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a ``Spout`` emitted once; rides in the ``InputPartition``."""
+    """One emission of a ``Spout``; it travels in the ``InputPartition``."""
 
     stream: str
     values: Sequence[Any] | Packed | Refused
     tracked: bool
     direct_to: int | None = None
     attempt: int = 1
-    """Which attempt at the message it is."""
+    """The number of the attempt at the message, from 1."""
     attempts: MessageAttempts = NO_ATTEMPTS
-    """The attempts before, where the message may become a dead letter."""
+    """The earlier attempts, if the message may become a dead letter."""
 
     @classmethod
     def of(cls, stream: str, values: list[Any], tracked: bool, direct_to: int | None, bytes_max: int) -> Record:
         """A record of values that a spout has just emitted.
 
         Args:
-            stream: on which.
-            values: as many as it has fields.
-            tracked: whether they start a tree.
-            direct_to: the number of the task that they are for.
-            bytes_max: the tree of a larger record fails.
+            stream: the stream of the emission.
+            values: one for each field of the stream.
+            tracked: whether the values start a tree.
+            direct_to: the number of the task that receives them; None: the groupings choose.
+            bytes_max: the limit of the record's size; the tree of a larger record fails.
         """
         return cls(stream, _packed(values, bytes_max), tracked, direct_to)
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in a partition."""
+        """The approximate size in a partition, in bytes."""
         if isinstance(self.values, Packed):
             return 64 + len(self.values.data)
         if isinstance(self.values, Refused):
@@ -300,7 +307,7 @@ class Record:
         """The values.
 
         Raises:
-            EmitError: they cannot be sent or read; the message says why.
+            EmitError: the values cannot be sent or read; the message has the reason.
         """
         if isinstance(self.values, Refused):
             raise EmitError(self.values.reason)
@@ -347,7 +354,7 @@ def _too_large(size: int, bytes_max: int) -> str:
 
 
 class _ClassError(Exception):
-    """An instance of a class is in what is being pickled."""
+    """The values to be pickled contain an instance of a class."""
 
 
 class _BuiltIns(pickle.Pickler):
@@ -358,7 +365,7 @@ class _BuiltIns(pickle.Pickler):
 
 
 def _pickled(values: list[Any]) -> bytes:
-    """By value where the main program defines what is needed; a JSON object costs a twentieth of that."""
+    """Pickle with cloudpickle if a class is among the values; without one, ``pickle`` takes a twentieth of the time."""
     buffer = io.BytesIO()
     try:
         _BuiltIns(buffer, 5).dump(values)

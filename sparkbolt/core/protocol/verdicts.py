@@ -1,7 +1,7 @@
-"""Verdicts: values that tasks report about trees, that the acker computes from them, and that reach the driver.
+"""Verdicts: what tasks report about trees, what the acker computes from it, and what the driver receives.
 
-Which question it answers: what is said about the trees of one micro-batch, before and after the acker?
-Rule: values only. How they are combined, ``acker`` knows; how they travel, ``acker``.
+Which question it answers: which values about the trees of one micro-batch enter and leave the acker?
+Rule: values only. ``acker`` combines and encodes them.
 
 Read before: ``ids``, ``story``.
 """
@@ -25,7 +25,7 @@ from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.story import Hop
 
 NO_HOLDER = 0
-"""The holder of a tree of which nobody said that they hold it; task numbers start at 1."""
+"""The holder of a tree for which no task reported a hold; task numbers start at 1."""
 
 
 NO_TASKS: I32 = np.empty(0, dtype=np.int32)
@@ -37,69 +37,79 @@ def _no_tasks() -> I32:
 
 @dataclass
 class Partials:
-    """What tasks say of trees in one micro-batch; arrays of one pair have equal lengths, in any order."""
+    """Reports of tasks about trees in one micro-batch; the two arrays of a pair have equal lengths, in any order."""
 
     init_keys: U64 = field(default_factory=empty_u64)
+    """uint64[inits]: the keys of trees that began."""
     init_xors: U64 = field(default_factory=empty_u64)
-    """Of spout tasks: the XOR of the init edges, with whatever was fused behind the spout already in it."""
+    """uint64[inits]: the XOR of the tree's init edges, and of the reports of the bolts that are fused into the
+    spout."""
     ack_keys: U64 = field(default_factory=empty_u64)
+    """uint64[acks]: the keys of trees of which tuples were acked or children were emitted."""
     ack_xors: U64 = field(default_factory=empty_u64)
+    """uint64[acks]: the XOR of these edges."""
     held_keys: U64 = field(default_factory=empty_u64)
+    """uint64[held]: the keys of trees of which tuples are held."""
     held_by: I32 = field(default_factory=_no_tasks)
-    """The number of a task that got a tuple of the tree in this micro-batch and neither acked nor failed
-    it."""
+    """int32[held]: the number of a task that received a tuple of the tree in this micro-batch and neither acked nor
+    failed it."""
     fails: list[Fail] = field(default_factory=list)
     touched_keys: U64 = field(default_factory=empty_u64)
-    """Trees that get a full timeout again (``reset_timeout``)."""
+    """uint64[touched]: the keys of trees whose timeout starts again (``reset_timeout``)."""
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is said at all."""
+        """Whether it contains no report."""
         some = len(self.ack_keys) or len(self.init_keys) or len(self.held_keys) or len(self.touched_keys)
         return not (some or self.fails)
 
 
 @dataclass
 class Verdicts:
-    """What the ledger is told of one micro-batch."""
+    """The verdicts on one micro-batch, for the ledger."""
 
     done_first: U64 = field(default_factory=empty_u64)
+    """uint64[ranges]: the first key of each range of complete trees."""
     done_last: U64 = field(default_factory=empty_u64)
-    """Ranges of complete trees, first and last key, both inclusive: every init of this micro-batch between is
-    complete."""
+    """uint64[ranges]: the last key of each range, inclusive. Every init of this micro-batch from the first to the last
+    key is complete."""
     done_counts: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """int64[ranges]: the number of complete trees in each range."""
     failed: list[Fail] = field(default_factory=list)
     """At most one for each key."""
     open_keys: U64 = field(default_factory=empty_u64)
+    """uint64[open], ascending: the keys of trees that stay open, or that were open before."""
     open_xors: U64 = field(default_factory=empty_u64)
+    """uint64[open]: the XOR of each tree in this micro-batch."""
     open_holders: I32 = field(default_factory=_no_tasks)
+    """int32[open]: the number of a task that holds a tuple of the tree, or ``NO_HOLDER``."""
     open_new: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    """Whether the tree was started in this micro-batch."""
+    """bool[open]: whether the tree began in this micro-batch."""
     init_failed: U64 = field(default_factory=empty_u64)
-    """Which of the failed keys were started in this micro-batch."""
+    """uint64[init_failed]: the failed keys whose trees began in this micro-batch."""
     touched: U64 = field(default_factory=empty_u64)
-    """Trees that get a full timeout again."""
+    """uint64[touched]: the keys of trees whose timeout starts again."""
 
 
 @dataclass
 class Feedback:
-    """All that comes back to the driver from one micro-batch."""
+    """All that one micro-batch returns to the driver."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
     reports: list[ErrorReport] = field(default_factory=list)
     partials: int = 0
-    """How many (key, xor) pairs the acker combined: where the next one runs is decided by it."""
+    """How many (key, xor) pairs the acker combined; this number decides where the next acker runs."""
     hops: list[Hop] = field(default_factory=list)
-    """Of failed trees, of those that are given again, and of those that ``trace`` chose."""
+    """Hops of failed trees, of retried trees, and of trees that ``trace`` chose."""
     message_ids: dict[int, str] = field(default_factory=dict)
-    """How the ids print that a ``Spout`` gave to trees of which something is told, by key."""
+    """Tree key to the printed message id of a ``Spout``, for trees about which something is reported."""
     timers: dict[int, Any] = field(default_factory=dict)
-    """By the numbers of tasks with a runtime that ran: when each is to be told the time next (``runtime.Timer``, or
-    None)."""
+    """Number of each task with a bolt runtime that ran, to its next timer (``plan.Timer``, or None)."""
     healths: dict[str, Any] = field(default_factory=dict)
-    """Of each bolt that got tuples what became of them (``outages.Health``)."""
+    """Bolt to the results of the tuples that it received (``outage.Health``)."""
     letters: list[bytes] = field(default_factory=list)
-    """Dead letters for the checkpoint, sorted: lines of JSON, which nobody looks into on their way."""
+    """Dead letters for the checkpoint, sorted: lines of JSON that are not parsed on the way."""
     reads: list[tuple[str, Any, int]] = field(default_factory=list)
-    """(spout, what was read of one of its ranges (``Range``), bytes), sorted; of spouts that measure what they read."""
+    """(spout, the part of a range that was read (``Range``), bytes), sorted; only of spouts that measure their
+    reads."""

@@ -1,7 +1,7 @@
-"""Which segments a key-value state is made of.
+"""The bucket table: which segments a key-value state consists of.
 
-Which question it answers: where is each bucket of keys, which deltas does it lack, and about how many keys are there?
-Rule: a table is never changed; a commit makes another one, and what it encodes to is the state's directory.
+Which question it answers: where is each bucket of keys, which deltas does it lack, and about how many keys exist?
+Rule: a table is never changed; a commit creates a new one. The encoded table is stored in the task's directory.
 
 Read before: ``segments``.
 """
@@ -22,21 +22,24 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class BucketTable:
-    """Where everything is; arrays have one element for each of ``2**bits`` buckets and are never changed."""
+    """The segments of all buckets.
+
+    Arrays have one element for each of the ``2**bits`` buckets, except for ``fresh``, and are never changed.
+    """
 
     bits: int = 0
     stamps: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1, np.uint64))
-    """The bucket's segment; 0 where the bucket is empty."""
+    """uint64[buckets]: the stamp of the bucket's segment; 0 if the bucket is empty."""
     included: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
-    """The number of the last delta that the bucket's segment includes."""
+    """int64[buckets]: the number of the last delta that the bucket's segment includes."""
     counts: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(1, np.uint32))
-    """How many keys the bucket's segment had."""
+    """uint32[buckets]: how many keys the bucket's segment had."""
     last: int = 0
-    """The number of the newest delta; the first one has 1."""
+    """The number of the newest delta; the first delta has number 1."""
     deltas: tuple[int, ...] = ()
-    """Stamps of those that are still stored, up to ``last``."""
+    """The stamps of the deltas that are still stored, up to ``last``."""
     fresh: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
-    """How many keys of each stored delta were not known before; only the number of buckets depends on it."""
+    """uint32[deltas]: how many keys of each stored delta were new; only the number of buckets depends on it."""
 
     def encode(self) -> bytes:
         """The table as bytes."""
@@ -68,7 +71,7 @@ class BucketTable:
         )
 
     def size(self) -> int:
-        """About how many keys there are: the buckets', and fresh ones that they do not include yet."""
+        """The approximate number of keys: those of the buckets, and new keys of deltas that the buckets lack."""
         numbers = np.arange(self.last - len(self.deltas), self.last) + 1
         lacking = np.searchsorted(np.sort(self.included), numbers) / len(self.included)
         return int(self.counts.sum()) + int(self.fresh @ lacking)

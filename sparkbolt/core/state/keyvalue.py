@@ -1,21 +1,18 @@
-"""Key-value state: Storm's, at a price that follows what a micro-batch touches.
+"""Key-value state: Storm's key-value state, whose cost grows with the keys that a micro-batch touches.
 
-Which question it answers: how does one task keep a million keys durable and touch a thousand of them?
+Which question it answers: how does one task store a million keys durably while it touches a thousand of them?
 
-Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Buckets,
-segments with all keys of a range of hashes as of some delta, are rewritten a few at a time, oldest first; a
-delta is dropped once every bucket includes it. So a commit costs what was touched, and a small share of what
-there is.
-Rule 2: deltas are a line. The content as of a delta never changes, and the delta's random stamp proves it: a
-worker whose cache is as of a delta that is still listed reads the deltas after it, whatever was rewritten
-since. A worker whose stamp is not listed (its attempt was never committed, or it was away too long) starts
-empty.
-Rule 3: what is not committed lives in ``_dirty`` alone, and ``_attach`` clears that.
-Rule 4: values handed out are not the cached ones unless nothing can change them in place (``segments``, rule
-3).
+Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Each bucket has a
+segment with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first,
+and drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
+Rule 2: deltas form a line. The content up to a delta never changes, and the delta's random stamp proves it. If a
+worker's cache ends at a delta that is still listed, the worker reads the later deltas, whatever was rewritten since. If
+its stamp is not listed (its attempt was never committed, or it was away too long), it starts with an empty cache.
+Rule 3: uncommitted values are only in ``_dirty``, and ``_attach`` clears it.
+Rule 4: a returned value is a cached object only if nothing can change it in place (``segments``, rule 3).
 
-Hashes choose buckets by their first bits, so when the buckets double, the two halves of a bucket go on
-sharing its segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
+The first bits of a hash choose the bucket. So when the number of buckets doubles, the two halves of a bucket share its
+segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
 
 Read before: ``segments``, ``bucket_table``.
 """
@@ -50,13 +47,13 @@ from sparkbolt.core.state.segments import (
 from sparkbolt.errors import StateError, check
 
 BUCKET_KEYS = 2048
-"""How many keys a bucket has at most, on average; then the buckets double."""
+"""When buckets have more keys than this on average, their number doubles."""
 DELTAS_MIN = 8
-"""So many deltas pile up at least before buckets are rewritten; a worker may be away for as long."""
+"""Buckets are rewritten only after at least this many deltas; a worker may be away for as many commits."""
 DELTAS_MAX = 512
-"""So many deltas pile up before the oldest buckets are rewritten, and never more than twice as many."""
+"""The oldest buckets are rewritten after at most this many deltas; never more than twice as many accumulate."""
 CACHED_KEYS_MAX = 4_000_000
-"""With more keys than that a worker forgets its cache between two micro-batches."""
+"""With more cached keys than this a worker drops its cache between two micro-batches."""
 
 _BITS_MAX = 20
 _BUCKET_NAME = "kv/b"
@@ -76,7 +73,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 class _Dirty(dict[Any, Any]):
-    """Uncommitted values; a key that is not among them is looked up, and not put in."""
+    """Uncommitted values; a missing key is looked up in the committed values, and not inserted."""
 
     def __init__(self, committed: Callable[[Any], Any]) -> None:
         self._committed = committed
@@ -86,7 +83,7 @@ class _Dirty(dict[Any, Any]):
 
 
 def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
-    """``get`` with all that it looks at in its closure."""
+    """``get`` as a closure over all that it reads."""
 
     def get(key: Any, default: Any = None) -> Any:
         value = dirty[key]
@@ -107,26 +104,26 @@ class KeyValueTable:
     def __init__(self, pickling: Pickling | None = None) -> None:
         self._pickling = pickling or Pickling({})
         self._dirty: dict[Any, Any] = _Dirty(self._committed)
-        """Uncommitted: key to new value or ``GONE``. What is hot is here, so ``get`` looks here first."""
+        """Uncommitted: key to new value or ``GONE``. Hot keys are here, so ``get`` looks here first."""
         self._thawed: dict[Any, Any] = {}
-        """Frozen values that were asked for in this micro-batch."""
+        """Key to unpickled value, for frozen values that were read in this micro-batch."""
         self._encoded: tuple[Entries, bytes, bool] | None = None
-        """What is dirty, ready to be written."""
+        """The dirty values, ready to be written."""
         self._held: dict[Any, list[Tuple]] = {}
-        """The tuples in committed values that were asked for in this micro-batch, by key."""
+        """Key to the tuples in its committed value, for values that were read in this micro-batch."""
         self._put_tuples: list[Tuple] = []
-        """The tuples in what is ready to be written."""
+        """The tuples in the values that are ready to be written."""
         self._store: SegmentStore | None = None
         self._table = _NO_BUCKETS
         self._synced = True
         self._forget()
-        # Both are called for every tuple: without a method between, a get and a put cost half as much.
+        # Both are called for every tuple: without a method in between, a get and a put cost half as much.
         self.get = _reader(self._dirty)  # type: ignore[method-assign]
         self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
 
     def _forget(self) -> None:
         self._values: dict[Any, Any] = {}
-        """Committed: all keys of loaded buckets, and the live keys of the deltas."""
+        """Committed values: all keys of loaded buckets, and the keys of the deltas that are not deleted."""
         self._window: dict[int, Entries] = {}
         """The stored deltas by stamp."""
         self._as_of = 0
@@ -144,7 +141,7 @@ class KeyValueTable:
         self._dirty[key] = value
 
     def delete(self, key: Any) -> Any:
-        """Remove a key; its old value, or None if it was not there."""
+        """Remove a key; returns its old value, or None if it was not there."""
         value = self.get(key, _MISSING)
         if value is _MISSING:
             return None
@@ -180,9 +177,9 @@ class KeyValueTable:
         return self.get(key, _MISSING) is not _MISSING
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """All (key, value) pairs in any order, uncommitted ones too; put and delete are allowed meanwhile.
+        """All (key, value) pairs in any order, also uncommitted ones; put and delete are allowed during the iteration.
 
-        Keys that are put meanwhile are not shown. It loads everything.
+        Keys that are put during the iteration are not returned. It loads all keys.
         """
         for key in self._keys():
             value = self.get(key, _MISSING)
@@ -190,7 +187,7 @@ class KeyValueTable:
                 yield key, value
 
     def __len__(self) -> int:
-        """How many keys there are; it loads everything."""
+        """The number of keys; it loads all keys."""
         return len(self._keys())
 
     def __reduce__(self) -> Any:
@@ -199,7 +196,7 @@ class KeyValueTable:
     # Reading.
 
     def _committed(self, key: Any) -> Any:
-        """The committed value of a key, or ``GONE``; its bucket is loaded if need be."""
+        """The committed value of a key, or ``GONE``; its bucket is loaded if necessary."""
         if not self._synced:
             self._sync()
         value = self._values.get(key, _MISSING)
@@ -226,7 +223,7 @@ class KeyValueTable:
         return self._thawed[key]
 
     def _load_all_of(self, keys: Sequence[Any]) -> None:
-        """Load the buckets that some keys are in."""
+        """Load the buckets of some keys."""
         if not self._synced:
             self._sync()
         if not self._loaded.all():
@@ -247,7 +244,7 @@ class KeyValueTable:
         return keys + [key for key, value in dirty.items() if value is not GONE and key not in self._values]
 
     def _sync(self) -> None:
-        """Bring the cache to the newest delta, or start an empty one there."""
+        """Bring the cache up to the newest delta, or start with an empty cache."""
         table = self._table
         stamps = table.deltas
         if self._as_of not in stamps or len(self._values) > CACHED_KEYS_MAX:
@@ -270,7 +267,7 @@ class KeyValueTable:
         return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
 
     def _load(self, bucket: int) -> None:
-        """Load a bucket, and those that still share its segment."""
+        """Load a bucket, and the buckets that still share its segment."""
         stamp = self._table.stamps[bucket]
         sharing = np.flatnonzero((self._table.stamps == stamp) & ~self._loaded)
         # Deltas are applied already, so an empty bucket has nothing to add to them.
@@ -281,12 +278,12 @@ class KeyValueTable:
         self._loaded[sharing] = True
 
     def _content(self, bucket: int, base: Entries | None, changes: _Rows) -> dict[Any, Any]:
-        """The bucket's keys and values as of the newest delta.
+        """The bucket's keys and values, up to the newest delta.
 
         Args:
             bucket: its number.
             base: its segment, which may be shared with other buckets.
-            changes: what ``_changes`` says of it.
+            changes: the result of ``_changes`` for it.
         """
         keys, values = changes
         if base is not None:
@@ -317,7 +314,7 @@ class KeyValueTable:
     # What the task's state calls.
 
     def _attach(self, store: SegmentStore, table: bytes | None) -> None:
-        """Begin a micro-batch: forget what was not committed."""
+        """Begin a micro-batch: drop what was not committed."""
         self._dirty.clear()
         self._thawed.clear()
         self._encoded = None
@@ -328,7 +325,7 @@ class KeyValueTable:
         self._synced = False
 
     def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:
-        """Write what is dirty; the new table and how many bytes were put, or None if nothing is dirty.
+        """Write what is dirty; returns the new table and the number of bytes written, None if nothing is dirty.
 
         Raises:
             StateError: a key or value cannot be pickled.
@@ -342,7 +339,7 @@ class KeyValueTable:
         stamp = stamps()
         self._put(_DELTA_NAME, stamp, data)
         known = len(self._values)
-        if plain:  # in the order in which keys were put: that of their hashes waits for memory at each of them
+        if plain:  # in the order of the puts: in the order of hashes each key would wait for memory
             self._values.update(self._dirty)
         else:
             delta.apply_to(self._values)
@@ -372,7 +369,7 @@ class KeyValueTable:
         self._store.put(physical_key(name, stamp), data)
 
     def _tuples(self) -> list[Tuple]:
-        """The tuples in values that are to be written, and in committed ones that were asked for and stay.
+        """The tuples in values that will be written, and in committed values that were read and stay.
 
         Call it after ``_make_ready``.
         """
@@ -380,7 +377,7 @@ class KeyValueTable:
         return [*self._put_tuples, *(tup for key, held in self._held.items() if key not in dirty for tup in held)]
 
     def _make_ready(self) -> None:
-        """Encode what is dirty, for the ``_commit`` that comes next.
+        """Encode what is dirty, for the next ``_commit``.
 
         Raises:
             StateError: a key or value cannot be kept.
@@ -388,7 +385,7 @@ class KeyValueTable:
         self._encoded = self._encode_dirty() if self._dirty else None
 
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
-        """What is dirty, its bytes, and whether the values are kept as they are: none is frozen or gone."""
+        """The dirty entries, their bytes, and whether the values are stored as they are: none is frozen or gone."""
         keys, values = list(self._dirty), list(self._dirty.values())
         tuples: list[Tuple] = []
         try:
@@ -414,11 +411,11 @@ class KeyValueTable:
         return StateError(f"key-value state: what was put cannot be kept ({line_of(error)})")
 
     def _rewrite_oldest(self, wanted: int, stamps: Callable[[], int]) -> int:
-        """Rewrite the buckets that lack the most deltas; how many bytes were put.
+        """Rewrite the buckets that lack the most deltas; returns the number of bytes written.
 
-        ``wanted`` deltas may pile up: as many as have together twice the keys that there are. Then each
-        commit rewrites its share, so that the oldest delta is included everywhere before twice as many have
-        piled up.
+        ``wanted`` is the number of deltas that may accumulate: together they have twice as many keys as the state. Each
+        commit rewrites its share of the buckets, so that all buckets include the oldest delta before twice as many
+        deltas have accumulated.
         """
         limit = min(max(wanted, DELTAS_MIN), DELTAS_MAX)
         table = self._table
@@ -452,7 +449,7 @@ class KeyValueTable:
         return written
 
     def _drop_included(self) -> None:
-        """Delete the deltas that every bucket includes, but never the last: caches are proved by it."""
+        """Delete the deltas that every bucket includes, except the last: its stamp proves caches."""
         table = self._table
         assert self._store is not None
         oldest_needed = min(int(table.included.min()) + 1, table.last)

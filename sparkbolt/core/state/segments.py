@@ -1,14 +1,14 @@
-"""Segments: what a task's store holds, and the columns of a key-value segment.
+"""Segments: the content of a task's store, and the columns of a key-value segment.
 
 Which question it answers: how do keys and values become bytes, quickly and small?
 
-Rule 1: a segment never changes. Rewritten content has another stamp and so another physical key.
+Rule 1: a segment never changes. Rewritten content gets a new stamp and so a new physical key.
 Rule 2: entries are sorted by the hash of their key, so a bucket is a slice, whatever the number of buckets.
-Rule 3: a value that could be changed in place is kept as its own pickle until somebody asks for it, so that
-nothing but ``put`` changes the state.
+Rule 3: a value that could be changed in place is stored as its own pickle until it is read, so that only ``put``
+changes the state.
 
-A column of str, of int or of float is packed as one buffer (str: joined by NUL, which splits again at 30 ns a
-key, where Arrow's ``to_pylist`` takes 150); anything else is pickled.
+A column of str, of int or of float is packed into one buffer. Strings are joined by NUL: splitting takes 30 ns per key,
+while Arrow's ``to_pylist`` takes 150 ns. Any other column is pickled.
 
 Read before: ``hashing``, ``text_arrays``, ``snapshots``.
 """
@@ -35,20 +35,20 @@ from sparkbolt.errors import StateError
 U32: TypeAlias = npt.NDArray[np.uint32]
 
 _Packed: TypeAlias = tuple[str, bytes]
-"""(how, bytes)."""
+"""(encoding, bytes)."""
 _Column: TypeAlias = list[Any] | _Packed
 
 HASH_BITS = 32
 _FORMAT = 1
 _MANY = 1024
-"""From so many keys on it pays to take them together."""
+"""From this number of keys on, vectorized code is faster."""
 _ATOMS = frozenset({int, str, float, bytes, bool, type(None), complex})
 
 
 class SegmentStore(Protocol):
-    """The durable map of one task: on Spark one ``MapState``, where a call costs 50 to 100 us; else a dict.
+    """The durable map of one task: on Spark a ``MapState``, where a call takes 50 to 100 us; otherwise a dict.
 
-    What was put or deleted is durable when the micro-batch commits, all of it or nothing.
+    All puts and deletes become durable together when the micro-batch commits, or none does.
     """
 
     def get(self, key: str) -> bytes | None:
@@ -65,7 +65,7 @@ class SegmentStore(Protocol):
 
 
 def physical_key(name: str, stamp: int) -> str:
-    """Under which key the store holds a segment.
+    """The key under which the store holds a segment.
 
     >>> physical_key("window/7", 255)
     'window/7@00000000000000ff'
@@ -89,14 +89,14 @@ def read_segment(store: SegmentStore, name: str, stamp: int) -> bytes:
 
 
 class Gone:
-    """Stands where a key's value would be, for a key that was deleted."""
+    """Stands in place of the value of a deleted key."""
 
 
 GONE = Gone()
 
 
 class Frozen:
-    """A value that could be changed in place, as its pickle."""
+    """The pickle of a value that could be changed in place."""
 
     __slots__ = ("data",)
 
@@ -105,10 +105,10 @@ class Frozen:
 
 
 def key_hash(key: object) -> int:
-    """The 32-bit hash that places a key: the same in every process, and for keys that are equal.
+    """The 32-bit hash that chooses a key's bucket: the same in every process, and for equal keys.
 
-    Keys of types without a stable identity (objects of the user's own classes, Fraction, complex) share one
-    number, and so one bucket: right, but slow where there are many.
+    Keys of types without a stable identity (objects of the user's own classes, Fraction, complex) share one hash, and
+    so one bucket. This is correct, but slow if there are many.
     """
     if isinstance(key, str):
         return crc32(key.encode("utf-8", "surrogatepass"))
@@ -119,7 +119,7 @@ def key_hash(key: object) -> int:
 
 
 def key_hashes(keys: Sequence[object]) -> U32:
-    """``key_hash`` of each key, in order."""
+    """uint32[keys]: ``key_hash`` of each key, in order."""
     try:
         return np.array([crc32(key.encode()) for key in keys], dtype=np.uint32)  # type: ignore[attr-defined]
     except (AttributeError, UnicodeEncodeError):
@@ -127,9 +127,9 @@ def key_hashes(keys: Sequence[object]) -> U32:
 
 
 class Entries:
-    """Keys and values (``Frozen``, ``GONE`` among them), sorted by hash; three columns of one length.
+    """Keys and values sorted by hash, in three columns of equal length; values may be ``Frozen`` or ``GONE``.
 
-    Columns of many strings or numbers stay packed until somebody asks for them.
+    Columns of many strings or numbers stay packed until they are read.
     """
 
     __slots__ = ("_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
@@ -145,7 +145,7 @@ class Entries:
 
     @classmethod
     def of(cls, keys: Sequence[Any], values: Sequence[Any], *, gone: bool = False) -> Entries:
-        """Entries in any order, each key once, to be sorted."""
+        """Create sorted entries from keys and values in any order, each key once."""
         text = text_of(keys) if len(keys) >= _MANY else None
         hashes = key_hashes(keys) if text is None else crc32s(text)
         order = order_of(hashes)
@@ -173,7 +173,7 @@ class Entries:
         return self._values
 
     def bounds(self, bits: int) -> array[int]:
-        """Where each of ``2**bits`` buckets begins, and the end: ``2**bits + 1`` rows."""
+        """int[2**bits + 1], ascending: the first row of each of ``2**bits`` buckets, and the end."""
         if bits != self._bounds_bits:
             edges = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(HASH_BITS - bits)
             inner = np.searchsorted(self.hashes, edges.astype(np.uint32)).tolist()
@@ -182,7 +182,7 @@ class Entries:
         return self._bounds
 
     def apply_to(self, target: dict[Any, Any]) -> None:
-        """Put all entries into a dict; the deleted ones are removed from it."""
+        """Apply all entries to a dict; deleted keys are removed from it."""
         target.update(zip(self.keys, self.values, strict=True))
         if self.gone:
             for key, value in zip(self.keys, self.values, strict=True):
@@ -193,7 +193,7 @@ class Entries:
         """The bytes of the entries.
 
         Raises:
-            CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled, or not be read back.
+            CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled or unpickled.
         """
         values, gone_rows = self._values, b""
         if self.gone:
@@ -203,7 +203,7 @@ class Entries:
             values = [value for value in values if value is not GONE]
         keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
         if keys[0] == "pickle" and pickling.doubtful:
-            dict.fromkeys(pickling.loads(keys[1]))  # they will be keys of a dict again, or raise now
+            dict.fromkeys(pickling.loads(keys[1]))  # they must work as keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
         return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
 
@@ -229,13 +229,13 @@ class Entries:
 
 
 def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
-    """The values with everything that could be changed in place as its own pickle.
+    """The values, each value that could be changed in place as its own pickle.
 
-    All or none but ``GONE`` are frozen: a column is either plain or pickles. The tuples in them are put into
-    ``tuples``, once for each value that they are in.
+    Except for ``GONE``, either all values are frozen or none is: a column is either plain or pickles. The tuples in the
+    values are appended to ``tuples``, once for each value that contains them.
 
     Raises:
-        CannotKeepError: a value cannot be pickled, or not be read back.
+        CannotKeepError: a value cannot be pickled or unpickled.
     """
     kinds = set(map(type, values)) - {Gone}
     if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
@@ -267,7 +267,7 @@ def _pack_values(values: list[Any], pickling: Pickling) -> _Packed:
 
 
 def _pack(values: list[Any], pickling: Pickling) -> _Packed:
-    """A column as (how, bytes)."""
+    """A column as (encoding, bytes)."""
     kinds = set(map(type, values))
     if kinds == {str}:
         text = "\0".join(values)
@@ -281,7 +281,7 @@ def _pack(values: list[Any], pickling: Pickling) -> _Packed:
 
 
 def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:
-    """A column of int, in another order if one is given; None if one of them has more than 64 bits."""
+    """Pack a column of int, in the order intp[rows] if given; None if a value has more than 64 bits."""
     try:
         wide = np.array(values, dtype=np.int64)
     except OverflowError:

@@ -1,9 +1,9 @@
-"""A bolt's durable attributes as one pickle.
+"""Snapshots: a bolt's durable attributes as one pickle.
 
-Which question it answers: what of a bolt instance outlives a micro-batch, and how is it put back?
+Which question it answers: which parts of a bolt instance outlive a micro-batch, and how are they restored?
 
-Rule 1: all durable attributes are one pickle, so that what two attributes share stays shared.
-Rule 2: after ``restore`` nothing is left of an attempt that was not committed, transient attributes excepted.
+Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared.
+Rule 2: after ``restore`` nothing is left of an attempt that was not committed, except in transient attributes.
 
 Read before: ``components``, ``pickling``.
 """
@@ -18,22 +18,22 @@ from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import StateError
 
 STATE_WARN_BYTES = 4 * 1024 * 1024
-"""From this size on a snapshot is worth a warning: it is written whole whenever something in it changed."""
+"""Larger snapshots cause a warning, because a snapshot is written whole whenever any part of it changes."""
 
 
 class DurableAttributes:
-    """The attributes of one bolt instance that outlive a micro-batch: all but the transient ones.
+    """The attributes of one bolt instance that outlive a micro-batch: all except the transient ones.
 
-    Make it when ``prepare`` has returned and before any tuple: what the attributes are then is what a task
-    without a snapshot goes back to.
+    Create it after ``prepare`` has returned and before the first tuple: a task without a snapshot returns to the
+    attributes of that moment.
 
     Args:
         instance: the bolt.
-        component: its id, for errors.
-        transient: names of attributes that are left out.
-        namespace: as of ``Pickling``.
-        owned: objects of the engine that attributes may refer to, by token; the instance is one by itself.
-        warn_bytes: from which size on ``warning`` speaks.
+        component: the id of the bolt, for errors.
+        transient: the names of attributes that are not stored.
+        namespace: as in ``Pickling``.
+        owned: objects of the engine that attributes may refer to, by token; the instance itself is always one.
+        warn_bytes: ``warning`` returns a text for larger snapshots.
 
     Raises:
         StateError: an attribute cannot be pickled.
@@ -59,10 +59,10 @@ class DurableAttributes:
         self._prepared = self.capture()
 
     def capture(self) -> bytes:
-        """The durable attributes now, as one pickle.
+        """The current durable attributes, as one pickle.
 
         Raises:
-            StateError: an attribute cannot be pickled; the message names it and says what to do.
+            StateError: an attribute cannot be pickled; the message names it and gives advice.
         """
         attributes = self._durable()
         try:
@@ -74,14 +74,14 @@ class DurableAttributes:
 
     @property
     def tuples(self) -> list[Tuple]:
-        """The tuples in what was captured last."""
+        """The tuples in the last capture."""
         return self._pickling.tuples
 
     def prove(self, data: bytes) -> None:
-        """Make sure that what was captured last, these bytes, can be put back.
+        """Check that the last capture can be restored; ``data`` are its bytes.
 
         Raises:
-            StateError: an attribute cannot; the message names it.
+            StateError: an attribute cannot be restored; the message names it.
         """
         try:
             self._pickling.prove(data)
@@ -89,14 +89,14 @@ class DurableAttributes:
             raise self._explain(self._durable(), error) from error
 
     def restore(self, data: bytes | None) -> None:
-        """Put back the attributes of a snapshot, over what ``prepare`` made; None means that there is none.
+        """Restore the attributes of a snapshot, over those that ``prepare`` set; None: there is no snapshot.
 
-        An attribute that the snapshot does not have is as ``prepare`` left it; one that neither has is
-        removed, since only an attempt that was not committed can have made it. Transient attributes stay
-        untouched.
+        An attribute that the snapshot does not have returns to its value after ``prepare``. An attribute that neither
+        has is removed, because only an attempt that was not committed can have created it. Transient attributes are not
+        changed.
 
         Raises:
-            StateError: the snapshot cannot be read, since its classes are gone or refuse the old values.
+            StateError: the snapshot cannot be read, because its classes are missing or reject the old values.
         """
         attributes = self._load(self._prepared)
         if data is not None:
@@ -113,7 +113,7 @@ class DurableAttributes:
                     own[name] = value
 
     def warning(self) -> str | None:
-        """What to log when a capture was larger than ``warn_bytes``: once, and None from then on."""
+        """The text to log when a capture was larger than ``warn_bytes``: returned once, then None."""
         if self._warned or self._bytes <= self._warn_bytes:
             return None
         self._warned = True

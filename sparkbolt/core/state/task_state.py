@@ -1,14 +1,15 @@
-"""The durable state of one task.
+"""Task state: the durable state of one task.
 
-Which question it answers: what does a task keep from one micro-batch to the next, and how does it know that
-what it has in memory is that?
+Which question it answers: what does a task store from one micro-batch to the next, and how does it know that its memory
+holds the same?
 
-Rule 1: everything is a segment, and a segment's content never changes: rewritten content has a new random
-stamp and another physical key. The directory lists the stamps; it is read once a task and micro-batch.
-Rule 2: what a worker has cached is valid if, and only if, its stamp is in the directory. The same micro-batch
-id proves nothing: an attempt may have run before, with other content, and the last one in another worker.
-Rule 3: nothing is written before ``commit``, which comes once, at the end; what a failed attempt staged is
-forgotten by the next ``begin``.
+Rule 1: everything is a segment, and a segment's content never changes: rewritten content gets a new random stamp and a
+new physical key. The directory lists the stamps; it is read once per task and micro-batch.
+Rule 2: a worker's cached content is valid if, and only if, its stamp is in the directory. An equal micro-batch id
+proves nothing: an earlier attempt at the same micro-batch may have had other content, and the last attempt may have run
+in another worker.
+Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops what a failed
+attempt staged.
 
 Read before: ``segments``, ``snapshots``, ``keyvalue``.
 """
@@ -35,9 +36,9 @@ __all__ = ["Directory", "DurableAttributes", "KeyValueTable", "SegmentStore", "T
 T = TypeVar("T")
 
 INLINE_BYTES_MAX = 256
-"""A segment of at most so many bytes is kept in the directory itself, which saves two calls of the store."""
+"""Segments of at most this size are stored in the directory itself, which saves two calls of the store."""
 INLINE_TOTAL_BYTES_MAX = 64 * 1024
-"""So many bytes of small segments at most; further ones are stored like large ones."""
+"""The limit for all small segments in the directory; further ones are stored like large ones."""
 
 _DIRECTORY_KEY = ""
 _FORMAT = 1
@@ -49,16 +50,16 @@ _OWN = "__"
 
 @dataclass
 class Directory:
-    """What a task has stored: the stamp of each segment by name, and the content of small ones."""
+    """The list of a task's segments: the stamps of large ones, and the contents of small ones, by name."""
 
     stamps: dict[str, int] = field(default_factory=dict)
-    """Segments in the store of their own."""
+    """Name to stamp, for segments that are separate in the store."""
     inline: dict[str, bytes] = field(default_factory=dict)
-    """Segments that are in the directory itself."""
+    """Name to content, for segments that are in the directory itself."""
 
     @classmethod
     def read(cls, store: SegmentStore) -> Directory:
-        """The directory of a store; an empty one if nothing was ever committed.
+        """Read the directory of a store; it is empty if nothing was ever committed.
 
         Raises:
             StateError: it has another format.
@@ -80,13 +81,13 @@ class Directory:
 
 
 class TaskState:
-    """The state of one task, as one worker process sees it; kept as long as the process keeps the instance.
+    """The state of one task in one worker process; it is kept as long as the process keeps the bolt's instance.
 
-    In each micro-batch: ``begin``, then anything else, then ``commit`` once; or no ``commit``, if the attempt
-    fails.
+    In each micro-batch call ``begin``, then any other methods, then ``commit`` once. If the attempt fails, ``commit``
+    is not called.
 
     Args:
-        namespace: as of ``Pickling``, for keys and values of ``KeyValueState``.
+        namespace: as in ``Pickling``, for keys and values of ``KeyValueState``.
 
     >>> store = DictStore()
     >>> state = TaskState()
@@ -109,15 +110,15 @@ class TaskState:
         self._snapshot: tuple[int | bytes, bytes] | None = None
         self._namespace = namespace or {}
         self._key_values = {_TABLE: KeyValueTable(Pickling(self._namespace))}
-        """By the name of their tables in the directory: the user's, and those of the engine."""
+        """Name of the table in the directory to key-value state: the user's, and those of the engine."""
         self._instance_proof: object = _Unproven
         self._instance_current = False
 
     def begin(self, store: SegmentStore) -> None:
-        """Begin a micro-batch: read the directory, forget what was staged and not committed.
+        """Begin a micro-batch: read the directory, and drop what was staged and not committed.
 
         Args:
-            store: of the same task as ever; the object may be another one each time.
+            store: the store of this task; it may be a new object in each micro-batch.
         """
         self._store = store
         self._directory = Directory.read(store)
@@ -134,9 +135,9 @@ class TaskState:
 
     @property
     def instance_is_current(self) -> bool:
-        """Whether the cached instance is what was last committed; else its attributes must be restored.
+        """Whether the cached instance equals the last commit; otherwise its attributes must be restored.
 
-        It is so only if this worker ran the task's last commit; False when an attempt failed, and at first.
+        It is true only if this worker ran the task's last commit; it is false after a failed attempt, and at first.
         """
         return self._instance_current
 
@@ -145,11 +146,11 @@ class TaskState:
         return self.read(_SNAPSHOT)
 
     def set_snapshot(self, data: bytes, prove: Callable[[bytes], None] = lambda _: None) -> bool:
-        """Stage a snapshot; False, and nothing is staged, if it is the committed one (by its digest).
+        """Stage a snapshot; returns False and stages nothing if it equals the committed one (by its digest).
 
         Args:
             data: the snapshot.
-            prove: called with one that is not committed; raises where it must not be.
+            prove: called with a snapshot that differs from the committed one; raises if it must not be committed.
         """
         digest = blake2b(data, digest_size=16).digest()
         if self._directory.inline.get(_SNAPSHOT_DIGEST) == digest:
@@ -162,10 +163,10 @@ class TaskState:
         return True
 
     def key_value(self, name: str = "") -> KeyValueTable:
-        """The task's key-value state: one object as long as this one lives.
+        """The task's key-value state of this name; always the same object.
 
         Args:
-            name: of another one than the user's, for what the engine keeps by key.
+            name: the name of a key-value state of the engine; empty: the user's.
         """
         table = f"{_TABLE}_{name}" if name else _TABLE
         if table not in self._key_values:
@@ -176,7 +177,7 @@ class TaskState:
     # Named segments.
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        """The names of the segments that begin with ``prefix``, sorted; staged writes and drops count."""
+        """The names of the segments that begin with ``prefix``, sorted; staged writes and drops are included."""
         names = (self._directory.stamps.keys() | self._directory.inline.keys() | self._staged.keys()) - {
             name for name, data in self._staged.items() if data is None
         }
@@ -194,10 +195,9 @@ class TaskState:
         return read_segment(self._opened(), name, stamp)
 
     def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
-        """What ``decode`` makes of a segment, kept in this worker as long as the segment is the same.
+        """The decoded content of a segment, cached in this worker as long as the segment does not change.
 
-        The result must not be changed in place: it outlives an attempt that fails. None if there is no
-        segment.
+        The result must not be changed in place, because it outlives an attempt that fails. None if there is no segment.
         """
         if name in self._staged_decoded:
             known: T = self._staged_decoded[name]
@@ -219,22 +219,22 @@ class TaskState:
         """Stage the content of a segment.
 
         Args:
-            name: any that does not begin with two underscores.
+            name: any name that does not begin with two underscores.
             data: the whole content.
-            decoded: what ``load`` is to give back without decoding, if not None; never changed in place.
+            decoded: what ``load`` returns without decoding, if not None; it is never changed in place.
         """
         check(not name.startswith(_OWN), f"segment {name!r}: names with two underscores are the state's own")
         self.write_own(name, data, decoded)
 
     def write_own(self, name: str, data: bytes, decoded: Any = None, *, alone: bool = False) -> None:
-        """As ``write``, for a segment of the engine's own: its name begins with two underscores.
+        """Stage the content of a segment of the engine, whose name begins with two underscores.
 
         Args:
-            name: of the segment.
+            name: the name of the segment.
             data: the whole content.
-            decoded: as of ``write``.
-            alone: never put it into the directory itself, however small it is. Then ``load`` gives back ``decoded``
-                itself only if this very write was the last one, whatever the content of others was.
+            decoded: as in ``write``.
+            alone: never store it in the directory itself, however small it is. Then ``load`` returns the object
+                ``decoded`` only if this write was the last one, even if other writes had the same content.
         """
         self._staged[name] = data
         self._staged_decoded.pop(name, None)
@@ -244,14 +244,14 @@ class TaskState:
             self._staged_decoded[name] = decoded
 
     def drop(self, name: str) -> None:
-        """Stage the removal of a segment that may or may not be there, be it the bolt's or the engine's."""
+        """Stage the removal of a segment, the bolt's or the engine's, if it exists."""
         self._staged[name] = None
         self._staged_decoded.pop(name, None)
 
     # The end of the micro-batch.
 
     def make_ready(self) -> None:
-        """Encode what ``commit`` will write; it may be called several times, and then ``commit`` does not raise.
+        """Encode what ``commit`` will write, so that ``commit`` does not raise; it may be called several times.
 
         Raises:
             StateError: a key or value cannot be kept.
@@ -260,15 +260,15 @@ class TaskState:
             key_value._make_ready()
 
     def check_held_once(self, tuples: Sequence[Tuple]) -> None:
-        """Make sure that no tuple that may still be acked is in two things that are kept apart.
+        """Check that no tuple that may still be acked is stored in two places that are pickled separately.
 
-        It would come back as two tuples of one edge, and two acks of one edge cancel each other.
+        It would be restored as two tuples with the same edge, and two acks of one edge cancel each other.
 
         Args:
-            tuples: those in the attributes of the instance.
+            tuples: the tuples in the attributes of the instance.
 
         Raises:
-            StateError: one is in the attributes and in the key-value state, or under two keys of that.
+            StateError: a tuple is in the attributes and in the key-value state, or under two of its keys.
         """
         kept = self._key_values[_TABLE]._tuples()
         if not kept:
@@ -285,16 +285,16 @@ class TaskState:
                 known.add(tup.anchors)
 
     def commit(self, stamps: Callable[[], int]) -> int:
-        """Write what changed, the directory last; nothing if nothing did.
+        """Write what changed, the directory last; writes nothing if nothing changed.
 
         Args:
-            stamps: gives a random number below 2**64 at each call, never 0 and never one that it gave before.
+            stamps: returns a random number below 2**64 on each call, never 0 and never the same number twice.
 
         Returns:
-            How many bytes were put.
+            The number of bytes written.
 
         Raises:
-            StateError: a key or value cannot be pickled; nothing of this attempt counts then.
+            StateError: a key or value cannot be pickled; then nothing of this attempt counts.
         """
         store = self._opened()
         committed = {table: key_value._commit(stamps) for table, key_value in self._key_values.items()}
@@ -340,7 +340,7 @@ class TaskState:
             self._opened().delete(physical_key(name, stamp))
 
     def _proof(self, name: str) -> int | bytes | None:
-        """What proves the content of a segment: its stamp, or the content itself where that is inline."""
+        """What proves the content of a segment: its stamp, or the content itself if it is inline."""
         return self._directory.stamps.get(name, self._directory.inline.get(name))
 
     def _snapshot_proof(self) -> int | bytes | None:
@@ -353,16 +353,16 @@ class TaskState:
 
 
 class _Unproven:
-    """Equal to no stamp and not to None: the cached instance may hold what was not committed."""
+    """Equals no stamp and not None: the cached instance may contain uncommitted values."""
 
 
 class DictStore(dict[str, bytes]):
-    """A ``SegmentStore`` in memory: the simulator's."""
+    """A ``SegmentStore`` in memory, for the simulator."""
 
     def put(self, key: str, value: bytes) -> None:
         """Set the value of a key."""
         self[key] = value
 
     def delete(self, key: str) -> None:
-        """Remove a key that may or may not be there."""
+        """Remove a key if it exists."""
         self.pop(key, None)

@@ -1,7 +1,7 @@
-"""Agreement: do the ledger's log and Spark's own files tell the same of the last micro-batches?
+"""Agreement: whether the ledger's log and Spark's files agree on the last micro-batches.
 
-Which question it answers: can a topology go on from this checkpoint, and if not, what has to be put aside so that it
-can?
+Which question it answers: can a topology continue from this checkpoint, and if not, which files must be moved aside so
+that it can?
 
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
@@ -10,15 +10,19 @@ can?
     topology          the topology's shape, and which task runs where
     spark/metadata    the id of Spark's query
 
-They agree where the ledger is whole up to the last commit, the plans of its entries are those of the offsets, and at
-most one offset stands behind that commit, with the plan of its own micro-batch. The other files are there then, and
-those of lives tell of none earlier than the ledger does.
+They agree if all of these hold:
 
-Rule 1: nothing that a micro-batch has done is made up. A repair goes back to the last one on which both agree and of
-which the state is there, and puts what stands behind it aside; the next start runs that again. Only a life's number
-and the id of Spark's query are made anew, which nothing else refers to.
-Rule 2: no tuple is lost. What is gone back over may have been promoted, and queues forget what they were told to be
-done, so a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is gone.
+- the ledger has every entry up to the last commit;
+- the plans of its entries are the plans of the offsets;
+- at most one offset follows that commit, and it holds the plan of its own micro-batch;
+- the other files are there, and the last life in ``lives`` or ``life`` is not earlier than the last life in the ledger.
+
+Rule 1: a repair never invents results of a micro-batch. It goes back to the last micro-batch on which both agree and
+whose state exists, and moves all later files aside; the next start runs the later micro-batches again. Only the number
+of a life and the id of Spark's query are created anew, because nothing else refers to them.
+Rule 2: no tuple is lost. The micro-batches that a repair undoes may have been promoted, and queues delete messages that
+were acked. So a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is
+missing.
 
 Read before: ``plan``, ``planner``, ``files``, ``log``.
 """
@@ -44,25 +48,25 @@ _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 @dataclass(frozen=True)
 class Agreement:
-    """What was found, in sentences, and what a repair would do."""
+    """The findings, in sentences, and what a repair would do."""
 
     facts: tuple[str, ...]
     mistakes: tuple[str, ...]
-    """Where the files disagree; none: a start goes on."""
+    """Where the files disagree; empty: a start can continue."""
     put_aside: tuple[str, ...] = ()
-    """The files that a repair puts aside, the newest first: whatever is left when it breaks off disagrees no more."""
+    """The files that a repair moves aside, newest first, so that an interrupted repair creates no new disagreement."""
     last: int = -1
-    """The micro-batch behind which a start goes on after the repair."""
+    """The micro-batch after which a start continues once the repair is done."""
     why_not: str | None = None
     """Why a repair cannot help."""
     made: tuple[str, ...] = ()
-    """The files that a repair makes anew."""
+    """The files that a repair creates anew."""
     life: int = -1
-    """The last life that anything in the checkpoint tells of; the next must be later."""
+    """The last life that any file of the checkpoint mentions; the next life must be later."""
 
 
 class _Steps:
-    """What stands in a checkpoint, step by step."""
+    """The micro-batches in a checkpoint: their offsets, commits, entries and snapshots."""
 
     def __init__(self, files: Files, where: str) -> None:
         self.files, self.where = files, where
@@ -77,10 +81,10 @@ class _Steps:
         self.last_offset = max(self.offsets, default=-1)
         self.mistakes = [f"spark/commits/{number} is not whole, so it does not count" for number in self.broken]
         self.damaged: list[str] = []
-        """Snapshots that cannot be read, where an older one can."""
+        """Snapshots that cannot be read, up to the newest one that can."""
 
     def planned(self, number: int) -> MicroBatchPlan | str:
-        """The plan of an offset, or what is wrong with it."""
+        """The plan of an offset, or a description of what is wrong with it."""
         data = self.files.read(f"spark/offsets/{number}")
         try:
             offset = json.loads((data or b"").decode().strip().splitlines()[-1])
@@ -94,7 +98,7 @@ class _Steps:
         return plan
 
     def staged(self, number: int) -> MicroBatchPlan | str:
-        """The plan of an entry of the ledger, or what is wrong with it."""
+        """The plan of a ledger entry, or a description of what is wrong with it."""
         data = self.files.read(f"ledger/{number}.entry")
         if data is None:
             return f"ledger/{number}.entry is missing"
@@ -107,7 +111,7 @@ class _Steps:
         return plan
 
     def known_life(self) -> int:
-        """The last life that the ledger, or a plan, tells of; -1 if none does."""
+        """The last life that the ledger or a plan mentions; -1 if there is none."""
         lives = [-1]
         for name in [*(f"{number}.entry" for number in self.entries), *(f"{n}.snapshot" for n in self.snapshots)]:
             data = self.files.read(f"ledger/{name}") or b""
@@ -115,7 +119,7 @@ class _Steps:
                 is_entry = name.endswith(".entry")
                 life = ledger_log.load_entry(data, name)[0] if is_entry else ledger_log.load_snapshot(data, name).life
                 lives.append(life)
-            except CheckpointError:  # told elsewhere, if it counts
+            except CheckpointError:  # if this file counts, another check reports it
                 continue
         plans = [self.planned(number) for number in self.offsets if number > 0 or not _is_beginning(self)]
         return max([*lives, *(plan.life for plan in plans if not isinstance(plan, str))])
@@ -134,7 +138,7 @@ class _Steps:
         return -1
 
     def whole_up_to(self) -> int:
-        """The last committed micro-batch up to which the ledger is whole and of the plans that Spark has run."""
+        """The last committed micro-batch up to which the ledger is complete and has the plans that Spark has run."""
         for number in range(self._base() + 1, self.last_commit + 1):
             staged = self.staged(number)
             if isinstance(staged, str):
@@ -153,7 +157,7 @@ class _Steps:
         return self.last_commit
 
     def lost_by_going_back(self, last: int) -> str | None:
-        """Why one must not go back to behind ``last``; None if nothing is lost by it."""
+        """Why a repair must not go back to the micro-batch ``last``; None if nothing would be lost."""
         counted = max([self.last_commit, self.last_offset - 1, *self.snapshots])
         for number in range(last + 1, counted + 1):
             plan = self.planned(number) if number in self.offsets else self.staged(number)
@@ -169,7 +173,7 @@ class _Steps:
         return self.state_missing(last) if last >= 0 else None
 
     def state_missing(self, number: int) -> str | None:
-        """The first file of a committed micro-batch's state that is not there, in a sentence."""
+        """The first missing file of a committed micro-batch's state, in a sentence; None if all exist."""
         data = self.files.read(f"spark/commits/{number}")
         if data is None:
             return f"spark/commits/{number} is missing"
@@ -186,7 +190,7 @@ class _Steps:
         return None
 
     def behind(self, last: int) -> list[str]:
-        """What stands behind a micro-batch and must not, if Spark and the ledger are to go on behind it."""
+        """The files of later micro-batches that must go, so that Spark and the ledger can continue after ``last``."""
         kept = {last + 1} if last + 1 in self.offsets and not isinstance(self.planned(last + 1), str) else set()
         commits = [*self.commits, *self.broken]
         found = [(number, 0, f"spark/commits/{number}") for number in commits if number > last]
@@ -251,7 +255,7 @@ def examine(files: Files, where: str = "the checkpoint") -> Agreement:
 
 
 def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Note the mistakes in the files beside the steps; (what a repair puts aside, makes anew, why it cannot help)."""
+    """Add the mistakes in the other files; (files to move aside, files to create anew, why a repair cannot help)."""
     files, aside, made = steps.files, [], []
     try:
         if (last := last_life(files)) < known:
@@ -269,7 +273,7 @@ def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...
     damage = None if topology is None else damage_of(topology, _TOPOLOGY)
     if damage is not None:
         steps.mistakes.append(f"the file 'topology' is {damage}")
-        aside.append("topology")  # the next start makes it
+        aside.append("topology")  # the next start creates it again
     elif steps.commits and topology is None:
         steps.mistakes.append(f"there are {TOPOLOGY_MISSING}")
     if steps.commits and (topology is None or damage is not None):
@@ -281,7 +285,7 @@ _TOPOLOGY = {"fingerprint": dict, "placement": dict}
 
 
 def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
-    """What is wrong with the id of Spark's query, in a sentence; None if nothing is.
+    """What is wrong with the id of Spark's query, in a sentence; None if it is correct.
 
     Args:
         files: the checkpoint's.
@@ -293,7 +297,7 @@ def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
 
 
 def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
-    """What is wrong with a file that is to hold a JSON object with these parts; None if nothing is."""
+    """What is wrong with a file that must hold a JSON object with these parts; None if it is correct."""
     if not data.strip(b"\0 \r\n\t"):
         return "damaged (there is nothing in it)"
     try:
@@ -306,7 +310,7 @@ def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
 
 
 def topology_in(data: bytes, where: str) -> dict[str, Any]:
-    """What the file ``topology`` holds: the topology's fingerprint, and its placement.
+    """The content of the file ``topology``: the topology's fingerprint and its placement.
 
     Raises:
         CheckpointError: it is damaged.
@@ -321,13 +325,13 @@ def topology_in(data: bytes, where: str) -> dict[str, Any]:
 
 
 def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list[str]:
-    """Put aside what a verdict says; the names of the copies, in ``folder`` of the checkpoint.
+    """Move files aside as a verdict requires; returns the names of the copies in ``folder`` of the checkpoint.
 
     Args:
         files: the checkpoint's.
         verdict: of ``examine``.
-        folder: takes the copies.
-        query_id: a new id for Spark's query, where its own is gone.
+        folder: the folder for the copies.
+        query_id: a new id for Spark's query, used if its own id is missing.
     """
     copies = []
     for name in verdict.put_aside:
@@ -337,7 +341,7 @@ def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list
             copies.append(f"{folder}/{name}")
             files.remove(name)
     if METADATA in verdict.made:
-        files.remove(METADATA)  # with a checksum that was left of it
+        files.remove(METADATA)  # also removes a checksum file that is left of it
         files.write(METADATA, json.dumps({"id": query_id}).encode())
     return copies
 

@@ -1,13 +1,14 @@
-"""The attempt store: the attempts at messages that may become dead letters.
+"""The attempt store: the failed attempts at messages that may become dead letters.
 
-Which question it answers: when this message is given up, which attempts at it were there, and why did each fail?
+Which question it answers: when this message is exhausted, which attempts were made, and why did each fail?
 
-Rule 1: something is kept of a message from its first failure until it is acked or its dead letter is durable; of a
-message that succeeds at once nothing ever is.
-Rule 2: of many attempts the first and the newest are kept; all are counted.
-Rule 3: a source that was away is no attempt, nor is a bolt that could not do its work.
+Rule 1: the attempts at a message are kept from its first failure until it is acked or its dead letter is durable.
+Nothing is kept of a message that succeeds at once.
+Rule 2: if there are many attempts, the first and the newest are kept; all are counted.
+Rule 3: a failure because a source is away is not an attempt, nor is a failure in an outage of a bolt.
 
-Attempts are kept for a ``PartitionedSpout`` only: those of a ``Spout`` are with its records (``spout_buffer``).
+Attempts are stored here only for a ``PartitionedSpout``; a ``Spout``'s attempts travel with its records
+(``spout_buffer``).
 Read before: ``dead_letters``, ``outcomes``, ``partition_manager``.
 """
 
@@ -28,24 +29,24 @@ MessageKey: TypeAlias = tuple[str, str, int]
 
 
 class AttemptStore:
-    """What is kept of messages that have failed and are not finished; part of ``Messages``."""
+    """The attempts at messages that have failed and are not finished; part of ``Messages``."""
 
     def __init__(self, kept: Iterable[tuple[MessageKey, MessageAttempts]] = ()) -> None:
-        """Begin with what ``items`` gave."""
+        """Begin with the result of ``items``."""
         self._kept = dict(kept)
         self._running: dict[int, MessageKey] = {}
-        """The trees of messages that are being tried again."""
+        """Tree key to message, for messages that are being retried."""
 
     def __len__(self) -> int:
-        """Of how many messages something is kept."""
+        """The number of messages whose attempts are kept."""
         return len(self._kept)
 
     def items(self) -> list[tuple[MessageKey, MessageAttempts]]:
-        """All that is kept."""
+        """All messages with their attempts."""
         return list(self._kept.items())
 
     def started(self, component: str, entry: Entry) -> None:
-        """An entry gives messages again, or reads them for their letters."""
+        """Note that an entry retries messages, or reads them for their dead letters."""
         if not self._kept or entry.source is None:
             return
         for offset, position in enumerate(entry.positions or (entry.start,)):
@@ -54,16 +55,16 @@ class AttemptStore:
                 self._running[tree_key(entry.task, entry.base + offset)] = key
 
     def failed(self, key: MessageKey, tree: FailedTree) -> MessageAttempts:
-        """One more attempt has failed; all of them."""
+        """Add a failed attempt; returns all attempts at the message."""
         attempts = self._kept[key] = self._kept.get(key, NO_ATTEMPTS).with_failure(tree)
         return attempts
 
     def settle(self, open_among: Callable[[U64], Any], waits: Callable[[MessageKey], bool]) -> None:
-        """End a promotion: forget the messages that are finished.
+        """End a promotion: drop the messages that are finished.
 
         Args:
-            open_among: which of some keys are of open trees, as a mask.
-            waits: whether a message waits to be given again, or for its letter.
+            open_among: for uint64[keys], a mask bool[keys] of the keys whose trees are open.
+            waits: whether a message waits for a retry or for its dead letter.
         """
         if not self._running:
             return

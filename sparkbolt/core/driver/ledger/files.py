@@ -1,24 +1,24 @@
-"""The ledger's files: which of them count, and which may go.
+"""The ledger's files: which of them count, and which may be removed.
 
-Which question it answers: given the files beside a checkpoint and the last commit, what is the ledger?
+Which question it answers: which ledger follows from the files beside a checkpoint and the last commit?
 
     ledger/n.entry      what micro-batch n staged; replaced when it is staged again
-    ledger/n.snapshot   the ledger after the promotion of n; what compaction made of the entries up to n
-    lives/n             who has begun life n; made before anything else of that life happens, by one driver only
-    life                the number of the last life, for drivers of earlier versions, which look at nothing else
+    ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
+    lives/n             the owner of life n; created before anything else of that life happens, by one driver only
+    life                the number of the last life, for drivers of earlier versions, which read only this file
     dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
-Rule 1: an entry counts only if its micro-batch is committed; a snapshot is of a committed one always.
-Rule 2: a snapshot is written whole before any entry that it replaces is removed, so a death in between costs nothing.
-The snapshot before it stays, and the entries since that one: a log of commits that has lost its end, which may not have
-been on the disk when the power went, still finds the ledger that belongs to what is left of it.
-Rule 3: a life number is taken exclusively and durably before the life reads or plans anything, so no two lives have
-one number, also where no lock keeps two drivers apart.
-Rule 4: a life whose number is not the newest any more writes nothing that counts.
-Rule 5: dead letters count with the entry of their micro-batch. Those of one that was not committed are removed when a
-life begins: it runs again, and writes those of its letters that are still to be written.
+Rule 1: an entry counts only if its micro-batch is committed. A snapshot is always of a committed micro-batch.
+Rule 2: a snapshot is written completely before any entry that it replaces is removed, so a crash in between loses
+nothing. The previous snapshot and the entries since it are kept: if the log of commits has lost its end, because the
+last commits were not on disk when the power failed, the ledger of the remaining commits can still be loaded.
+Rule 3: a life takes its number exclusively and durably before it reads or plans anything, so no two lives have the same
+number, even if no lock separates two drivers.
+Rule 4: a life whose number is no longer the newest writes nothing that counts.
+Rule 5: dead letters count with the entry of their micro-batch. If the micro-batch was not committed, they are removed
+when a life begins; the micro-batch runs again and writes those dead letters that are still due.
 
-Where the files are is an argument. Read before: ``log``, ``ledger``.
+The location of the files is an argument. Read before: ``log``, ``ledger``.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from sparkbolt.core.driver.ledger.log import load_entry
 from sparkbolt.errors import CheckpointError, FencedError
 
 LIVES_KEPT = 16
-"""So many of the last lives keep their files."""
+"""How many of the last lives keep their files in ``lives/``."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
 def last_life(files: Files) -> int:
-    """The number of the last life that has begun, as ``lives/`` and ``life`` tell; -1 if they tell of none.
+    """The number of the last life that has begun, by ``lives/`` and ``life``; -1 if they hold none.
 
     Raises:
-        CheckpointError: what ``life`` holds is no number.
+        CheckpointError: the content of ``life`` is not a number.
     """
     before = files.read("life") or b"-1"
     try:
@@ -55,7 +55,7 @@ def last_life(files: Files) -> int:
 
 
 def lives_missing(known: int, last: int) -> str:
-    """That files of lives are gone, in a sentence: the ledger or a plan tells of a later life than they do.
+    """A sentence: files of lives are missing, because the ledger or a plan mentions a later life.
 
     >>> lives_missing(3, -1)
     "the ledger knows life 3, but lives/ and the file 'life' tell of none: files were removed"
@@ -65,10 +65,10 @@ def lives_missing(known: int, last: int) -> str:
 
 
 def check_number(life: int, known: int, *, where: str = "the checkpoint") -> None:
-    """Before a life goes on from a ledger: its number is later than any that the ledger knows.
+    """Check, before a life continues from a ledger, that its number is later than all lives in the ledger.
 
     Raises:
-        CheckpointError: it is not; the files that tell of the lives before are gone.
+        CheckpointError: it is not later; the files of earlier lives are missing.
     """
     if life <= known:
         raise CheckpointError(
@@ -78,12 +78,12 @@ def check_number(life: int, known: int, *, where: str = "the checkpoint") -> Non
 
 
 def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
-    """Take the number of the life that begins now, one more than ever before.
+    """Take the number of the life that begins now: one more than the last number.
 
     Args:
         files: the checkpoint's.
-        owner: names this life among all that ever begin, here or elsewhere.
-        after: a life that has begun, whether there is a file of it or not.
+        owner: a name of this life that no other life has, in this or another process.
+        after: the new number is greater than this one, even if this life has no file.
     """
     taken = [int(name) for name in files.names("lives") if name.isdigit()]
     life = max(last_life(files), after) + 1
@@ -97,9 +97,9 @@ def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
 
 
 def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
-    """Before a life writes anything that counts: nobody has begun another one meanwhile.
+    """Check, before a life writes anything that counts, that no other life has begun since.
 
-    A lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was thought
+    On a local disk a lock ensures this. Elsewhere there is no lock, and this check stops a driver that was believed
     dead.
 
     Raises:
@@ -119,26 +119,26 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
 
 
 class Tenure:
-    """The lives that one driver has begun on a checkpoint, one after the other."""
+    """The lives that one driver has begun on a checkpoint, in sequence."""
 
     def __init__(self, files: Files, *, where: str = "the checkpoint") -> None:
-        """None has begun yet."""
+        """Begin without a life."""
         self._files, self._where = files, where
         self.life: int | None = None
-        """The number of the one that began last."""
+        """The number of the life that began last; None before the first."""
         self._owner = ""
 
     def begin(self, owner: str) -> int:
-        """Take a number, as of ``begin_life``."""
+        """Take a number, as ``begin_life`` does."""
         self._owner = owner
         self.life = begin_life(self._files, owner)
         return self.life
 
     def check(self, life: int | None = None) -> None:
-        """Nobody else has begun a life since this driver began its last, which may never have got as far as to read.
+        """Check that no other driver has begun a life since this driver's last one, even if that life read nothing.
 
         Args:
-            life: one of this driver's, where a later one of its own counts as another's, too.
+            life: a life of this driver; then a later life of this same driver is an error, too.
 
         Raises:
             FencedError: another driver has taken the checkpoint over.
@@ -149,7 +149,7 @@ class Tenure:
 
 
 def write_entry(files: Files, micro_batch_id: int, entry: bytes) -> None:
-    """Make an entry durable, replacing an earlier one of the same micro-batch."""
+    """Make an entry durable; it replaces an earlier one of the same micro-batch."""
     files.write(f"ledger/{micro_batch_id}.entry", entry)
 
 
@@ -157,13 +157,13 @@ LETTERS_FOLDER = "dead-letters"
 
 
 def write_letters(files: Files, micro_batch_id: int, letters: Sequence[bytes]) -> None:
-    """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+    """Make the dead letters of a micro-batch durable; they replace those of an earlier run of it."""
     if letters:
         files.write(f"{LETTERS_FOLDER}/{micro_batch_id:09d}.jsonl", b"".join(letters))
 
 
 def drop_uncommitted_letters(files: Files, last_commit: int) -> None:
-    """A life begins: what no committed micro-batch has written is no letter."""
+    """Remove, when a life begins, the dead letters of micro-batches that are not committed."""
     for name in files.names(LETTERS_FOLDER):
         number = name.removesuffix(".jsonl")
         if name != number and number.isdigit() and int(number) > last_commit:
@@ -178,13 +178,13 @@ def load_ledger(
     *,
     where: str = "the checkpoint",
 ) -> Ledger:
-    """The ledger as of the last commit.
+    """Load the ledger after the last commit.
 
     Args:
         files: the checkpoint's.
         last_commit: the last micro-batch that is committed; -1 if none is.
-        make: an empty ledger.
-        restore: the ledger of a snapshot's bytes and its name.
+        make: makes an empty ledger.
+        restore: makes a ledger from a snapshot's bytes and name.
         where: names the checkpoint in errors.
 
     Raises:
@@ -212,16 +212,16 @@ def load_ledger(
 
 
 def _snapshots(files: Files) -> list[int]:
-    """The micro-batches of all snapshots, rising."""
+    """The micro-batches of all snapshots, ascending."""
     matches = (_NUMBERED.match(name) for name in files.names("ledger"))
     return sorted(int(match[1]) for match in matches if match and match[2] == ".snapshot")
 
 
 def _sorted_out(files: Files, last_commit: int, where: str) -> tuple[list[int], list[int]]:
-    """The micro-batches of the snapshots that count, and of those that do not, since theirs is not committed any more.
+    """The micro-batches of the snapshots that count, and of those whose commits are missing.
 
     Raises:
-        CheckpointError: none counts, and the entries from the beginning are not there any more.
+        CheckpointError: none counts, and the entries from the beginning are missing.
     """
     snapshots = _snapshots(files)
     counting = [number for number in snapshots if number <= last_commit]
@@ -235,15 +235,15 @@ def _sorted_out(files: Files, last_commit: int, where: str) -> tuple[list[int], 
 
 
 def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -> list[int]:
-    """Before a life begins: remove snapshots of micro-batches that are not committed any more.
+    """Remove, before a life begins, the snapshots of micro-batches whose commits are missing.
 
-    Their numbers are given out again, and what comes of them then is something else. Entries are replaced as they come.
+    Their numbers are used again for other micro-batches. Entries need no removal: new ones replace them.
 
     Returns:
         The micro-batches whose snapshots were removed; none unless the log of commits has lost its end.
 
     Raises:
-        CheckpointError: it has lost more than the ledger can follow; nothing was removed.
+        CheckpointError: the log of commits has lost more than the ledger can undo; nothing was removed.
     """
     _, gone = _sorted_out(files, last_commit, where)
     for number in gone:
@@ -253,18 +253,19 @@ def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -
 
 @dataclass(frozen=True)
 class Undone:
-    """Micro-batches that were promoted and are not committed any more: they run again."""
+    """Micro-batches that were promoted and whose commits are missing now: they run again."""
 
     first: int
     last: int
     acked: int
-    """How many trees were acked in the micro-batch that began them, as far as entries tell."""
+    """How many trees were acked in the micro-batch in which they began, counted from the entries that exist."""
     failed: int
     forgotten: int
-    """How many records they held that are not given again: of a ``Spout``, or read at most once."""
+    """How many of their records are not emitted again: records of a ``Spout``, or records that are read at most
+    once."""
 
     def __str__(self) -> str:
-        """What it is, in a sentence."""
+        """A sentence with these numbers."""
         count = self.last - self.first + 1
         which = f"micro-batch {self.first}" if count == 1 else f"{count} micro-batches, {self.first} to {self.last},"
         have, run = ("has", "it runs") if count == 1 else ("have", "they run")
@@ -281,15 +282,15 @@ class Undone:
 
 
 def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
-    """What was promoted behind the last commit that is left, before ``cut_back``; None if nothing was.
+    """What was promoted after the last remaining commit; None if nothing was. Call it before ``cut_back``.
 
-    A micro-batch is promoted before the next is planned. Entries behind it are of the same time only if their lives do
-    not go back: others wait there to be replaced.
+    A micro-batch is promoted before the next one is planned. Later entries belong to the same history only as long as
+    the numbers of their lives do not fall; other entries are old ones that have not been replaced yet.
 
     Args:
         files: the checkpoint's.
-        last_commit: the last micro-batch whose commit is left.
-        last_offset: the last one that Spark has planned.
+        last_commit: the last micro-batch whose commit remains.
+        last_offset: the last micro-batch that Spark has planned.
     """
     entries = []
     life = -1
@@ -298,7 +299,7 @@ def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
         try:
             own_life, plan, feedback, _ = load_entry(files.read(name) or b"", name)
         except CheckpointError:
-            if number == last_commit:  # a snapshot has replaced it
+            if number == last_commit:  # a snapshot replaced it
                 continue
             break
         if own_life < life:
@@ -321,7 +322,7 @@ def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
 
 
 def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
-    """Write a snapshot of the ledger as of a promoted micro-batch, and remove what the snapshot before it replaces."""
+    """Write the snapshot taken after a promoted micro-batch, and remove what the previous snapshot replaces."""
     files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
     before = max((number for number in _snapshots(files) if number < micro_batch_id), default=-1)
     for name in files.names("ledger"):

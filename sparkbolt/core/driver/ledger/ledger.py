@@ -1,22 +1,20 @@
-"""The ledger: which trees are open, and what became of those that are not.
+"""The ledger: which trees are open, and what the outcomes of the others are.
 
-Which question it answers: after micro-batch n, which messages are finished, which must be read again, which
-are lost?
+Which question it answers: after micro-batch n, which messages are finished, which must be read again, which are lost?
 
-Rule 1: only the ledger turns XOR values of several micro-batches into verdicts.
-Rule 2: a verdict is counted once. ``stage`` n writes it down, replacing an earlier staging of n; the engine
-commits n; ``promote`` n applies it, exactly once, and only then may a spout hear of it.
-Rule 3: what a promotion does depends on the promoted log and on nothing else, so that replaying the log gives
-the same ledger. Expiry is no exception: a tree whose time has run out stays open until a plan that names it
-is promoted; a tree that completes before that is acked.
-Rule 4: a tree that failed is not acked any more; acks and fails for trees that are not open are dropped and
-counted as ``late`` of their spout.
+Rule 1: only the ledger combines XOR values of several micro-batches into verdicts.
+Rule 2: a verdict is counted once. ``stage`` n records it and replaces an earlier staging of n; the engine commits n;
+``promote`` n applies it, exactly once. Only then may a spout receive it.
+Rule 3: a promotion depends only on the promoted log, so that replaying the log gives the same ledger. This includes
+expiry: an expired tree stays open until a plan that names it is promoted; if it completes before that, it is acked.
+Rule 4: a failed tree is never acked. Acks and fails for trees that are not open are dropped, and counted as ``late``
+for their spout.
 
-Nothing is done per tree in Python but for trees that fail. What message a tree stands for, and how far the sources
-have come, is known to ``messages``; ``story_store`` keeps what is told of the ways of trees; ``ledger`` counts.
+Python code runs per tree only for trees that fail. ``messages`` knows which message a tree stands for and how far each
+source has advanced, and counts trees; ``story_store`` keeps the stories of trees.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
-Read before: ``acker``, ``open_trees``, ``messages``, ``outbox_acks``, ``story_store``, ``promotion``, ``log``.
+Read before: ``acker``, ``open_trees``, ``messages``, ``outbox_acks``, ``story_store``, ``reports``, ``log``.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ __all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo", "Story"]
 
 
 class Ledger:
-    """The open trees of a topology and what is known of their messages; no files, no clock, no callbacks.
+    """The open trees of a topology and the state of their messages; no files, no clock, no callbacks.
 
     >>> from sparkbolt.core.protocol.acker import Partials, judge
     >>> from sparkbolt.core.protocol.plan import Entry
@@ -90,33 +88,34 @@ class Ledger:
         feeders: Mapping[str, frozenset[str]] | None = None,
         state: ledger_log.State | None = None,
     ) -> None:
-        """Begin before micro-batch 0, or with what ``state`` says.
+        """Begin before micro-batch 0, or with ``state``.
 
         Args:
             spouts: the topology's spouts, and its bolts that start trees (a window, for one).
-            rotations: on which ``expire`` after its start (or ``touch``) a tree has run out of time.
-            task_owner: (component, index) of a task number; for words and metrics.
-            stories_max: how many stories are kept, as of ``Stories``.
-            patience_ms: for how long a bolt that fails everything is only probed; None: nobody looks for outages.
-            feeders: as of ``Outages``.
-            state: what a snapshot holds; it is taken over, not copied.
+            rotations: a tree expires on this many-th call of ``expire`` after its start or its last ``touch``.
+            task_owner: (component, index) of a task number; for texts and metrics.
+            stories_max: how many stories are kept, as in ``Stories``.
+            patience_ms: for how long a bolt that fails everything is only probed, in milliseconds; None: outages are
+                not detected.
+            feeders: as in ``Outages``.
+            state: the content of a snapshot; it is taken over, not copied.
         """
         state = state or ledger_log.State()
         self.life = state.life
-        """The run of the driver that is going on; -1 before the first ``begin_life``."""
+        """The current run of the driver; -1 before the first ``begin_life``."""
         self.last_promoted = state.last_promoted
         self.last_now_ms = state.last_now_ms
         self.metrics = state.metrics
         self.void = state.void
-        """(task number, first sequence that is not void), for the next plan; empty once one with it was promoted."""
+        """(task number, first sequence that is not void), for the next plan; empty once a plan with it was promoted."""
         self.outages = Outages(feeders or {}, state.outages)
-        """The bolts that cannot do their work, to be read by others."""
+        """The bolts in an outage; other modules may read it."""
         self.messages = Messages(
             spouts, task_owner=task_owner, patience_ms=patience_ms, outages=self.outages, state=state.messages
         )
-        """What is known of messages, to be read by others."""
+        """The state of messages; other modules may read it."""
         self.outbox_acks = OutboxAcks(state.outbox_acks)
-        """What tasks that start trees need not keep any more, and have not heard of."""
+        """Outbox acks that no promoted plan has delivered to their tasks yet."""
         self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
         self._trees = RotatingMap.restore(rotations, *state.trees)
@@ -126,7 +125,7 @@ class Ledger:
         self._expiring: U64 = empty_u64()
         self._staged: tuple[MicroBatchPlan, Feedback] | None = None
         self.replayed: Promotion | None = None
-        """The newest that was replayed: the driver may have died before it told anybody."""
+        """The newest replayed promotion: the driver may have died before it delivered the results."""
 
     # What is known.
 
@@ -152,16 +151,16 @@ class Ledger:
 
     @property
     def retries(self) -> int:
-        """How many records wait to be given again."""
+        """How many records wait to be retried."""
         return sum(self.messages.waiting().values())
 
     def views(self, component: str, *, changed: bool = False) -> dict[str, SourceView]:
-        """What a spout is told of its sources: of all, or of those that the last promotion changed."""
+        """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
         return self.messages.views(component, self._trees, changed=changed)
 
     @property
     def set_aside(self) -> list[FailedTree]:
-        """The newest trees that were given up after their last attempt, oldest first."""
+        """The newest trees whose messages were exhausted, oldest first."""
         return list(self.messages.set_aside)
 
     @property
@@ -175,7 +174,7 @@ class Ledger:
         return self._stories.acked
 
     def story(self, key: int) -> Story:
-        """What is known of a tree: all of it while the story is kept, and who holds an open one."""
+        """The story of a tree: complete while it is kept; for an open tree also its holder."""
         found = self._stories.find(key)
         if found is not None:
             return found
@@ -189,16 +188,16 @@ class Ledger:
         return replace(story_of(key, TreeState.OPEN, live, notes, self._task_owner), why=why)
 
     def holders_of(self, keys: Sequence[int]) -> list[int]:
-        """The numbers of the tasks that were seen last with some of these trees, each once, rising."""
+        """The numbers of the tasks that last held some of these trees, each once, ascending."""
         holds = self._trees.holders_of(np.array(sorted(keys), dtype=np.uint64))
         return sorted({holder_of(hold) for hold in holds.tolist()} - {NO_HOLDER})
 
     def told_keys(self) -> list[int]:
-        """The keys of open trees of which some hops are known."""
+        """The keys of open trees with known hops."""
         return list(self._stories.notes)
 
     def open_keys(self, limit: int) -> list[int]:
-        """The keys of up to ``limit`` open trees, those of the first tasks and sequences."""
+        """The keys of up to ``limit`` open trees, ascending."""
         keys: list[int] = self._trees.arrays()[0][:limit].tolist()
         return keys
 
@@ -218,24 +217,23 @@ class Ledger:
     def take_retries(
         self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
     ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms``, by default ever, by when they are due.
+        """Up to ``limit`` records that are due at ``now_ms`` (None: at any time), sorted by due time.
 
-        Of the components in ``rooms`` at most so many. They stay until a plan that names their positions is promoted:
-        one that was made and dropped loses nothing.
+        ``rooms`` limits the number of records of some components. The records stay queued until a plan that names their
+        positions is promoted, so a plan that is made and dropped loses nothing.
         """
         return self.messages.first_retries(limit, now_ms, rooms)
 
     # One micro-batch: stage, then promote.
 
     def stage(self, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
-        """Note what came of the next micro-batch; nothing is counted yet. Replaces an earlier staging of it.
+        """Record the feedback of the next micro-batch, without counting it; replaces an earlier staging of it.
 
         Returns:
             The entry for the log. It must be durable before the micro-batch is committed.
 
         Raises:
-            InvariantError: it is not the micro-batch after the last promoted one, or verdicts and plan
-            disagree.
+            InvariantError: it is not the micro-batch after the last promoted one, or verdicts and plan disagree.
         """
         self._note(plan, feedback)
         return ledger_log.dump_entry(self.life, plan, feedback, self.messages.terms)
@@ -286,7 +284,7 @@ class Ledger:
         return promotion
 
     def _observe(self, plan: MicroBatchPlan, feedback: Feedback) -> list[OutageChange]:
-        """Before anything is decided on what failed: is a bolt out, or well again?"""
+        """Update the outages of bolts; called before the outcomes of failed trees are decided."""
         patience_ms = self.messages.terms.patience_ms
         if patience_ms is None:
             return []
@@ -296,7 +294,7 @@ class Ledger:
         )
 
     def replay(self, entry: bytes, name: str = "a ledger entry") -> Promotion:
-        """Start-up: apply a logged entry whose micro-batch was committed. No spout hears of it again.
+        """Apply, at start-up, a logged entry whose micro-batch was committed; spouts are not notified again.
 
         Raises:
             CheckpointError: the entry is damaged, of another version, or not the next one.
@@ -310,7 +308,7 @@ class Ledger:
         if life > self.life:
             self.begin_life(life)
         self._note(plan, feedback)
-        own, self.messages.terms = self.messages.terms, terms  # what was decided then stays decided
+        own, self.messages.terms = self.messages.terms, terms  # the terms of the staging still apply
         try:
             self.replayed = self.promote(plan.micro_batch_id)
             return self.replayed
@@ -318,12 +316,12 @@ class Ledger:
             self.messages.terms = own
 
     def begin_life(self, life: int) -> tuple[tuple[int, int], ...]:
-        """A new driver begins, after the replay: records of a ``Spout`` died with the old one.
+        """Begin a new life, after the replay; the records of a ``Spout`` were lost with the old driver.
 
-        Their open trees are dropped, neither acked nor failed, because the queue gives them again.
+        Their open trees are dropped, neither acked nor failed, because the queue delivers the messages again.
 
         Returns:
-            ``void``, which the next plan must carry, and each one after that until one was promoted.
+            ``void``, which every plan must carry until one with it is promoted.
         """
         check(life > self.life, f"life {life} cannot begin after life {self.life}: lives are numbered upwards")
         self.life = life
@@ -339,13 +337,12 @@ class Ledger:
     # Time.
 
     def expire(self) -> tuple[int, ...]:
-        """Let one rotation pass.
+        """Advance the open trees by one rotation.
 
         Returns: ``expiring()``, which the next plan names as ``expired``.
 
         Raises:
-            InvariantError: a micro-batch is staged and not promoted; it may be about to ack what would
-            expire.
+            InvariantError: a micro-batch is staged and not promoted; it may ack trees that would expire.
         """
         check(self._staged is None, f"trees cannot expire while micro-batch {self.staged} awaits its promotion")
         keys, xors, holders = self._trees.rotate()
@@ -354,12 +351,12 @@ class Ledger:
         return self.expiring()
 
     def expiring(self) -> tuple[int, ...]:
-        """Keys of the open trees that ran out of time; they fail with the plan that names them."""
+        """The keys of open trees that have expired; they fail when a plan that names them is promoted."""
         self._expiring = self._expiring[self._trees.find(self._expiring)[1]] if len(self._expiring) else empty_u64()
         return tuple(self._expiring.tolist())
 
     def touch(self, keys: U64) -> None:
-        """Give trees their full time again (Storm's ``resetTimeout``); what is not open is left out."""
+        """Restart the timeouts of trees, uint64[keys] (Storm's ``resetTimeout``); unknown keys are ignored."""
         if len(keys) == 0:
             return
         wanted = np.unique(keys)
@@ -369,7 +366,7 @@ class Ledger:
     # Snapshots.
 
     def snapshot(self) -> bytes:
-        """All that was promoted, as bytes; what replaces the log up to ``last_promoted``."""
+        """The promoted state as bytes; it replaces the log up to ``last_promoted``."""
         return ledger_log.dump_snapshot(
             ledger_log.State(
                 life=self.life,
@@ -399,7 +396,7 @@ class Ledger:
         feeders: Mapping[str, frozenset[str]] | None = None,
         name: str = "a ledger snapshot",
     ) -> Ledger:
-        """The ledger of which ``snapshot`` was taken; every open tree has its full time again.
+        """Make a ledger from a snapshot; every open tree gets its full timeout again.
 
         Raises:
             CheckpointError: the snapshot is damaged or of another version; ``name`` is in the message.
@@ -439,7 +436,7 @@ class Ledger:
         self._staged = (plan, feedback)
 
     def _apply_old(self, verdicts: Verdicts, holds: I32) -> U64:
-        """Add to trees of earlier micro-batches; the keys that are complete now."""
+        """Add acks to trees of earlier micro-batches; returns uint64[acked], the keys that are complete now."""
         old = ~verdicts.open_new
         acked, unknown = self._trees.xor(verdicts.open_keys[old], verdicts.open_xors[old], holds[old])
         self._tally.late(unknown)
@@ -465,7 +462,7 @@ class Ledger:
         self._fail(keys, fails, plan, promotion)
 
     def _fail_named(self, plan: MicroBatchPlan, verdicts: Verdicts, promotion: Promotion) -> None:
-        """Fail the trees that somebody failed, if they began now or are open."""
+        """Fail the trees that a task failed, if they began in this micro-batch or are open."""
         if not verdicts.failed:
             return
         fails = {fail.key: fail for fail in verdicts.failed}
@@ -478,13 +475,13 @@ class Ledger:
         self._fail(keys, [fails[key] for key in keys.tolist()], plan, promotion)
 
     def _fail(self, keys: U64, fails: Sequence[Fail], plan: MicroBatchPlan, promotion: Promotion) -> None:
-        """Trees that were taken from the open ones have failed: tell their outcomes, and count; ``keys`` rise."""
+        """Decide and count the outcomes of failed trees, already removed from the open ones; ``keys`` are ascending."""
         failed = promotion.fail(self.messages.fail(keys, fails, self._stories.notes, plan.now_ms))
         self._stories.fail(failed)
         self._tally.failed(failed)
 
     def _collect_acked(self, verdicts: Verdicts, acked: U64, promotion: Promotion) -> None:
-        """Old trees that are complete now, one by one, then this micro-batch's ranges; dead letters apart."""
+        """Collect complete older trees one by one, then this micro-batch's ranges; dead letters separately."""
         first = np.concatenate((acked, verdicts.done_first))
         last = np.concatenate((acked, verdicts.done_last))
         counts = np.concatenate((np.ones(len(acked), dtype=np.int64), verdicts.done_counts))
@@ -494,7 +491,7 @@ class Ledger:
         promotion.complete(first, last, counts, letters)
 
     def _settle_stories(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
-        """Trees of which something is told, and which were acked now, have their stories."""
+        """Store the stories of traced trees that were acked in this promotion."""
 
         def end(key: int, notes: TreeNotes) -> Story:
             live = self.messages.lives_of(np.array([key], dtype=np.uint64))[0]

@@ -1,10 +1,10 @@
-"""The ledger on paper: log entries and snapshots as bytes.
+"""The log: the ledger's log entries and snapshots as bytes.
 
-Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage noticed?
+Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage detected?
 
-Rule 1: the format is ours: a head (kind, version, checksum), then sections behind their lengths; JSON for
-what is small, packed columns for trees. Never a pickle. Causes and other words stand in it as their texts.
-Rule 2: what is read is checked against its checksum before anything of it is believed, and an error names it.
+Rule 1: the format is Sparkbolt's own: a head (kind, version, checksum), then sections, each behind its length. Small
+values are JSON, trees are packed columns. It never contains a pickle. Causes and other enums are stored as their texts.
+Rule 2: bytes that are read are checked against their checksum before they are used; an error names the file.
 
 Read before: ``plan``, ``acker``, ``messages``, ``story_store``.
 """
@@ -45,13 +45,13 @@ _HEAD = struct.Struct("<4sII")
 _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
 _NAMES = {"outcome": "fate"}
-"""By field of a ``FailedTree`` or ``Story``, the name that it has in the log."""
+"""Field of a ``FailedTree`` or ``Story`` to its name in the log, if they differ."""
 _FIELDS = {name: field_ for field_, name in _NAMES.items()}
 
 
 @dataclass
 class State:
-    """All of a ledger that outlives its process; the fields are as in ``Ledger``."""
+    """The durable state of a ledger; the fields are as in ``Ledger``."""
 
     life: int = -1
     last_promoted: int = -1
@@ -61,13 +61,13 @@ class State:
     messages: MessagesState = field(default_factory=MessagesState)
     stories: StoriesState = field(default_factory=StoriesState)
     trees: tuple[U64, U64, I32] = field(default_factory=lambda: (empty_u64(), empty_u64(), np.empty(0, np.int32)))
-    """(keys, xors, holders) of the open trees."""
+    """(keys, xors, holders) of the open trees: uint64, uint64 and int32[open], keys ascending."""
     outbox_acks: tuple[tuple[int, int, int], ...] = ()
     outages: dict[str, Outage] = field(default_factory=dict)
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
-    """The log entry of one micro-batch, with the life and the terms of its staging; reports are left out."""
+    """The log entry of one micro-batch, with the life and the terms of its staging; reports are not stored."""
     body = {
         "life": life,
         "plan": plan.to_json(),
@@ -103,7 +103,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
 
 
 def dump_snapshot(state: State) -> bytes:
-    """A ledger's state as bytes; XOR values raw, since they do not shrink."""
+    """A ledger's state as bytes; XOR values raw, because they do not compress."""
     messages = state.messages
     keys, xors, holders = state.trees
     body = {
@@ -200,7 +200,7 @@ def _story_from_json(body: Mapping[str, Any]) -> Story:
 
 
 def _to_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the names that they have in the log: some fields have been renamed since the first checkpoints."""
+    """Values by their names in the log: some fields have been renamed since the first checkpoints."""
     return {_NAMES.get(name, name): value for name, value in values.items()}
 
 
@@ -247,7 +247,7 @@ def _to_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def _metrics_to_json(metrics: Mapping[str, ComponentMetrics]) -> dict[str, dict[str, Any]]:
-    """Counters without those that are zero, which is what one that is missing has; in the order of components."""
+    """Counters sorted by component, without zeros; a missing counter is zero."""
     return {
         component: {name: count for name, count in vars(counts).items() if count}
         for component, counts in sorted(metrics.items())

@@ -1,14 +1,14 @@
-"""Messages: what spouts read, where it came from, and how far each source has come.
+"""Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Which question it answers: which record of which source does a tree stand for, which attempt at it was this, and what
-becomes of it?
+Which question it answers: which record of which source does a tree stand for, which attempt at it was this, and what is
+its outcome?
 
-Rule 1: what becomes of the positions of a source is kept by its ``PartitionManager``, and nowhere else.
-Rule 2: nothing is kept per tree. A plan's entry stands for all its trees and is kept while one of them is
-unfinished; which of them are open is asked of the map of open trees.
+Rule 1: only the ``PartitionManager`` of a source stores the states of its positions.
+Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
+unfinished. The map of open trees knows which of them are open.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
-Rule 4: trees are counted (``Tally``) for the component whose task started them, be it a spout or a bolt. Counting costs
-by runs of keys of one task, not by trees.
+Rule 4: trees are counted (``Tally``) for the component whose task started them, a spout or a bolt. The cost of counting
+grows with the runs of keys of one task, not with the trees.
 
 Read before: ``plan``, ``acker``, ``open_trees``, ``partition_manager``, ``outcomes``, ``attempt_store``.
 """
@@ -52,19 +52,19 @@ from sparkbolt.errors import check
 
 Mask = npt.NDArray[np.bool_]
 SET_ASIDE_MAX = 1000
-"""How many set-aside trees are kept with their stories, the newest; all are counted."""
+"""How many of the newest set-aside trees are kept with their stories; all are counted."""
 
 
 @dataclass
 class MessagesState:
-    """All of ``Messages`` that outlives its process."""
+    """The durable state of ``Messages``."""
 
     sources: list[SourceState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
     next_letter: dict[int, int] = field(default_factory=dict)
     attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
-    """They rise by first key."""
+    """Sorted by first key."""
     set_aside: list[FailedTree] = field(default_factory=list)
     """Oldest first."""
 
@@ -72,7 +72,8 @@ class MessagesState:
 class Messages:
     """The entries with unfinished trees, and the managers of all sources; part of the ledger.
 
-    Arrays of keys may be in any order and name trees that no entry reserved, as those that a window began.
+    Arrays of keys are uint64[keys], in any order. They may contain trees that no entry reserved, such as those that a
+    window began.
 
     >>> from sparkbolt.core.base.ids import tree_key
     >>> from sparkbolt.core.model.retry import at_once
@@ -95,14 +96,14 @@ class Messages:
         outages: Outages | None = None,
         state: MessagesState | None = None,
     ) -> None:
-        """Begin with what ``state`` says, by default with nothing.
+        """Begin with ``state``, by default empty.
 
         Args:
             spouts: the topology's spouts.
             task_owner: (component, index) of a task number.
-            patience_ms: as of ``Terms``.
-            outages: the bolts that are out, to be read; by default none is.
-            state: what ``state()`` gave; it is taken over, not copied.
+            patience_ms: as in ``Terms``.
+            outages: the outages of bolts, only read here; by default there are none.
+            state: the result of ``state()``; it is taken over, not copied.
         """
         state = state or MessagesState()
         self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
@@ -111,14 +112,14 @@ class Messages:
             frozenset(spout.component for spout in spouts if spout.dead_letters),
             patience_ms,
         )
-        """What is done with what fails from now on."""
+        """The terms for messages that fail from now on."""
         self.changed: dict[str, dict[str, PartitionManager]] = {}
-        """Component -> source: of which the last promotion changed anything."""
+        """Component -> source -> manager, for the sources that the last promotion changed."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
-        """The tasks of bolts that start trees."""
+        """uint64[tasks]: the numbers of the tasks of bolts that start trees."""
         self._planned_from = np.full(max(self._spouts, default=0) + 2, MAX_SEQUENCE + 1, dtype=np.uint64)
-        for task, spout in self._spouts.items():  # from which sequence on a task's trees need an entry
+        for task, spout in self._spouts.items():  # the first sequence of a task that needs an entry
             self._planned_from[task] = AGAIN if spout.own else 0
         self._task_owner = task_owner
         self._outages = outages or Outages()
@@ -128,7 +129,7 @@ class Messages:
         """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
         self._waiting: dict[tuple[str, str], PartitionManager] = {}
-        """The managers that have something to be given again."""
+        """The managers with records that wait for a retry."""
         self._keep(state.live)
         self._restore(state.sources)
 
@@ -147,7 +148,7 @@ class Messages:
                 self._waiting[place] = manager
 
     def state(self) -> MessagesState:
-        """All that outlives the process; what is in it changes with the next promotion."""
+        """The durable state; it shares its content with this object, so the next promotion changes it."""
         return MessagesState(
             sources=[manager.state() for manager in self._all_managers()],
             next_sequence=self._next_sequence,
@@ -166,12 +167,12 @@ class Messages:
 
     @property
     def progress(self) -> dict[str, dict[str, int]]:
-        """Component -> source -> end of what was planned; made anew on each call."""
+        """Component -> source -> end of the planned ranges; a new dict on each call."""
         return self._positions(lambda manager: manager.planned)
 
     @property
     def finished(self) -> dict[str, dict[str, int]]:
-        """Component -> source -> the position below which all is finished; made anew on each call."""
+        """Component -> source -> the position below which all is finished; a new dict on each call."""
         return self._positions(lambda manager: manager.finished)
 
     def next_sequence(self, task: int) -> int:
@@ -184,7 +185,7 @@ class Messages:
         return self._next_letter.get(task, AGAIN)
 
     def letters_among(self, keys: U64) -> Mask:
-        """Which of the keys are of dead letters."""
+        """bool[keys]: which of the keys belong to dead letters."""
         if not self._next_letter:
             return np.zeros(len(keys), dtype=np.bool_)
         own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
@@ -192,7 +193,7 @@ class Messages:
         return letters
 
     def waiting(self) -> dict[str, int]:
-        """How many records of each component wait to be given again; only of those that have some."""
+        """How many records of each component wait for a retry; components without any are left out."""
         counts: dict[str, int] = {}
         for (component, _), manager in self._waiting.items():
             counts[component] = counts.get(component, 0) + manager.waiting
@@ -201,9 +202,9 @@ class Messages:
     def first_retries(
         self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
     ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms``, or ever, by when they are due; they stay in the queue.
+        """Up to ``limit`` records that are due at ``now_ms`` (None: at any time), by due time; they stay queued.
 
-        ``rooms`` says of some components how many of theirs may be given; what waits for its letter always is.
+        ``rooms`` limits the number of records of some components; records that wait for dead letters have no limit.
         """
         left = dict(rooms or {})
         queues = [
@@ -215,7 +216,7 @@ class Messages:
         return list(islice((retry for retry in merged if self._has_room(retry, left)), limit))
 
     def _has_room(self, retry: Retry, left: dict[str, int]) -> bool:
-        """Whether a record may be given where there is room for so many; a range takes all of it."""
+        """Whether a record fits into the room that is left for its component; a range uses all of it."""
         component = self._spouts[retry.task].component
         if component not in left or retry.letter is not None:
             return True
@@ -225,7 +226,7 @@ class Messages:
         return True
 
     def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
-        """When the first of what waits is due; of some components not before they may be given anything."""
+        """When the first waiting record is due; for components in ``not_before``, not before that time."""
         dues: list[int] = []
         for (component, _), manager in self._waiting.items():
             least = (not_before or {}).get(component, 0)
@@ -237,17 +238,17 @@ class Messages:
         return min(dues, default=None)
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
-        """Whether a new range of the source may be planned, as of ``PartitionManager.takes_more``."""
+        """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
         manager = self._managers.get(component, {}).get(source)
         return manager is None or manager.takes_more(max_uncommitted)
 
     def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
-        """What the spout of a component is told: of all its sources, or of those that the last promotion changed."""
+        """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
         managers = (self.changed if changed else self._managers).get(component, {})
         return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
-        """Those of the keys that no entry of the plan reserves, though they need one: a bolt's own trees do not."""
+        """The keys that need an entry and have none in the plan; first attempts of bolts' tasks need none."""
         if len(keys) == 0:
             return keys
         tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
@@ -257,11 +258,11 @@ class Messages:
         return strangers
 
     def lives_of(self, keys: U64) -> list[Live | None]:
-        """The entry of each key; None where there is none, as for trees that a window began."""
+        """The entry of each key; None if there is none, as for trees that a window began."""
         return [self._live[slot] if slot >= 0 else None for slot in self._slots_of(keys).tolist()]
 
     def first_keys_of(self, keys: Sequence[int]) -> list[int]:
-        """For trees that bolts' tasks started, the keys of the first attempts at the same values, where known."""
+        """For trees that bolts' tasks started: the keys of the first attempts at the same values, where known."""
         found = []
         for key, live in zip(keys, self.lives_of(np.array(keys, dtype=np.uint64)), strict=True):
             task, sequence = split_key(key)
@@ -274,7 +275,7 @@ class Messages:
     # The steps of a promotion.
 
     def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
-        """Take over the plan's entries: sequences, progress, retries, and which have unfinished trees."""
+        """Apply the plan's entries: sequences, progress, retries, and which entries have unfinished trees."""
         self.changed = {}
         new = []
         for entry in plan.reserving:
@@ -292,17 +293,17 @@ class Messages:
         self._count(unfinished, 1)
 
     def finish(self, keys: U64) -> None:
-        """These trees are complete, or ``fail`` has decided on them."""
+        """Count trees as finished: they are complete, or ``fail`` has decided their outcomes."""
         self._count(keys, -1)
 
     def fail(self, keys: U64, fails: Sequence[Fail], notes: Mapping[int, TreeNotes], now_ms: int) -> list[FailedTree]:
-        """Decide on what happens to the messages of failed trees: ``fails[i]`` is of ``keys[i]``.
+        """Decide the outcomes of failed trees' messages: ``fails[i]`` belongs to ``keys[i]``.
 
         Args:
-            keys: the trees.
-            fails: who failed them.
-            notes: what is known of the ways of some of them.
-            now_ms: the time of the micro-batch that ends them.
+            keys: uint64[trees].
+            fails: the fail of each tree.
+            notes: the known hops of some of them, by key.
+            now_ms: the time of the micro-batch that ends them, in milliseconds.
         """
         failed = [
             self._decide(fail, live, notes.get(fail.key, NO_NOTES), now_ms)
@@ -334,7 +335,7 @@ class Messages:
     # The beginning of a life.
 
     def forget_records(self) -> tuple[tuple[int, int], ...]:
-        """Drop the entries of every ``Spout``, whose records died with their driver.
+        """Drop the entries of every ``Spout``, whose records were lost with their driver.
 
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
@@ -356,7 +357,7 @@ class Messages:
         return _slots(self._first_keys, self._reserved, keys)
 
     def _count(self, keys: U64, sign: int) -> None:
-        """Count unfinished trees of entries up or down."""
+        """Add ``sign`` to the unfinished trees of an entry for each of its keys."""
         if len(keys) == 0:
             return
         slots = self._slots_of(keys)
@@ -372,14 +373,14 @@ class Messages:
                 self._change(self._spouts[live.entry.task].component, live.entry.source)
 
     def _change(self, component: str, source: str) -> PartitionManager:
-        """The manager of a source of which something changes with this promotion; made on first use."""
+        """The manager of a source that this promotion changes; created on first use."""
         managers = self._managers.setdefault(component, {})
         if source not in managers:
             managers[source] = PartitionManager(component, source)
         return self.changed.setdefault(component, {}).setdefault(source, managers[source])
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
-        """The outcome of one failed tree; its message is put into the queue of retries or set aside."""
+        """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
         spout = self._spouts.get(number)
@@ -409,7 +410,7 @@ class Messages:
         return tree
 
     def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
-        """What is told of a message in its dead letter, if it is to have one; the failure is added to its attempts."""
+        """Add the failure to the message's attempts; returns the text of its dead letter, None if there is none."""
         if tree.letter:
             assert live is not None
             assert live.entry.letters is not None
@@ -424,7 +425,7 @@ class Messages:
         return self._managers[component][source].waits(position)
 
     def _positions(self, of: Callable[[PartitionManager], int]) -> dict[str, dict[str, int]]:
-        """Component -> source -> a position, of the sources of which a range was planned."""
+        """Component -> source -> a position, for the sources with planned ranges."""
         found: dict[str, dict[str, int]] = {}
         for manager in self._all_managers():
             if manager.planned:
@@ -436,17 +437,17 @@ class Messages:
 
 
 def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:
-    """(first key, how many sequences are reserved) of each entry."""
+    """(first key, number of reserved sequences) of each entry: uint64[entries] each."""
     first = np.array([entry.first_key for entry in entries], dtype=np.uint64)
     return first, np.array([entry.reserved for entry in entries], dtype=np.uint64)
 
 
 def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
-    """For each key the index of the entry that reserved it, -1 where none did; ``first_keys`` rise."""
+    """intp[keys]: the index of the entry that reserved each key, or -1; ``first_keys`` are ascending."""
     if len(first_keys) == 0 or len(keys) == 0:
         return np.full(len(keys), -1, dtype=np.intp)
     slots = np.searchsorted(first_keys, keys, side="right") - 1
-    slots[keys - first_keys[slots] >= reserved[slots]] = -1  # so it is for a slot of -1 too: the difference wraps
+    slots[keys - first_keys[slots] >= reserved[slots]] = -1  # true also for slot -1, because the difference wraps
     return slots
 
 
@@ -472,8 +473,8 @@ class Tally:
         """Begin with no tree open.
 
         Args:
-            metrics: where totals are added.
-            components: the spouts, whose pending trees are shown even when there are none.
+            metrics: receives the totals.
+            components: the spouts, whose pending trees are shown even if there are none.
             task_owner: (component, index) of a task number.
         """
         self._metrics = metrics
@@ -488,43 +489,43 @@ class Tally:
         return sum(count for task, count in self._pending.items() if self._task_owner(task)[0] == which)
 
     def opened(self, keys: U64) -> None:
-        """These trees are open now."""
+        """Count trees that become open: uint64[keys]."""
         for task, count in _by_task(keys).items():
             self._pending[task] = self._pending.get(task, 0) + count
 
     def closed(self, keys: U64) -> None:
-        """These trees are no longer open, whatever became of them."""
+        """Count trees that are no longer open, whatever their outcomes: uint64[keys]."""
         for task, count in _by_task(keys).items():
             self._pending[task] = self._pending.get(task, 0) - count
 
     def acked(self, keys: U64, counts: I64 | None = None) -> None:
-        """These trees were acked; with ``counts``, ``counts[i]`` trees of the task of ``keys[i]``."""
+        """Count acked trees: one for each key, or ``counts[i]`` trees of the task of ``keys[i]``."""
         for metrics, count in self._owners(keys, counts):
             metrics.acked += count
 
     def written(self, keys: U64, counts: I64) -> None:
-        """Dead letters are durable: ``counts[i]`` of the task of ``keys[i]``."""
+        """Count durable dead letters: ``counts[i]`` of the task of ``keys[i]``."""
         for metrics, count in self._owners(keys, counts):
             metrics.dead_letters += count
             metrics.set_aside += count
 
     def failed(self, trees: Iterable[FailedTree]) -> None:
-        """These trees failed; that of a dead letter is no further failure of its message, nor is what comes later."""
+        """Count failed trees; neither a dead letter's tree nor a postponed rest is another failure of its message."""
         for tree in trees:
             metrics = self._metrics.of(tree.component)
             if tree.fail.cause == Cause.POSTPONED:
-                continue  # nothing was tried, and nothing is missing: the rest of a range comes with the next plan
+                continue  # nothing was tried or lost: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
             metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
             metrics.retried += tree.outcome == MessageOutcome.RETRY
 
     def late(self, keys: U64) -> None:
-        """Something was said of these trees, which are not open."""
+        """Count late acks or fails, for trees that are not open: uint64[keys]."""
         for metrics, count in self._owners(keys):
             metrics.late += count
 
     def show(self, waiting: Mapping[str, int]) -> None:
-        """Write the numbers of open trees, and of messages that wait to be given again, into the metrics."""
+        """Write the numbers of open trees, and of messages that wait for a retry, into the metrics."""
         self._metrics.open_trees = sum(self._pending.values())
         by_component = dict.fromkeys(self._components, 0)
         for task, count in self._pending.items():
@@ -540,7 +541,7 @@ class Tally:
 
 
 def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
-    """How many keys each task has, or the sum of their counts; neighbours of one task are counted at once."""
+    """The number of keys of each task, or the sum of their counts; runs of one task are counted at once."""
     if len(keys) == 0:
         return {}
     tasks = keys >> _TASK_SHIFT

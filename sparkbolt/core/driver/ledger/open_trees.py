@@ -1,16 +1,16 @@
-"""The open trees, in columns, each with a life of so many rotations.
+"""The open trees: columns of trees, each with a life of a fixed number of rotations.
 
-Which question it answers: what is still missing of a tree, who holds it, and has it been open for too long?
+Which question it answers: which XOR does a tree still miss, which task holds it, and has it expired?
 
-Rule 1: an entry dies on the ``buckets``-th rotation after it was last put or touched; looking at it, or
-adding to its XOR, does not prolong its life.
-Rule 2: keys are sorted, each is there once, and a look-up of many keys is one binary search for all of them.
-Rule 3: removing marks a slot as dead; dead slots are swept when they are an eighth of the living, so that
-small micro-batches against many open trees do not copy all of them each time.
+Rule 1: an entry expires on the ``buckets``-th rotation after it was last put or touched. Reading it, or adding to its
+XOR, does not prolong its life.
+Rule 2: keys are strictly ascending, and a look-up of many keys is one binary search for all of them.
+Rule 3: removing an entry marks its slot as dead. Dead slots are removed when they reach an eighth of the living, so
+that small micro-batches do not copy many open trees each time.
 
-The bucket is a column of one byte and not a map for each bucket (Storm's ``RotatingMap``): a tree is found
-with one search however many buckets there are. Price: a put between other keys copies all columns once, about
-15 ms for a million trees; a put behind the last key copies only what it puts.
+The bucket is a column of one byte, not one map per bucket as in Storm's ``RotatingMap``: one search finds a tree,
+however many buckets there are. The price: a put between other keys copies all columns once, about 15 ms for a million
+trees; a put after the last key copies only the new entries.
 
 Read before: ``ids``, ``acker``.
 """
@@ -32,13 +32,13 @@ _T = TypeVar("_T", bound=np.generic)
 MAX_BUCKETS = 250
 _DEAD = np.uint8(255)
 _SLACK = 8
-"""Room for growth, and how many dead slots are borne: one eighth of the living."""
+"""Room for growth, and the limit of dead slots: one eighth of the living."""
 
 
 class RotatingMap:
-    """Open trees: key -> (what is left of the XOR, who holds it); of holders only ``NO_HOLDER`` means something here.
+    """Open trees: key -> (XOR so far, holder); of the holders this class interprets only ``NO_HOLDER``.
 
-    All arrays of keys that are given must be strictly rising; arrays that belong together have equal lengths.
+    All arguments ``keys`` are uint64[keys], strictly ascending; ``xors`` are uint64[keys] and ``holders`` int32[keys].
 
     >>> trees = RotatingMap(2)
     >>> trees.put(np.array([5, 9], np.uint64), np.array([1, 2], np.uint64), np.array([0, 7], np.int32))
@@ -47,10 +47,10 @@ class RotatingMap:
     """
 
     def __init__(self, buckets: int) -> None:
-        """Make an empty map.
+        """Create an empty map.
 
         Args:
-            buckets: on which rotation after its put an entry dies; 2 to ``MAX_BUCKETS``.
+            buckets: the rotation after its put on which an entry expires; 2 to ``MAX_BUCKETS``.
 
         Raises:
             ValueError: ``buckets`` is out of its range.
@@ -72,11 +72,11 @@ class RotatingMap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, with their room for growth."""
+        """The size of the columns in bytes, with their room for growth."""
         return self._keys.nbytes + self._xors.nbytes + self._holders.nbytes + self._bucket.nbytes
 
     def put(self, keys: U64, xors: U64, holders: I32) -> None:
-        """Add or replace entries; their lives start now."""
+        """Add or replace entries; their lives begin now."""
         _check_rising(keys)
         if len(keys) == 0:
             return
@@ -96,24 +96,25 @@ class RotatingMap:
             self._insert(keys, xors, holders)
 
     def find(self, keys: U64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """Where the keys are, and whether they are there; an index is valid until the map changes."""
+        """(index, found) of each key: intp[keys] and bool[keys]; an index is valid until the map changes."""
         slots, there = locate(self._keys[: self._used], keys)
         if self._dead and len(keys):
             there &= self._bucket[np.minimum(slots, self._used - 1)] != _DEAD
         return slots, there
 
     def holders_of(self, keys: U64) -> I32:
-        """Who holds each of the trees; ``NO_HOLDER`` where the key is unknown or nobody said so."""
+        """int32[keys]: the holder of each tree; ``NO_HOLDER`` if the key is unknown or no task reported a hold."""
         slots, known = self.find(keys)
         holders = np.full(len(keys), NO_HOLDER, dtype=np.int32)
         holders[known] = self._holders[slots[known]]
         return holders
 
     def xor(self, keys: U64, xors: U64, holders: I32) -> tuple[U64, U64]:
-        """Add to what is known of trees; a holder replaces the earlier one unless it is ``NO_HOLDER``.
+        """Add XOR values to trees; a holder replaces the earlier one unless it is ``NO_HOLDER``.
 
         Returns:
-            The keys whose XOR became zero, which are removed, and the keys that are unknown.
+            (complete, unknown): the keys whose XOR became zero, which are removed, and the keys that are not in the
+            map.
         """
         _check_rising(keys)
         slots, known = self.find(keys)
@@ -130,20 +131,20 @@ class RotatingMap:
         return keys[zero], unknown
 
     def remove(self, keys: U64) -> npt.NDArray[np.bool_]:
-        """Remove keys; the result says which of them were there."""
+        """Remove keys; returns bool[keys], which of them were there."""
         _check_rising(keys)
         slots, known = self.find(keys)
         self._kill(slots[known])
         return known
 
     def touch(self, keys: U64) -> npt.NDArray[np.bool_]:
-        """Start the lives of trees anew (Storm's ``resetTimeout``); the result says which are there."""
+        """Restart the lives of trees (Storm's ``resetTimeout``); returns bool[keys], which of them are there."""
         slots, known = self.find(keys)
         self._bucket[slots[known]] = self._turn
         return known
 
     def rotate(self) -> tuple[U64, U64, I32]:
-        """Let a turn pass: remove and return (keys, xors, holders) of the entries whose lives ended."""
+        """Advance one rotation: remove and return (keys, xors, holders) of the entries that expired."""
         self._turn = (self._turn + 1) % self.buckets
         slots = np.flatnonzero(self._bucket[: self._used] == self._turn)
         ended = self._keys[slots], self._xors[slots], self._holders[slots]
@@ -178,7 +179,7 @@ class RotatingMap:
 
     @classmethod
     def restore(cls, buckets: int, keys: U64, xors: U64, holders: I32) -> RotatingMap:
-        """A map with what ``arrays`` gave; all lives start now."""
+        """Create a map from the result of ``arrays``; all lives begin now."""
         restored = cls(buckets)
         restored.put(keys, xors, holders)
         return restored
@@ -199,7 +200,7 @@ class RotatingMap:
         self._used += len(keys)
 
     def _insert(self, keys: U64, xors: U64, holders: I32) -> None:
-        """Merge keys that are not there, not even dead, with those that are."""
+        """Insert keys that are not in the columns, not even as dead slots."""
         used = slice(self._used)
         places = np.searchsorted(self._keys[used], keys)
         turn = np.full(len(keys), self._turn, dtype=np.uint8)
@@ -218,7 +219,7 @@ class RotatingMap:
             self._rebuild(0)
 
     def _rebuild(self, extra: int) -> None:
-        """Sweep the dead, and make room for ``extra`` more and an eighth."""
+        """Remove dead slots, and make room for ``extra`` more entries and an eighth."""
         living = np.flatnonzero(self._bucket[: self._used] != _DEAD)
         total = len(living) + extra
         capacity = total + total // _SLACK
@@ -230,9 +231,9 @@ class RotatingMap:
 
 
 def _merged(capacity: int, places: npt.NDArray[np.intp], old: npt.NDArray[_T], new: npt.NDArray[_T]) -> npt.NDArray[_T]:
-    """A column of ``capacity`` that begins with ``old``, and ``new[i]`` before its index ``places[i]``.
+    """A column of length ``capacity`` that begins with ``old``, with ``new[i]`` inserted before index ``places[i]``.
 
-    What is new mostly goes into a few places, one for each spout task: then whole pieces are copied.
+    New values mostly go to a few places, one for each spout task; then whole slices are copied.
     """
     column = np.empty(capacity, dtype=old.dtype)
     filled = column[: len(old) + len(new)]

@@ -1,11 +1,12 @@
-"""Outages: bolts that cannot do their work at all, and how carefully they are fed meanwhile.
+"""Outages: bolts that cannot do their work at all, and how much they receive meanwhile.
 
-Which question it answers: after this micro-batch, is a bolt taken for broken, how much is it given next and when, and
-do its failures count as attempts?
+Which question it answers: after this micro-batch, is a bolt considered broken, how much does it receive next and when,
+and do its failures count as attempts?
 
-A bolt is in one of three phases. A micro-batch changes it by what the bolt *got* in it (tuples, ticks not among them)
-and by how much of that it *raised* for (an exception; ``fail`` and ``Reject`` are part of a bolt's work). *Away* is a
-micro-batch in which it raised ``Unavailable`` for at least half, *broken* one in which it raised for nearly everything:
+A bolt is in one of three phases. The results of a micro-batch change the phase. They are how many tuples the bolt *got*
+in it (without ticks), and for how many of these it *raised* an exception; ``fail`` and ``Reject`` are part of a bolt's
+work. The bolt was *away* if it raised ``Unavailable`` for at least half of them, and *broken* if it raised for nearly
+all:
 
 ======= ========================================== ======= ========================================================
 phase   a micro-batch                              then    and
@@ -28,14 +29,14 @@ spent   broken                                     spent   nothing changes
 spent   any other                                  well    counting begins anew
 ======= ========================================== ======= ========================================================
 
-Rule 1: counted as tuples are first attempts alone. What is left of a source at its end are the messages that fail each
-time: that all of these fail again is no outage.
-Rule 2: patience is used by probes that found the bolt broken, at most ``PROBED_MS_MAX`` each: nor the time in which no
-driver ran, nor a clock that was set, uses it up. Of ``Unavailable`` nobody loses patience: the bolt has said it.
-Rule 3: what is known depends on the promoted log alone, so that it outlives ``kill -9``.
+Rule 1: only first attempts count as tuples. At the end of a source only the messages that fail each time are left; it
+is no outage if all of these fail again.
+Rule 2: only probes that found the bolt broken use up patience, at most ``PROBED_MS_MAX`` each. Time in which no driver
+ran, and changes of the clock, do not. ``Unavailable`` uses up no patience either, because the bolt itself reported it.
+Rule 3: the state of outages depends only on the promoted log, so that it survives ``kill -9``.
 
-Time is that of plans. Prior art: the circuit breaker of M. Nygard, "Release It!", whose half-open state is a probe.
-Read before: ``failures``, ``retry``.
+Time is the time of plans. Prior art: the circuit breaker of M. Nygard, "Release It!", whose half-open state is a probe.
+Read before: ``causes``, ``outage``, ``retry``.
 """
 
 from __future__ import annotations
@@ -51,24 +52,24 @@ from sparkbolt.core.model.outage import PROBE_WAITS, Health, Outage, OutageChang
 from sparkbolt.core.model.reports import Fail
 
 REASONS_MAX = 20
-"""How many different reasons are counted of an outage; the rest count as others."""
+"""How many different reasons of an outage are counted; all further reasons are counted together."""
 REASON_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much of what feeds a bolt that is out may be given now."""
+    """How much a component that feeds a bolt in an outage may emit now."""
 
     tuples: int
-    """0: nothing."""
+    """How many messages; 0: none."""
     next_probe_ms: int
 
 
 @dataclass
 class Outages:
-    """What is known of all bolts; part of the ledger.
+    """The outages of all bolts; part of the ledger.
 
-    ``feeders`` names, for each bolt, the spouts, and bolts that start trees, whose tuples may come to it.
+    ``feeders`` contains, for each bolt, the spouts and the bolts that start trees whose tuples may reach it.
 
     >>> outages = Outages({"store": frozenset({"orders"})})
     >>> away = Health(got=4, raised=4, unavailable=4)
@@ -80,9 +81,9 @@ class Outages:
 
     feeders: Mapping[str, frozenset[str]] = field(default_factory=dict)
     known: dict[str, Outage] = field(default_factory=dict)
-    """Only of bolts of which there is something to know."""
+    """Bolt to its state; bolts in the initial state are left out."""
     reasons: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
-    """For the log, by bolt and pattern: (a reason, how often one like it came). They do not outlive the process."""
+    """For logging, by bolt and pattern: (a reason, how often the pattern occurred). They do not outlive the process."""
 
     def observe(
         self,
@@ -93,14 +94,14 @@ class Outages:
         patience_ms: int,
         given: Iterable[str],
     ) -> list[OutageChange]:
-        """A micro-batch is promoted: what has changed.
+        """Apply the results of a promoted micro-batch; returns the changes of phases.
 
         Args:
-            healths: what it shows of each bolt that got anything.
-            fails: the trees that were failed in it.
-            now_ms: its time.
-            patience_ms: how much patience there is.
-            given: the spouts, and bolts that start trees, of which it gave anything.
+            healths: the results of each bolt that received tuples.
+            fails: the fails of the micro-batch.
+            now_ms: the time of the micro-batch, in milliseconds.
+            patience_ms: the patience in all, in milliseconds.
+            given: the spouts, and the bolts that start trees, of which the micro-batch emitted anything.
         """
         self._count_reasons(fails)
         gave, changes = frozenset(given), []
@@ -122,7 +123,7 @@ class Outages:
         return changes
 
     def _count_reasons(self, fails: Iterable[Fail]) -> None:
-        """Count why bolts raised, anew for those that were well before."""
+        """Count the reasons for which bolts raised; the counts of a bolt that was well begin at zero."""
         for component in list(self.reasons):
             known = self.known.get(component)
             if known is None or (known.phase is Phase.WELL and not known.micro_batches):
@@ -144,17 +145,17 @@ class Outages:
     # What follows from it.
 
     def costs_nothing(self, fail: Fail) -> bool:
-        """Whether a failure is no attempt at its message.
+        """Whether a failure does not count as an attempt at its message.
 
-        That somebody said ``Unavailable``; and, while a bolt is out, that it raised, or that a tree timed out in its
-        hands. A timeout is no sign of an outage by itself: a bolt that forgets to ack looks the same.
+        This holds for ``Unavailable``. While a bolt is in an outage, it also holds if the bolt raised, or if a tree
+        that it held timed out. A timeout alone is no sign of an outage: a bolt that forgets to ack causes timeouts too.
         """
         if fail.cause == Cause.UNAVAILABLE:
             return True
         return (fail.cause in RAISED or fail.cause == Cause.TIMEOUT) and self._is_out(fail.component)
 
     def wait_ms(self, fail: Fail) -> int:
-        """How long a message waits whose failure costs no attempt: while its bolt is out, probes choose when."""
+        """How long, in ms, a message waits after a failure that is no attempt; 0 in an outage, when probes decide."""
         if self._is_out(fail.component):
             return 0
         known = self.known.get(fail.component)
@@ -165,7 +166,7 @@ class Outages:
         return known is not None and known.phase is Phase.OUT
 
     def allowances(self, now_ms: int) -> dict[str, Allowance]:
-        """What of spouts, and of bolts that start trees, may be given at ``now_ms``; all of those not named here."""
+        """How much spouts and bolts that start trees may emit at ``now_ms``; those left out have no limit."""
         found: dict[str, Allowance] = {}
         for component, known in self.known.items():
             if known.phase is not Phase.OUT:
@@ -177,11 +178,11 @@ class Outages:
         return found
 
     def out(self) -> dict[str, Outage]:
-        """The bolts that are out now."""
+        """The bolts in an outage now."""
         return {name: known for name, known in self.known.items() if known.phase is Phase.OUT}
 
     def sentences(self, now_ms: int) -> list[str]:
-        """For people: which bolts are out, for how long, why, and when they are tried next.
+        """Sentences for users: which bolts are out, for how long, why, and when the next probe runs.
 
         >>> out = Outage(Phase.OUT, since_ms=0, next_probe_ms=52_000)
         >>> reasons = {"db": {"": ("ConnectionError: refused", 3)}}
@@ -192,7 +193,7 @@ class Outages:
         """
         found = []
         for component, known in self.out().items():
-            reason, _, _ = self._most_frequent(component)  # not known to a driver that has just started
+            reason, _, _ = self._most_frequent(component)  # unknown to a driver that has just started
             why = f" ({' '.join(reason.split())})" if reason else ""
             wait_ms = known.next_probe_ms - now_ms
             when = f"in {span_text(wait_ms)}" if wait_ms > 0 else "now"
@@ -201,17 +202,17 @@ class Outages:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """All that outlives the process."""
+        """The durable state."""
         return {name: known.to_json() for name, known in self.known.items()}
 
 
 def outages_from_json(body: Mapping[str, Any]) -> dict[str, Outage]:
-    """What ``Outages.to_json`` gave."""
+    """The inverse of ``Outages.to_json``."""
     return {name: Outage.from_json(known) for name, known in body.items()}
 
 
 def _pattern(reason: str) -> str:
-    """A reason without the numbers in it, which tell one failure from another of its kind.
+    """A reason without its numbers, which differ between failures of the same kind.
 
     >>> _pattern("ConnectionError: 10.0.0.1:5432 refused, try 17")
     'ConnectionError: #.#.#.#:# refused, try #'

@@ -1,8 +1,8 @@
-"""Outbox acks: what a task that starts trees need not keep any more, until the task was told.
+"""Outbox acks: which values a task may drop from its outbox, stored until the task is notified.
 
-Which question it answers: of which kept values is the outcome known, and who has yet to hear of it?
-Rule 1: what is settled is named by the positions of first attempts, as intervals; to hear of it twice changes nothing.
-Rule 2: an interval stays until a plan that carries it is promoted, so a plan that was made and dropped loses nothing.
+Which question it answers: which values of an outbox have a final outcome, and which tasks must still be notified?
+Rule 1: outbox acks are intervals of the positions of first attempts. Receiving one twice changes nothing.
+Rule 2: an interval stays until a plan that carries it is promoted, so a plan that is made and dropped loses nothing.
 
 Read before: ``ids``, ``intervals``.
 """
@@ -28,7 +28,7 @@ OutboxAck: TypeAlias = tuple[int, int, int]
 
 
 class OutboxAcks:
-    """The intervals of all tasks, those that wait longest first; part of the ledger.
+    """The intervals of all tasks, the oldest first; part of the ledger.
 
     >>> from sparkbolt.core.base.ids import tree_key
     >>> outbox_acks = OutboxAcks()
@@ -39,11 +39,11 @@ class OutboxAcks:
     """
 
     def __init__(self, intervals: Iterable[OutboxAck] = ()) -> None:
-        """Begin with what ``first`` gave."""
+        """Begin with the result of ``first``."""
         self._intervals = dict.fromkeys(intervals)
 
     def add(self, first: U64, last: U64) -> None:
-        """What has these tree keys is settled.
+        """Add the positions of finished first attempts, given as ranges of tree keys.
 
         Args:
             first: uint64[n], in any order.
@@ -58,9 +58,9 @@ class OutboxAcks:
                 self._intervals[task, start, end] = None
 
     def learn(self, promotion: Promotion, messages: Messages) -> None:
-        """Add what was acked or set aside with a promotion.
+        """Add the values whose trees were acked or set aside in a promotion.
 
-        This comes before ``messages.advance``, which forgets where further attempts came from.
+        Call it before ``messages.advance``, which drops the entries that map retries to their first attempts.
         """
         own = messages.own_tasks
         chosen = np.isin(promotion.acked_first >> np.uint64(SEQUENCE_BITS), own)
@@ -74,10 +74,10 @@ class OutboxAcks:
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 
     def first(self, limit: int | None = None) -> tuple[OutboxAck, ...]:
-        """Up to ``limit`` of them."""
+        """Up to ``limit`` intervals, the oldest first."""
         return tuple(islice(self._intervals, limit))
 
     def delivered(self, intervals: Iterable[OutboxAck]) -> None:
-        """A plan that carried these intervals was promoted."""
+        """Remove these intervals: a plan that carried them was promoted."""
         for interval in intervals:
             self._intervals.pop(interval, None)

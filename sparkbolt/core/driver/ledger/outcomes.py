@@ -1,14 +1,15 @@
-"""Outcomes: what becomes of the message of a tree that failed.
+"""Outcomes: what happens to the message of a failed tree.
 
-Which question it answers: is the message given again, given up, or is its spout told?
-Rule 1: a message is given again as often as the policy of its component allows, and then given up, never in silence.
-Rule 2: what nobody has read was not tried; nor was what a bolt could not try (``outages``). A source that is away costs
-no attempt, and nothing is given up for it; it is never asked again at once. Nor does a range that is too large to be
-read at once, the rest of which is due at once.
-Rule 3: a dead letter that cannot be written comes again until it is. One that bolts have got and refuse as often as the
-policy allows comes once more, for the checkpoint, which takes it (``refused``).
-Rule 4: what can never be read (``BadRecord``), or is rejected (``Reject``), is not tried again, and of a spout that
-reads once no record is.
+Which question it answers: is the message retried, is it exhausted, or is its spout notified?
+Rule 1: a message is retried as often as the policy of its component allows. Then it is exhausted, which is always
+reported.
+Rule 2: a message that was not read was not tried, nor was a message that its bolt could not process (``outages``). A
+source that is away uses up no attempt and no message is exhausted by it; the source is never asked again at once. A
+range that is too large to be read at once uses up no attempt either; its rest is due at once.
+Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
+it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
+Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. Records of a spout
+that reads once are never retried.
 
 Read before: ``retry``, ``outages``, ``partition_manager``, ``story``.
 """
@@ -26,15 +27,17 @@ from sparkbolt.core.model.retry import Policies, RetryPolicy
 from sparkbolt.core.model.story import TreeNotes, message_text, on_the_way, root_text
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
-"""How a source that is away is asked again where messages are given again at once: each time may take its time, and
-everything else waits meanwhile."""
+"""The waits before a source that is away is asked again, if the policy retries messages at once.
+
+They are needed because each request may take long, and everything else waits for it.
+"""
 LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=60))
-"""How a letter that could not be written comes again: until it is."""
+"""The waits before a dead letter that could not be written is retried, until it is written."""
 
 
 @dataclass(frozen=True)
 class SpoutInfo:
-    """What the ledger must know of a spout."""
+    """What the ledger must know about a spout, or about a bolt that starts trees."""
 
     component: str
     tasks: tuple[int, ...]
@@ -42,38 +45,42 @@ class SpoutInfo:
     replayable: bool
     """Whether it is a ``PartitionedSpout``: its records can be read again."""
     retry: RetryPolicy | None
-    """How what failed is given again; None: its spout is told, and decides."""
+    """How failed messages are retried; None: the spout is notified, and decides."""
     dead_letters: bool = field(default=False, kw_only=True)
-    """Whether a message that is given up becomes a dead letter."""
+    """Whether an exhausted message becomes a dead letter."""
     own: bool = field(default=False, kw_only=True)
-    """Whether it is a bolt that starts trees: its tasks give out the sequences of first attempts themselves, keep what
-    they emitted, and give it again; the source is ``own_source``."""
+    """Whether it is a bolt that starts trees.
+
+    Its tasks number first attempts themselves, keep what they emitted in an outbox, and emit it again; the source is
+    ``own_source``.
+    """
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is done with messages whose trees fail: what was decided on some terms stays decided when they change."""
+    """The settings for failed messages; a decision stays as it was made when the settings change later."""
 
     policies: Policies
-    """How what fails is given again."""
+    """The retry policy of each component."""
     lettered: frozenset[str] = frozenset()
-    """The spouts whose messages become dead letters when they are given up."""
+    """The spouts whose exhausted messages become dead letters."""
     patience_ms: int | None = None
-    """For how long a bolt that fails everything is only probed (``outages``); None: nobody looks for outages."""
+    """For how long, in ms, a bolt that fails everything is only probed (``outages``); None: outages are not
+    detected."""
 
 
 @dataclass(frozen=True)
 class Whose:
-    """Whose message a failed tree stands for."""
+    """The origin of the message that a failed tree stands for."""
 
     component: str
     task: int
     """The index of the task that started the tree."""
     source: str | None
     position: int | None
-    """None, as ``source``, where it cannot be given again from a place."""
+    """None, like ``source``, if the message has no position from which it can be read again."""
     away: int = 0
-    """How many micro-batches in a row have found the source away."""
+    """In how many consecutive micro-batches the source was away."""
 
 
 def decide(
@@ -87,17 +94,17 @@ def decide(
     lettered: bool = False,
     forgiven_ms: int | None = None,
 ) -> FailedTree:
-    """The outcome of one failed tree.
+    """Decide the outcome of one failed tree.
 
     Args:
-        fail: who failed it.
-        whose: its message.
-        live: the entry that read the message, where one did.
-        policy: that of the component; None: its spout is told.
-        notes: what is known of the tree's way.
-        now_ms: the time of the micro-batch that ends the tree.
-        lettered: whether what is given up becomes a dead letter.
-        forgiven_ms: where the failure costs no attempt, for an outage of a bolt, how long the message waits.
+        fail: the fail of the tree.
+        whose: the origin of its message.
+        live: the entry that read the message; None if there is none.
+        policy: the retry policy of the component; None: its spout is notified.
+        notes: the known hops of the tree.
+        now_ms: the time of the micro-batch that ends the tree, in milliseconds.
+        lettered: whether an exhausted message becomes a dead letter.
+        forgiven_ms: if the failure is no attempt because of an outage: how long the message waits, in milliseconds.
     """
     if live is not None and live.entry.letters is not None:
         return _decide_letter(fail, whose, live, policy, notes, now_ms, lettered, forgiven_ms)
@@ -106,7 +113,7 @@ def decide(
     if entry is not None and whose.source is not None and entry.positions is None:
         end = entry.end if fail.cause in NOT_READ else None
         if end is None or whose.position != entry.start:
-            attempt = 1  # a range is read again from where nothing could be read: its records are new
+            attempt = 1  # the range is read again from the first position that could not be read: its records are new
     reads_once = entry is not None and entry.once and end is None
     outcome, due_ms, counted = MessageOutcome.SPOUT, None, fail.cause not in AWAY
     if policy is not None:
@@ -138,9 +145,9 @@ def _decide_letter(
     lettered: bool,
     forgiven_ms: int | None,
 ) -> FailedTree:
-    """The outcome of a dead letter's tree that failed: the letter comes again.
+    """Decide the outcome of a dead letter's failed tree: the dead letter is retried.
 
-    Unless the topology was started again without dead letters.
+    It is not retried if the topology was started again without dead letters.
     """
     attempt, again = live.entry.attempt, lettered
     waits = LETTER_WAITS if fail.cause == Cause.LETTER else policy or LETTER_WAITS

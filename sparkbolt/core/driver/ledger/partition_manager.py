@@ -1,7 +1,7 @@
-"""The partition manager: what has become of each position of one source.
+"""The partition manager: the state of each position of one source.
 
-Which question it answers: what of this source waits to be read again and when, what may be read next, and below which
-position is everything finished?
+Which question it answers: which records of this source wait to be read again and when, what may be read next, and below
+which position is everything finished?
 
 A position is in one of these states:
 
@@ -18,14 +18,14 @@ done       it was acked or given up, or no record    everything before it is don
 committed  it is below ``finished``                  nothing, ever
 ========== ========================================= ============================================================
 
-Rule 1: ``finished`` is the first position that is neither acked nor given up; it may be committed, and never goes back.
-Rule 2: what waits holds up nothing behind it: it is read when it is due, beside whatever is new.
-Rule 3: a retry waits until a plan that names its position and its attempt is promoted, so a plan that was made and
+Rule 1: ``finished`` is the first position that is neither acked nor given up. It may be committed, and never decreases.
+Rule 2: a waiting position delays no later one. It is read when it is due, together with new positions.
+Rule 3: a retry waits until a plan that names its position and its attempt is promoted, so a plan that is made and
 dropped loses nothing.
-Rule 4: nothing is kept per position that succeeds. What was read is kept as intervals, the entries of plans, while
-something of them is open; which positions are open is asked of the map of open trees.
-Rule 5: a source that is away is asked for what waits of it, and for nothing new until it has answered; so is one of
-which a range was too large to be read at once, until the rest of it is read.
+Rule 4: nothing is stored per position that succeeds. Positions that were read are stored as intervals, the entries of
+plans, while one of their trees is open. The map of open trees knows which positions are open.
+Rule 5: while a source is away, only its waiting positions are read, and nothing new. The same holds while the rest of a
+range that was too large to be read at once is waiting.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
 Read before: ``intervals``, ``plan``, ``open_trees``.
@@ -49,7 +49,7 @@ from sparkbolt.errors import InvariantError, check
 
 @dataclass(frozen=True)
 class Retry:
-    """A record of a ``PartitionedSpout`` that is to be read again, or what a bolt's task is to emit again."""
+    """A record of a ``PartitionedSpout`` that must be read again, or a value that a bolt's task must emit again."""
 
     task: int
     """The number of the task that read it."""
@@ -58,28 +58,30 @@ class Retry:
     attempt: int
     """The attempt to come: 2 after the first failure."""
     end: int | None = None
-    """Where a range is to be read again: its end. None: one record."""
+    """The end of a range that must be read again; None: it is one record."""
     due_ms: int = 0
-    """When, by the time of plans, it may be given again."""
+    """When it may be retried, in the plans' time, in milliseconds."""
     letter: str | None = None
-    """Where the record is given up and waits for its dead letter: what is known of it (``ExhaustedMessage``, dumped);
-    ``attempt`` is then that at the letter, from 1."""
+    """If the record waits for its dead letter: the report on it (``ExhaustedMessage``, dumped).
+
+    ``attempt`` then counts the attempts at writing the dead letter, from 1.
+    """
 
 
 @dataclass
 class Live:
-    """An entry of which trees are unfinished; what turns a key back into a position."""
+    """An entry with unfinished trees; it maps a key back to a position."""
 
     entry: Entry
     micro_batch_id: int
     born_ms: int
-    """The time of its micro-batch."""
+    """The time of its micro-batch, in milliseconds."""
     unfinished: int = 0
 
 
 @dataclass
 class SourceState:
-    """All of a ``PartitionManager`` that outlives its process, but for its entries."""
+    """The durable state of a ``PartitionManager``, without its entries."""
 
     component: str
     source: str
@@ -103,46 +105,48 @@ class PartitionManager:
     """
 
     def __init__(self, component: str, source: str) -> None:
-        """Nothing of the source was ever planned."""
+        """Begin a source of which nothing was planned."""
         self.component = component
         self.source = source
         self.planned = 0
-        """Where the ranges end that were ever planned; 0 where none was, as of what a bolt's task keeps."""
+        """The end of all planned ranges; 0 if no range was ever planned, as for the outbox of a bolt's task."""
         self.finished = 0
         self.away = 0
-        """How many micro-batches in a row have found the source away."""
+        """In how many consecutive micro-batches the source was away."""
         self._entries: list[Live] = []
         self._waiting: dict[int, Retry] = {}
         self._by_due: list[Retry] | None = None
-        """What waits, by when it is due; None where that has to be found out again."""
+        """The waiting retries, sorted by due time; None: it must be computed again."""
         self._letters: bool | None = None
-        """As ``has_letters``; None likewise."""
+        """The value of ``has_letters``; None: it must be computed again."""
         self._postponed: set[int] = set()
-        """Where the rests begin, of what waits, of ranges that were too large to be read at once. A life that begins
-        anew has forgotten them: then it may read something new beside them, once."""
+        """The positions of waiting rests of ranges that were too large to be read at once.
+
+        It is not durable: a new life may read something new beside such a rest, once.
+        """
         self._asked = self._gone = False
-        """Whether the promotion that is going on has read the source, and whether it found it away."""
+        """Whether the current promotion has read the source, and whether the source was away."""
 
     # What the next plan asks.
 
     @property
     def waiting(self) -> int:
-        """How many records or ranges wait to be given again."""
+        """How many records or ranges wait for a retry."""
         return len(self._waiting)
 
     def waits(self, position: int) -> bool:
-        """Whether the record there waits to be given again, or for its dead letter."""
+        """Whether the record at this position waits for a retry or for its dead letter."""
         return position in self._waiting
 
     @property
     def has_letters(self) -> bool:
-        """Whether anything waits for its dead letter."""
+        """Whether any record waits for its dead letter."""
         if self._letters is None:
             self._letters = any(retry.letter is not None for retry in self._waiting.values())
         return self._letters
 
     def due(self, now_ms: int | None = None) -> Iterator[Retry]:
-        """What is to be given again at ``now_ms``, or ever, by when it is due; it stays until a promotion takes it."""
+        """The retries due at ``now_ms`` (None: at any time), by due time; they stay until a promotion removes them."""
         if self._by_due is None:
             self._by_due = sorted(self._waiting.values(), key=lambda retry: retry.due_ms)
         if now_ms is None:
@@ -150,15 +154,15 @@ class PartitionManager:
         return takewhile(lambda retry: retry.due_ms <= now_ms, self._by_due)
 
     def next_due_ms(self) -> int | None:
-        """When the first of what waits is due; None where nothing waits."""
+        """When the first waiting retry is due, in milliseconds; None if there is none."""
         first = next(self.due(), None)
         return first.due_ms if first is not None else None
 
     def takes_more(self, max_uncommitted: int | None) -> bool:
         """Whether a new range may be planned.
 
-        Not where the source is away, nor before the rest of a range is read that was too large to be read at once, nor
-        where what was planned ends ``max_uncommitted`` positions beyond ``finished``.
+        No new range is planned while the source is away, while the rest of a range that was too large to be read at
+        once is waiting, or if ``planned`` is ``max_uncommitted`` or more positions beyond ``finished``.
         """
         ready = self.away == 0 and not self._postponed
         return ready and (max_uncommitted is None or self.planned - self.finished < max_uncommitted)
@@ -166,7 +170,7 @@ class PartitionManager:
     # The steps of a promotion.
 
     def admit(self, entry: Entry, live: Live | None) -> None:
-        """A plan with this entry is promoted; ``live`` is the entry where trees may be unfinished."""
+        """Apply an entry of a promoted plan; ``live`` is set if trees of the entry may be unfinished."""
         self._asked = self._asked or entry.letters is None
         if entry.positions is None:
             if self.planned == 0:
@@ -183,11 +187,11 @@ class PartitionManager:
             self._entries.append(live)
 
     def wait(self, retry: Retry, *, away: bool = False, postponed: bool = False) -> None:
-        """A tree failed, and its record, or range, is to be given again.
+        """Queue the record or range of a failed tree for a retry.
 
         Args:
-            retry: what, and when.
-            away: whether it failed since the source was away.
+            retry: the record or range, and when it is due.
+            away: whether it failed because the source was away.
             postponed: whether it is the rest of a range that was too large to be read at once.
         """
         self._waiting[retry.position] = retry
@@ -197,7 +201,7 @@ class PartitionManager:
         self._gone = self._gone or away
 
     def advance(self, trees: RotatingMap) -> int | None:
-        """End the promotion: drop the entries that are finished; the position that may be committed, if it moved."""
+        """End the promotion: drop finished entries; returns the position that may be committed, None if unchanged."""
         self._entries = [live for live in self._entries if live.unfinished]
         if self._gone or self._asked:
             self.away = self.away + 1 if self._gone else 0
@@ -215,7 +219,7 @@ class PartitionManager:
     # What is known.
 
     def view(self, trees: RotatingMap) -> SourceView:
-        """What its spout is told."""
+        """The view of the source for its spout."""
         return SourceView(
             planned=self.planned,
             finished=self.finished,
@@ -226,11 +230,11 @@ class PartitionManager:
         )
 
     def done(self, trees: RotatingMap, limit: int) -> list[Interval]:
-        """As of ``SourceView``."""
+        """As in ``SourceView``."""
         return gaps(*self._unfinished(trees), self.planned, limit)
 
     def _unfinished(self, trees: RotatingMap) -> tuple[I64, I64]:
-        """(starts, ends) of everything that is open or waiting; starts rise, intervals may touch."""
+        """(starts, ends) of all open or waiting intervals: int64[intervals] each, starts ascending; they may touch."""
         parts = [_open_positions(live.entry, trees) for live in self._entries]
         single = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         waiting = [(retry.position, retry.end or retry.position + 1) for retry in self._waiting.values()]
@@ -241,13 +245,13 @@ class PartitionManager:
         return starts[order], ends[order]
 
     def state(self) -> SourceState:
-        """What outlives the process."""
+        """The durable state."""
         retries = list(self._waiting.values())
         return SourceState(self.component, self.source, self.planned, self.finished, self.away, retries)
 
     @classmethod
     def restore(cls, state: SourceState, entries: Iterable[Live]) -> PartitionManager:
-        """What ``state`` was taken of, with the source's entries that have unfinished trees."""
+        """Restore a manager from its ``state`` and the source's entries with unfinished trees."""
         manager = cls(state.component, state.source)
         manager.planned, manager.finished, manager.away = state.planned, state.finished, state.away
         manager._waiting = {retry.position: retry for retry in state.retries}
@@ -256,7 +260,7 @@ class PartitionManager:
 
 
 def _first_open(entry: Entry, trees: RotatingMap) -> int:
-    """The first position of the entry that has an open tree."""
+    """The first position of the entry with an open tree."""
     if entry.positions is not None:
         positions = _open_positions(entry, trees)
         check(len(positions) > 0, f"{entry} is unfinished and has no open tree")
@@ -268,7 +272,7 @@ def _first_open(entry: Entry, trees: RotatingMap) -> int:
 
 
 def _open_positions(entry: Entry, trees: RotatingMap) -> I64:
-    """The positions of the entry that have open trees."""
+    """int64[open]: the positions of the entry with open trees."""
     keys = trees.between(entry.first_key, entry.first_key + entry.reserved - 1)
     offsets = (keys & np.uint64(MAX_SEQUENCE)).astype(np.int64) - entry.base
     if entry.positions is None:

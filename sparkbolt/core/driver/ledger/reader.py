@@ -1,9 +1,9 @@
-"""Reading a ledger without its topology: for ``sparkbolt errors`` and ``sparkbolt explain``.
+"""The reader: reads a ledger without its topology, for ``sparkbolt errors`` and ``sparkbolt explain``.
 
-Which question it answers: what does the log beside a checkpoint say of a tree, be the topology running or not?
+Which question it answers: what does the log beside a checkpoint contain about a tree, whether the topology runs or not?
 
-Rule 1: it reads and never writes; what is not committed does not count, as at a start.
-Rule 2: which task number is whose is in the file ``tasks``, written at each start: a reader needs no user code.
+Rule 1: it reads and never writes. As at a start, only committed micro-batches count.
+Rule 2: the file ``tasks``, written at each start, maps task numbers to components, so a reader needs no user code.
 
 Read before: ``files``, ``story``.
 """
@@ -35,7 +35,7 @@ _MESSAGE = re.compile(r"(.+)@(\d+)")
 
 
 class UnknownTreeError(SparkboltError):
-    """What was asked for is no tree of this topology."""
+    """The requested tree cannot be a tree of this topology, or nothing is kept about it."""
 
 
 def dump_tasks(lane: Lane) -> bytes:
@@ -51,12 +51,12 @@ def dump_tasks(lane: Lane) -> bytes:
 
 
 class _Remembering(Ledger):
-    """A ledger that knows which ranges of trees were acked in the entries that are not compacted yet."""
+    """A ledger that records which ranges of trees were acked in the entries that are not compacted yet."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.acked_ranges: list[tuple[int, int, int, int]] = []
-        """(first key, last key, micro-batch, its time)."""
+        """(first key, last key, micro-batch, its time in milliseconds)."""
 
     def promote(self, micro_batch_id: int) -> Promotion:
         promotion = super().promote(micro_batch_id)
@@ -65,10 +65,10 @@ class _Remembering(Ledger):
 
 
 class LedgerReader:
-    """What a checkpoint's ledger knows, as of the last commit."""
+    """The ledger of a checkpoint, at the last commit."""
 
     def __init__(self, files: Files, last_commit: int, where: str) -> None:
-        """Read it all.
+        """Load the ledger.
 
         Args:
             files: the checkpoint's files.
@@ -76,7 +76,7 @@ class LedgerReader:
             where: names the checkpoint in errors.
 
         Raises:
-            CheckpointError: it is no checkpoint, or it is damaged.
+            CheckpointError: the files are not a checkpoint, or are damaged.
         """
         data = files.read(TASKS_FILE)
         if data is None:
@@ -115,22 +115,22 @@ class LedgerReader:
         return self._ledger.traced
 
     def open(self, limit: int) -> list[Story]:
-        """Up to ``limit`` open trees, of each task those it started first."""
+        """Up to ``limit`` open trees; for each task those that it started first."""
         return [self._ledger.story(key) for key in self._ledger.open_keys(limit)]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many trees failed and how many are open, in all."""
+        """The total numbers of failed and of open trees."""
         failed = sum(self._ledger.metrics.of(spout).failed for spout in self._spouts)
         return {TreeState.FAILED: failed, TreeState.OPEN: self._ledger.open_trees}
 
     def find(self, text: str) -> list[Story]:
-        """The stories of the trees that ``text`` names, those that are kept or one that says what is known.
+        """The kept stories of the trees that ``text`` names, or one story with what is known otherwise.
 
         Args:
             text: a root (16 hexadecimal digits), a task and a sequence (``lines[0]:40`` or ``2:40``), or a record
-                (``books/a.txt@40``), which may have several attempts; of a source's path the end is enough, if no other
-            record that is kept is meant by it.
+                (``books/a.txt@40``), which may have several attempts. The end of a source's path is enough if it fits
+                only one kept record.
 
         Raises:
             UnknownTreeError: the text names no tree that this topology can have started.
@@ -216,7 +216,7 @@ class LedgerReader:
 
 
 def _ends_with(source: str | None, end: str) -> bool:
-    """Whether a source's path ends with some names; the mark of a file that is followed may be left out.
+    """Whether a source's path ends with ``end``; the mark of a followed file may be left out.
 
     >>> _ends_with("/data/books/a.txt", "books/a.txt"), _ends_with("/data/a.txt#12-64-9f3c", "./a.txt")
     (True, True)
@@ -229,5 +229,5 @@ def _ends_with(source: str | None, end: str) -> bool:
 
 
 def attempt_lines(stories: Sequence[Story]) -> list[str]:
-    """Other attempts at a record, one a line."""
+    """The other attempts at a record, one per line."""
     return [f"  see also  root {root_text(one.key)}: attempt {one.attempt}, {one.state}" for one in stories]

@@ -1,6 +1,6 @@
-"""What a ledger must know of a topology.
+"""Settings: what a ledger must know about a topology.
 
-Which question it answers: with which spouts and policies is the ledger of a topology made, and how long do trees live?
+Which question it answers: with which spouts and policies is a topology's ledger created, and how long do trees live?
 
 Read before: ``lane``, ``outcomes``, ``ledger``.
 """
@@ -15,11 +15,11 @@ from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane, policy_of
 
 ROTATIONS = 31
-"""Buckets of the open trees: a tree dies on the 31st rotation, one every thirtieth of the timeout."""
+"""Buckets of the open trees: a tree expires on the 31st rotation; one rotation takes a thirtieth of the timeout."""
 
 
 def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
-    """What the ledger must know of the topology's spouts, and of its bolts that start trees."""
+    """What the ledger must know about the topology's spouts, and about its bolts that start trees."""
     return [
         SpoutInfo(
             spec.id,
@@ -36,7 +36,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
 
 
 def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:
-    """For each bolt the spouts, and the bolts that start trees, whose tuples may come to it, by whatever way."""
+    """For each bolt: the spouts, and the bolts that start trees, whose tuples may reach it on any path."""
     components = lane.topology.components
     above: dict[str, set[str]] = {}
 

@@ -1,11 +1,11 @@
-"""Stories: what the ledger keeps of the ways of trees.
+"""Stories: what the ledger keeps about the hops of trees.
 
-Which question it answers: which stories are there, of trees that are open, that failed, and that were traced and acked?
+Which question it answers: which stories are kept of open trees, of failed trees, and of traced trees that were acked?
 
-Rule 1: memory is bounded by ``limit``: of so many open trees something is told, so many failed ones are kept, so many
-acked ones; the newest. A tree of which nothing was told costs nothing here.
-Rule 2: only a promotion of the ledger changes anything here, so the log gives the same stories again, and a snapshot
-has those that compaction would take away.
+Rule 1: ``limit`` bounds the memory: the stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit``
+acked trees are kept, the newest ones. A tree without reported hops costs nothing here.
+Rule 2: only a promotion of the ledger changes anything here, so replaying the log gives the same stories. A snapshot
+contains the stories whose log entries compaction removes.
 
 Read before: ``story``, ``messages``.
 """
@@ -35,7 +35,7 @@ _LOW_BITS = 0xFFFF
 
 @dataclass
 class StoriesState:
-    """All of ``Stories`` that outlives its process; the oldest first."""
+    """The durable state of ``Stories``, the oldest first."""
 
     notes: dict[int, TreeNotes] = field(default_factory=dict)
     failed: list[FailedTree] = field(default_factory=list)
@@ -43,7 +43,7 @@ class StoriesState:
 
 
 class Stories:
-    """Keeps stories; part of the ledger.
+    """Stores stories; part of the ledger.
 
     >>> stories = Stories(limit=2)
     >>> stories.receive([Hop(key, 0, 0, 0, "lines", 0, emitted=(("line", 1),)) for key in (5, 6, 7)], {})
@@ -52,11 +52,11 @@ class Stories:
     """
 
     def __init__(self, limit: int = STORIES_MAX, state: StoriesState | None = None) -> None:
-        """Begin with what ``state`` says, by default with nothing; the state is taken over, not copied."""
+        """Begin with ``state``, by default empty; it is taken over, not copied."""
         state = state or StoriesState()
         self._limit = limit
         self.notes = state.notes
-        """What is known of trees that have not ended, by key."""
+        """Key to the known hops and message id, for trees that have not ended."""
         self._failed = {tree.key: tree for tree in state.failed}
         self._acked = {story.key: story for story in state.acked}
         self._shorten()
@@ -72,18 +72,18 @@ class Stories:
         return list(self._acked.values())
 
     def state(self) -> StoriesState:
-        """All that outlives the process."""
+        """The durable state."""
         return StoriesState(self.notes, self.failed, self.acked)
 
     def receive(self, hops: Iterable[Hop], message_ids: Mapping[int, str], ending: Collection[int] = ()) -> None:
-        """Hops of one micro-batch have become known.
+        """Add the hops of one micro-batch.
 
-        A story begins with its spout, or where a tree fails; the later hops of a tree whose story made room for newer
-        ones are dropped, so that it does not come back without its beginning.
+        A story begins with the hop of its spout, or when a tree fails. If a tree's story was dropped for newer ones,
+        its later hops are dropped too, so that it does not come back without its beginning.
 
         Args:
-            hops: of any trees.
-            message_ids: as of ``Feedback``.
+            hops: the hops of any trees.
+            message_ids: as in ``Feedback``.
             ending: the keys of trees that may fail with this micro-batch.
         """
         by_tree: dict[int, list[Hop]] = {}
@@ -99,7 +99,7 @@ class Stories:
         _keep_newest(self.notes, self._limit)
 
     def fail(self, trees: Iterable[FailedTree]) -> None:
-        """These trees have failed."""
+        """Store the stories of failed trees."""
         for tree in trees:
             self.notes.pop(tree.key, None)
             self._failed[tree.key] = tree
@@ -111,12 +111,12 @@ class Stories:
         is_open: Callable[[U64], Mask],
         end: Callable[[int, TreeNotes], Story],
     ) -> None:
-        """The promotion ends: trees that are not open any more leave those that are told of.
+        """End a promotion: remove the notes of trees that are no longer open; keep the stories of acked ones.
 
         Args:
-            acked: for rising keys, which were acked with this promotion.
-            is_open: for rising keys, which are open.
-            end: the story of a tree that was acked, of its key and what was told.
+            acked: for ascending uint64[keys], a mask bool[keys] of those that this promotion acked.
+            is_open: for ascending uint64[keys], a mask bool[keys] of those that are open.
+            end: makes the story of an acked tree from its key and notes.
         """
         if not self.notes:
             return
@@ -141,13 +141,13 @@ class Stories:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of keys, both ends inclusive, that do not overlap."""
+    """Ranges of keys, uint64[ranges] each, both ends inclusive, that do not overlap."""
 
     first: U64
     last: U64
 
     def contain(self, keys: U64) -> Mask:
-        """Whether each key is in one of the ranges."""
+        """bool[keys]: whether each key is in one of the ranges."""
         if len(self.first) == 0:
             return np.zeros(len(keys), dtype=bool)
         order = np.argsort(self.first)
@@ -157,10 +157,10 @@ class Ranges:
 
 
 def holds_of(holders: I32, micro_batch_id: int) -> I32:
-    """Numbers of tasks that hold trees, each with the micro-batch in which it said so; ``NO_HOLDER`` stays.
+    """int32[trees]: each holder combined with the micro-batch in which it reported the hold; ``NO_HOLDER`` stays.
 
-    A hold is as wide as a task's number was, so an open tree costs nothing more: 16 bits are left for the micro-batch,
-    and tell it as long as it was less than 65,536 micro-batches ago (six hours of the shortest ones).
+    A hold is as wide as a task's number, so an open tree needs no more memory. 16 bits are left for the number of the
+    micro-batch; it is known if the micro-batch was less than 65,536 micro-batches ago (six hours of the shortest ones).
 
     >>> hold = holds_of(np.array([3, NO_HOLDER], np.int32), 12)
     >>> [holder_of(one) for one in hold.tolist()]
@@ -174,12 +174,12 @@ def holds_of(holders: I32, micro_batch_id: int) -> I32:
 
 
 def holder_of(hold: int) -> int:
-    """The number of the task that holds a tree; ``NO_HOLDER`` if nobody said so."""
+    """The number of the task that holds a tree; ``NO_HOLDER`` if no task reported a hold."""
     return hold & MAX_TASK_NUMBER
 
 
 def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]]) -> str:
-    """Who holds a tree, and since which micro-batch, of which ``last`` is the newest."""
+    """A text with the holder of a tree and the micro-batch since when; ``last`` is the newest micro-batch."""
     if hold == NO_HOLDER:
         return "never acked; nobody says that they hold it"
     component, task = task_owner(holder_of(hold))
@@ -190,7 +190,7 @@ def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]
 def story_of(
     key: int, state: TreeState, live: Live | None, notes: TreeNotes, task_owner: Callable[[int], tuple[str, int]]
 ) -> Story:
-    """The story of a tree that did not fail, of its entry and what was told of it."""
+    """Make the story of a tree that did not fail, from its entry and its notes."""
     number, sequence = split_key(key)
     component, task = task_owner(number)
     entry = live.entry if live else None
@@ -211,6 +211,6 @@ def story_of(
 
 
 def _keep_newest(kept: dict[int, Any], limit: int) -> None:
-    """Drop what came first; a dict keeps the order."""
+    """Drop the oldest items; a dict keeps the order of insertion."""
     for key in list(kept)[: max(0, len(kept) - limit)]:
         del kept[key]
