@@ -41,7 +41,7 @@ class FileEnd(Protocol):
 
     @property
     def begin(self) -> int:
-        """Where its first range starts."""
+        """The position at which its first range starts."""
 
     @property
     def splittable(self) -> bool:

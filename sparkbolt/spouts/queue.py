@@ -90,11 +90,12 @@ class QueueSpout(Spout):
 
     @abstractmethod
     def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:
-        """Take what has arrived, up to ``limit`` messages, as (message id, values of stream ``default``).
+        """Take the messages that have arrived, at most ``limit``, as (message id, values of stream ``default``).
 
-        Called again and again; return at once when there is nothing, and soon in any case. Call ``lost`` when a new
-        connection has taken the place of an old one, before giving what came over it. An exception is reported, and
-        the call is made again after a pause; what it had given before counts.
+        It is called again and again. It must return at once when there is no message, and must never block for long.
+        When a new connection has replaced an old one, call ``lost`` before you yield messages of the new one. An
+        exception is reported, and the call is repeated after a pause; messages that it yielded before the exception
+        count.
         """
 
     @abstractmethod
@@ -103,22 +104,22 @@ class QueueSpout(Spout):
 
     @abstractmethod
     def release(self, message_id: Any, *, again: bool) -> None:
-        """The message failed, and is open. Called once.
+        """Put a failed message back or give it up. Called once.
 
         Args:
-            message_id: as ``receive`` gave it.
-            again: True: put it back into the queue, to be given again (there is no ``retry``). False: it is given up,
-                because its retries are used or because it cannot be decoded: the queue's own dead letters, if it has
-                any, take it.
+            message_id: The id that ``receive`` returned.
+            again: If True, put the message back into the queue for another delivery (``retry`` is None). If False,
+                the message is given up, because its retries are used up or because it cannot be decoded; the queue's
+                own dead letter facility, if there is one, takes it.
         """
 
     def lost(self, message_ids: Iterable[Hashable] | None = None, *, come_again: int | None = None) -> None:
-        """The connection of these messages, or of all, is gone, and the queue has taken them back; any method may call.
+        """Report that the connection of these messages is lost and the queue has taken them back; any method may call.
 
         Args:
-            message_ids: what was open on it; None: all that is open.
-            come_again: how many messages the queue gives again, where that is known: those too that had arrived and
-                were not given yet, or of which it has not heard that they are done.
+            message_ids: The messages that were open on the connection; None means all open messages.
+            come_again: How many messages the queue will deliver again, if known. This includes messages that had
+                arrived but were not yet emitted, and messages whose confirmation the queue did not receive.
         """
         gone = self._open.copy() if message_ids is None else self._open.intersection(message_ids)
         self._open -= gone
@@ -133,24 +134,24 @@ class QueueSpout(Spout):
 
     @property
     def open_messages(self) -> int:
-        """How many messages of this task the queue has handed out and not heard of."""
+        """How many messages of this task are neither confirmed nor released yet."""
         return len(self._open)
 
     @property
     def wanted(self) -> int:
-        """How many messages may be open now, as the topology's pace and ``max_spout_pending`` say.
+        """How many messages may be open now, given the topology's rate and ``max_spout_pending``.
 
-        A queue that gives messages ahead is to give no more.
+        A queue that delivers messages ahead (prefetch) must not have more than this open.
         """
         return len(self._open) + self._room
 
     @property
     def dropped(self) -> int:
-        """How many verdicts came for messages whose connection was gone."""
+        """How many acks and fails were dropped because the message's connection was lost."""
         return self._dropped
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit what has arrived, as far as there is room."""
+        """Emit the messages that have arrived, as far as there is room."""
         self._room = min(collector.room, self._open_max - len(self._open))
         if self._room < 1:
             return
@@ -161,7 +162,7 @@ class QueueSpout(Spout):
             message_id, values = message
             try:
                 collector.emit(values, message_id=message_id)
-            except EmitError as error:  # the messages behind it are taken already: nobody would hear of them again
+            except EmitError as error:  # the messages after it are taken already and must not be lost
                 self._give_up(BadMessage(message_id, str(error)), collector)
             else:
                 self._open.add(message_id)
@@ -172,12 +173,12 @@ class QueueSpout(Spout):
         self.release(message.message_id, again=False)
 
     def ack(self, message_id: Any) -> None:
-        """Let the queue forget the message, unless its connection is gone."""
+        """Confirm the message, unless its connection is lost."""
         if self._is_open(message_id):
             self.confirm(message_id)
 
     def fail(self, message_id: Any) -> None:
-        """Give the message back, or up, unless its connection is gone."""
+        """Release the message, unless its connection is lost."""
         if self._is_open(message_id):
             self.release(message_id, again=self._decides)
 

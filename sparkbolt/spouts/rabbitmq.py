@@ -95,7 +95,7 @@ class RabbitMQSpout(QueueSpout):
                 values = self.values_of(delivery)
             except ValueError as error:
                 yield BadMessage(delivery.id, str(error))
-            except Exception as error:  # noqa: BLE001  what stands behind it in this call must not be forgotten
+            except Exception as error:  # noqa: BLE001  the deliveries after it in this call must not be lost
                 yield BadMessage(delivery.id, f"{type(error).__name__}: {error}")
             else:
                 yield delivery.id, values
