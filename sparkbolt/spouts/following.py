@@ -194,10 +194,10 @@ class Followed:
         return True
 
     def is_continued_by(self, path: str, position: int) -> bool:
-        """Whether a new file holds what was read of this one, as the mark says.
+        """Whether a new file holds what was read of this one, judged by the mark.
 
-        Where this process has never seen the file there is no mark; then the other one must be just as long as what
-        was read.
+        If this process has never seen the file, there is no mark; then the other file must be exactly as long as the
+        part that was read.
         """
         try:
             with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
@@ -458,7 +458,7 @@ class Follower:
             )
 
     def _tell_missing(self) -> None:
-        """Tell of files of the checkpoint of which nothing is there any more, not even a later one of their name."""
+        """Warn about files of the checkpoint that are gone and whose path no other file has."""
         there = {one.id.path for one in self.live.values()} | {one.path for one in self.live.values()}
         missing = sorted({one.id.path for one in self._gone.values() if not one.continued} - there)
         if missing:
@@ -477,7 +477,7 @@ class Follower:
 
 
 def _lay_there(one: Followed, path: str, found: os.stat_result) -> bool:
-    """Whether a file of a checkpoint had this path and inode: then it was emptied while nobody looked."""
+    """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
     return one.device is None and one.id.path == path and one.id.inode == found.st_ino and not one.continued
 
 
@@ -498,7 +498,7 @@ def _state(path: str) -> tuple[int, ...]:
 
 
 def _whole_head(path: str) -> bytes:
-    """The beginning of a file's content, as far as its lines are whole; empty where none is."""
+    """Return the beginning of a file's content, up to its last whole line; empty if there is no whole line."""
     if is_compressed(path):
         return head_of(path, HEAD_BYTES)
     with closing(PlainFile(path)) as file:
@@ -515,10 +515,10 @@ def _whole_head(path: str) -> bytes:
 
 
 def _before_end(path: str, position: int) -> int:
-    """Where a file begins that was read up to ``position`` under another name.
+    """Return where to begin with a file that was read up to ``position`` under another name.
 
-    One byte before, where no line starts there: so a plan names the new source soon, and it is known from then on, also
-    where nothing is left to be read of it.
+    This is one byte earlier if no line starts there. So a plan soon names the new source, which is then known, even if
+    nothing of it is left to read.
     """
     if position < 2:
         return position
