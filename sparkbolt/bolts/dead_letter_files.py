@@ -1,4 +1,4 @@
-"""Files of dead letters: one JSON object per line.
+"""FileDeadLetters: writes dead letters to files, one JSON object per line.
 
 Which question it answers: when is a dead letter in the file, and what is read back after a crash?
 

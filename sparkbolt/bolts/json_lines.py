@@ -1,4 +1,4 @@
-"""Tuples as JSON lines.
+"""JsonLinesBolt: writes tuples as JSON lines.
 
 Which question it answers: how does a tuple become a line of JSON, and when is it on the disk?
 Rule: a tuple that JSON cannot represent fails alone, in ``execute``; ``flush`` writes only lines that are encoded

@@ -1,4 +1,4 @@
-"""Tuples as Kafka messages.
+"""KafkaBolt: sends tuples as Kafka messages.
 
 Which question it answers: how does a tuple become a message, and when is it acked?
 Rule: a tuple is acked when the broker has acknowledged its message, and failed when it has not within

@@ -1,4 +1,4 @@
-"""Tuples as Parquet.
+"""ParquetBolt: writes tuples as Parquet files.
 
 Which question it answers: how do frames become Parquet files, and what happens when their types conflict?
 Rule: a frame whose types conflict with earlier frames of the micro-batch fails alone, in ``execute``.

@@ -1,4 +1,4 @@
-"""Tuples on the terminal.
+"""PrintBolt: prints tuples to the terminal.
 
 Which question it answers: where does a user see what a bolt prints?
 Rule: one tuple is one line.

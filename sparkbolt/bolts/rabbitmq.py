@@ -1,4 +1,4 @@
-"""Tuples as RabbitMQ messages.
+"""RabbitMQBolt: publishes tuples as RabbitMQ messages.
 
 Which question it answers: how does a tuple become a message, and when is it acked?
 Rule: a tuple is acked when the broker has confirmed its message. It fails alone when the broker does not confirm the

@@ -1,4 +1,4 @@
-"""One publisher's connection to RabbitMQ, on the event loop of its bolt.
+"""Publisher: one connection to RabbitMQ, on the event loop of its bolt.
 
 Which question it answers: has the broker taken this message?
 Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.

@@ -49,9 +49,11 @@ class Sightings:
 
     micro_batch_id: int
     started: list[U64] = field(default_factory=list)
+    """Keys of trees that began, each ``uint64[trees]``."""
     sent: list[tuple[U64, U64]] = field(default_factory=list)
     """(roots, edges) of deliveries, each ``uint64[pairs]``: a pair for each tree that a delivery belongs to."""
     settled: list[tuple[U64, U64]] = field(default_factory=list)
+    """(roots, edges) of acked deliveries, each ``uint64[pairs]``."""
     fails: list[Fail] = field(default_factory=list)
     hops: list[TreeStep] = field(default_factory=list)
     """Events of trees; recorded only if stories are wanted."""
@@ -156,7 +158,7 @@ class AttemptObserver:
         return dying
 
     def started(self, keys: U64) -> None:
-        """Record trees that begin; the spout's connection may break after them."""
+        """Record trees that begin (``keys: uint64[trees]``); the spout's connection may break after them."""
         self.now.started.append(keys)
         if self._trees_left is not None:
             self._trees_left -= len(keys)

@@ -302,7 +302,7 @@ class Follower:
             one.searches = 1
             self._paths.pop(id_.path, None)
 
-    # What lies there now.
+    # Looking for files.
 
     def _look(self, progress: Progress, *, first: bool) -> None:
         self._next_look = self._clock() + LOOK_SECS
@@ -435,7 +435,7 @@ class Follower:
                     return True
         return False
 
-    # What is told.
+    # What is logged.
 
     def _tell_change(self, one: Followed, progress: Progress) -> None:
         position = one.position(progress)

@@ -126,7 +126,7 @@ class GeneratorSpout(PartitionedSpout):
         return min(cursor.position, wanted)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether the end of each iterable was planned."""
+        """Whether each iterable is planned to its end."""
         sources = [f"generator-{task}" for task in range(self._tasks)]
         if self.count is not None:
             return all(progress.get(source, 0) >= self.count for source in sources)

@@ -75,7 +75,7 @@ class TextSpout(PartitionedSpout):
     directory stands for all files below it, except names that begin with ``.`` or ``_``. Each file is a source, named
     by its absolute path (and by more with ``follow``); a position is the byte offset at which a line starts. A path
     that is not valid UTF-8 is shown as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the
-    files under the same paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not valid in ``encoding`` become
+    files under the same paths. A line ends with ``\n`` or ``\r\n``. Bytes that are not valid in ``encoding`` become
     U+FFFD. A line longer than ``line_bytes_max`` bytes fails only its own tree.
 
     Without ``follow`` the list of files and their sizes are read when the topology starts, a last line without a

@@ -35,7 +35,7 @@ class ExpectedVerdict:
     """What must become of trees with one micro-batch."""
 
     acked: U64 = field(default_factory=empty_u64)
-    """Keys of acked trees: uint64[trees], ascending."""
+    """Keys of acked trees: ``uint64[trees]``, ascending."""
     failed: frozenset[int] = frozenset()
 
 
@@ -93,7 +93,12 @@ class Trees:
         return ExpectedVerdict(whole, frozenset(failed))
 
     def _settle(self, sightings: Sequence[Sightings], started: U64) -> dict[int, dict[int, int]]:
-        """Count deliveries and acks; return what is left of the trees that begin, and changes in the open ones."""
+        """Count deliveries and acks; return what is left of the trees that begin, and changes in the open ones.
+
+        Args:
+            sightings: The records of the attempts that count.
+            started: Keys of the trees that begin: ``uint64[trees]``.
+        """
         sent = [pairs for seen in sightings for pairs in seen.sent]
         settled = [pairs for seen in sightings for pairs in seen.settled]
         roots = _join(roots for roots, _ in [*sent, *settled])
@@ -159,7 +164,7 @@ def expand(ranges: Sequence[tuple[int, int, int]], known: U64) -> tuple[U64, lis
 
     Args:
         ranges: (first key, last key, number of trees), from a promotion.
-        known: The possible keys: uint64[trees], ascending.
+        known: The possible keys: ``uint64[trees]``, ascending.
     """
     parts: list[npt.NDArray[np.uint64]] = []
     wrong = []

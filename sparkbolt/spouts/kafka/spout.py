@@ -83,13 +83,18 @@ class KafkaSpout(PartitionedSpout):
     the nearest (``match``), or ``fail``. Skipped offsets are reported in an ERROR line and counted.
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are stored before their messages are read) or
-    ``none``. Four arguments limit reading. ``max_poll_records`` is the most offsets of one kafka_partition in a
+    ``none``. ``retry`` is the policy for failed messages; None means that of the topology's settings. ``dead_letters``
+    is the place for messages that are given up; a plain name is a topic of the same brokers.
+
+    Four arguments limit reading. ``max_poll_records`` is the most offsets of one kafka_partition in a
     micro-batch. ``max_bytes`` is about the number of bytes of keys and values in a micro-batch over all
     kafka_partitions. It is a target: sizes are estimated from earlier reads. When messages suddenly grow, up to twice
     as much may be read of each kafka_partition, and a single larger message is read whole. ``max_records_per_sec`` is
     the most offsets per second over all kafka_partitions. ``max_uncommitted`` is how far reading may be ahead of the
-    first unfinished message of a kafka_partition, in offsets. ``isolation`` is Kafka's isolation level. With
-    ``stop_at_end`` the spout ends where the topics ended when it started. ``client`` takes further client properties,
+    first unfinished message of a kafka_partition, in offsets.
+
+    ``isolation`` is Kafka's isolation level. With ``stop_at_end`` the spout ends where the topics ended when it
+    started. ``request_secs`` limits one request to the brokers, in seconds. ``client`` takes further client properties,
     such as those for SASL and TLS; they are never printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs

@@ -189,7 +189,12 @@ class Shaper:
     def shape(
         self, messages: Sequence[Any], offsets: I64
     ) -> Iterable[tuple[Sequence[int] | I64, list[Any]] | BadRecord]:
-        """Return the columns and the records that cannot be decoded, in the order of the messages."""
+        """Return the columns and the records that cannot be decoded, in the order of the messages.
+
+        Args:
+            messages: Messages of the client library.
+            offsets: Their offsets: ``int64[messages]``, ascending.
+        """
         if self._whole and self._translate is None:
             columns = self._fast(messages, offsets)
             if columns is not None:
