@@ -1,6 +1,6 @@
-"""Bolts that come with Sparkbolt: they print, write files, Kafka and RabbitMQ messages; and dead letters.
+"""Built-in bolts: they print tuples or write them to files, Kafka or RabbitMQ; and the file sink of dead letters.
 
-Read ``part_files`` first: it says why a micro-batch that runs again leaves nothing twice.
+Read ``part_files`` first: it explains why a micro-batch that runs again leaves no duplicate rows.
 """
 
 from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters

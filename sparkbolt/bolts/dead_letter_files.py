@@ -1,12 +1,12 @@
-"""Files of dead letters: one JSON object a line.
+"""FileDeadLetters: writes dead letters to files, one JSON object per line.
 
 Which question it answers: when is a dead letter in the file, and what is read back after a crash?
 
-Rule 1: letters are appended and forced to the disk before ``write`` returns; nothing that is in the file is changed.
-Rule 2: processes that write to one file take turns (a lock on the file), and what a crash left of a line is ended
-before the next one begins, so it damages no other.
-Rule 3: a letter counts once by its id, however often it stands in the file; a line that is damaged is told, not
-passed over in silence.
+Rule 1: letters are appended and synced to the disk before ``write`` returns; existing content never changes.
+Rule 2: processes that write to the same file take turns (they lock the file). If a crash left an incomplete line, a
+newline ends it before the next letter, so it damages no other line.
+Rule 3: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
+silently.
 
 Read before: ``core.model.dead_letters``.
 """
@@ -27,45 +27,45 @@ from sparkbolt.errors import ConfigError
 
 
 class FileDeadLetters:
-    """A sink that appends to one file: what ``dead_letters="file:PATH"`` stands for.
+    """A sink that appends dead letters to one file; ``dead_letters="file:PATH"`` creates it.
 
-    On a cluster the path must be one that all machines share, on a file system that knows locks.
+    On a cluster all machines must share the path, and its file system must support locks.
 
     >>> FileDeadLetters("dead.jsonl").path == os.path.abspath("dead.jsonl")
     True
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Keep the path, absolute from here on.
+        """Store the path as an absolute path.
 
         Raises:
-            ConfigError: it is empty, or a directory.
+            ConfigError: The path is empty or names a directory.
         """
         self.path = arguments.absolute("path", path, "the name of a file for dead letters")
         if os.path.isdir(self.path):
             raise ConfigError(f"dead letters go to a file, and {self.path} is a directory: name a file in it")
 
     def open(self, context: TopologyContext) -> None:
-        """Make the folder of the file."""
+        """Create the directory of the file."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Append the letters and force them to the disk.
+        """Append the letters and sync them to the disk.
 
         Raises:
-            OSError: they may be in the file or not; writing them again is no harm.
+            OSError: The write failed. Some or all letters may be in the file; it is safe to write them again.
         """
         append_lines(self.path, [letter.to_line() for letter in letters])
 
     def close(self) -> None:
-        """Nothing is kept open: the file may be moved away at any time, and a new one begins."""
+        """Do nothing: no file is kept open, so it may be moved away at any time; the next write creates a new one."""
 
 
 def append_lines(path: str, lines: Sequence[str]) -> None:
-    """Append lines to a file, whole and durable; others who append here wait.
+    """Append complete lines to a file and sync it; other processes that append to it wait.
 
     Raises:
-        OSError: the disk is full, the folder is gone.
+        OSError: The write failed: the disk is full or the directory is gone, for example.
     """
     is_new = not os.path.exists(path)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -93,25 +93,25 @@ class LettersRead:
     """What a file of dead letters holds."""
 
     letters: list[DeadLetter] = field(default_factory=list)
-    """Each id once, in the order in which they came."""
+    """Each id once, in the order of the file."""
     repeated: int = 0
-    """Lines whose letter stands there already."""
+    """Number of lines whose letter is already in an earlier line."""
     damaged: list[int] = field(default_factory=list)
-    """Numbers of lines, from 1, that are no letters."""
+    """Numbers of the lines that are not letters; the first line has number 1."""
 
 
 def read_letters(path: str | Path) -> LettersRead:
-    """All letters of a file.
+    """Return all letters of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The file cannot be read.
     """
     with open(path, "rb") as file:
         return letters_of(file)
 
 
 def letters_of(lines: Iterable[bytes]) -> LettersRead:
-    """All letters that stand in some lines."""
+    """Return all letters of the given lines."""
     found = LettersRead()
     known: set[str] = set()
     for number, line in enumerate(lines, start=1):

@@ -1,7 +1,8 @@
-"""Tuples as JSON lines.
+"""JsonLinesBolt: writes tuples as JSON lines.
 
-Which question it answers: how does a tuple become a line of JSON, and when is it on the disk? Rule: a tuple
-that JSON cannot hold fails alone, in ``execute``; ``flush`` writes only what is known to be fine.
+Which question it answers: how does a tuple become a line of JSON, and when is it on the disk?
+Rule: a tuple that JSON cannot represent fails alone, in ``execute``; ``flush`` writes only lines that are encoded
+already.
 
 Read before: ``part_files``.
 """
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def _other(value: Any) -> Any:
-    """What JSON has no form of its own for: bytes as base64, times in ISO 8601, numpy numbers as numbers.
+    """Convert a value that JSON has no type for: bytes to base64, times to ISO 8601, numpy numbers to numbers.
 
-    What has values by name, as a ``LateTuple`` does, is an object.
+    A value with ``keys``, such as a ``LateTuple``, becomes an object.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
@@ -47,44 +48,45 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 class JsonLinesBolt(WritesPartFiles, BasicBolt):
-    """Writes each tuple as one JSON object of its fields, into directory ``path``.
+    """Writes each tuple as one JSON object of its fields to files in the directory ``path``.
 
-    There is one file for each task and micro-batch.
+    Each task writes one file per micro-batch.
 
-    Bytes become base64, dates and times ISO 8601, a ``LateTuple`` an object of its fields. NaN, infinities and other
-    types fail the tuple. A micro-batch that runs again replaces its files. The rows of one micro-batch and task are
-    held in memory. On a cluster ``path`` must be a directory that all machines share; under the simulator and
-    ``TopologyTestDriver`` nothing is written there (``TopologyContext.output_path``).
+    Bytes become base64, dates and times ISO 8601, and a ``LateTuple`` an object of its fields. A tuple with NaN, an
+    infinity or a value of any other type fails. A micro-batch that runs again replaces its files. The rows of one
+    micro-batch and task are held in memory. On a cluster ``path`` must be a directory that all machines share. The
+    simulator and ``TopologyTestDriver`` write nothing there (``TopologyContext.output_path``).
 
     >>> JsonLinesBolt("out/counts").path.endswith("out/counts")
     True
     """
 
-    # Nothing is durable, so nothing is stored. It is not called stateless, though it is: a checkpoint remembers that.
+    # No attribute is durable, so no state is stored. The bolt is stateless, but it does not declare itself
+    # ``stateless``, because a checkpoint remembers that.
     transient = ("path", "_context", "_files", "_lines", "_gathered")
 
     # alike: ``ParquetBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
-        """Keep the directory, which is made when a task starts.
+        """Store the directory's path; each task creates the directory when it starts.
 
         Raises:
-            ConfigError: ``path`` is empty, or a file.
+            ConfigError: ``path`` is empty or names a file.
         """
         super().__init__(path)
 
     def prepare(self, context: TopologyContext) -> None:
-        """Make the directory, with nothing gathered."""
+        """Create the directory and start with no lines."""
         self._begin(context, ".jsonl")
         self._lines: list[bytes] = []
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Gather the tuple as a line."""
+        """Encode the tuple as a line and keep it until ``flush``."""
         if self._gathered != self._context.micro_batch_id:
             self._lines, self._gathered = [], self._context.micro_batch_id
         self._lines.append(_encode(dict(tup)).encode())
 
     def flush(self) -> None:
-        """Write the file of the micro-batch; if every tuple failed, remove what an earlier attempt wrote."""
+        """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
         current = self._gathered == self._context.micro_batch_id
         lines, self._lines = self._lines if current else [], []
 

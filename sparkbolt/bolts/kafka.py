@@ -1,11 +1,11 @@
-"""Tuples as Kafka messages.
+"""KafkaBolt: sends tuples as Kafka messages.
 
 Which question it answers: how does a tuple become a message, and when is it acked?
 Rule: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
-``deliver_secs`` or refuses it. ``flush`` waits for what is under way, so that a micro-batch commits nothing that the
-broker does not have.
+``deliver_secs`` or refuses it. ``flush`` waits for all messages in flight, so a micro-batch never commits a message
+that the broker does not have.
 
-A micro-batch that runs again writes its messages again: at least once, as everywhere. In a rehearsal nothing is sent.
+A micro-batch that runs again sends its messages again: the guarantee is at-least-once. In a rehearsal nothing is sent.
 Read before: ``core.model.components``, ``core.model.unsent``, ``spouts.kafka.settings``.
 """
 
@@ -35,21 +35,23 @@ Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""
 
 FULL_SECS = 0.1
+"""How long one poll waits, in seconds, when the producer's queue is full."""
 POLL_EVERY = 256
-"""After so many tuples, acknowledgements that have come are heard."""
+"""The bolt polls for acknowledgements once per this many tuples."""
 
 
 class KafkaBolt(Bolt):
-    """Writes each tuple as one message to a Kafka topic, by an idempotent producer.
+    """Writes each tuple as one message to a Kafka topic, with an idempotent producer.
 
-    ``topic`` names the topic, or ``topic_field`` the field that holds it. ``key``, ``value`` and ``headers`` are each
-    a field's name or a function of the tuple; without ``value`` a message is a JSON object of all fields. Bytes are
-    written as they are, text as UTF-8, None as nothing (a key or value that is not there), anything else as JSON.
-    Headers are a mapping, or pairs. ``client`` takes further properties of the client, such as those of SASL and TLS;
-    they are never printed.
+    Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
+    and ``headers`` are each the name of a field or a function of the tuple. Without ``value`` the message is a JSON
+    object of all fields. Bytes are written unchanged, a str as UTF-8, None as a null key or value, and anything else
+    as JSON. Headers are a mapping or an iterable of pairs. ``client`` takes further client properties, such as those
+    for SASL and TLS; they are never printed.
 
-    A tuple that cannot be encoded, or whose message is refused or not acknowledged within ``deliver_secs``, fails.
-    Under the simulator and ``TopologyTestDriver`` messages are noted, not sent (``TopologyTestDriver.unsent``).
+    A tuple fails if it cannot be encoded, if the broker refuses its message, or if the broker does not acknowledge
+    the message within ``deliver_secs``. The simulator and ``TopologyTestDriver`` record messages instead of sending
+    them (``TopologyTestDriver.unsent``).
 
     >>> KafkaBolt("localhost:9092", topic="words", key="word").topic
     'words'
@@ -70,10 +72,11 @@ class KafkaBolt(Bolt):
         deliver_secs: float = 30.0,
         client: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: it is not told to which topic, or a client property is one that the bolt decides.
+            ConfigError: Not exactly one of ``topic`` and ``topic_field`` is given, or ``client`` sets a property that
+                the bolt itself sets.
         """
         if (topic is None) == (topic_field is None):
             raise ConfigError(f"KafkaBolt: topic={topic!r}, topic_field={topic_field!r}: expected one of the two")
@@ -86,10 +89,10 @@ class KafkaBolt(Bolt):
         client_library()
 
     def prepare(self, context: TopologyContext) -> None:
-        """Make the producer, which connects by itself.
+        """Create the producer, which connects in the background.
 
         Raises:
-            ConfigError: the client refuses a property.
+            ConfigError: The client library refuses a property.
         """
         self._context = context
         self._under_way = 0
@@ -107,7 +110,7 @@ class KafkaBolt(Bolt):
         self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
-        """Hand the tuple's message to the producer."""
+        """Pass the tuple's message to the producer."""
         topic = self.topic if self.topic_field is None else tup[self.topic_field]
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
@@ -121,7 +124,7 @@ class KafkaBolt(Bolt):
             try:
                 self._producer.produce(topic, **message)
                 break
-            except BufferError:  # as many are under way as may be
+            except BufferError:  # the producer's queue is full
                 self._hear(self._producer.poll, FULL_SECS)
             except client_library().KafkaException as error:
                 if error.args[0].code() != client_library().KafkaError._FATAL:
@@ -143,14 +146,14 @@ class KafkaBolt(Bolt):
         """Wait until each message is acknowledged or has failed."""
         while self._under_way:
             if self._hear(self._producer.flush, self.deliver_secs) == 0:
-                break  # nothing is left of which anything could be heard
+                break  # no message is left that could still be reported
         self._under_way = 0
 
     def _hear(self, call: Callable[[float], int], wait_secs: float) -> int | None:
-        """Hear of messages by a call of the producer; what it says, or None if the producer had to be replaced."""
+        """Call the producer so that it reports acknowledgements; return None if it had to be replaced."""
         try:
             return call(wait_secs)
-        except SystemError as error:  # what the library makes of a fatal error that ``flush`` hears of
+        except SystemError as error:  # the library raises this for a fatal error during ``flush``
             self._renew(error)
         except client_library().KafkaException as error:
             if not error.args[0].fatal():
@@ -159,22 +162,22 @@ class KafkaBolt(Bolt):
         return None
 
     def _renew(self, error: Exception) -> None:
-        """After a fatal error a producer takes nothing any more, and gives up what it had: another one takes over."""
+        """Replace the producer: after a fatal error it accepts no message and fails those in flight."""
         why = self.settings.scrub(error_text(error))
         log.warning("Kafka's producer cannot go on (%s): what it had under way fails, and a new one is made", why)
         old, left = self._producer, 1
         while self._under_way and left:
-            with contextlib.suppress(client_library().KafkaException, SystemError):  # it may say the same again
+            with contextlib.suppress(client_library().KafkaException, SystemError):  # it may raise the same error again
                 left = old.flush(self.deliver_secs)
         self._connect()
 
     def cleanup(self) -> None:
-        """Let the producer go; nothing is under way."""
+        """Release the producer; no message is in flight."""
         self._producer = None
 
 
 class _Notes:
-    """What stands for a producer in a rehearsal: it notes each message, and acknowledges it when it is flushed."""
+    """Replaces the producer in a rehearsal: it records each message and acknowledges it in ``flush``."""
 
     def __init__(self, context: TopologyContext) -> None:
         self._context = context
@@ -202,7 +205,7 @@ def _part(part: Part) -> Callable[[Tuple], Any] | None:
 
 
 def encoded(value: Any) -> bytes | None:
-    r"""What stands in a message for a value.
+    r"""Encode a value as a key, value or header of a message.
 
     >>> encoded("né"), encoded({"n": 1}), encoded(None)
     (b'n\xc3\xa9', b'{"n":1}', None)
@@ -217,7 +220,7 @@ def encoded(value: Any) -> bytes | None:
 
 
 def header_pairs(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> list[tuple[str, bytes | None]]:
-    """Headers as the client wants them.
+    """Convert headers to the client library's form.
 
     >>> header_pairs({"trace": "ab"})
     [('trace', b'ab')]

@@ -1,7 +1,7 @@
-"""Tuples as Parquet.
+"""ParquetBolt: writes tuples as Parquet files.
 
-Which question it answers: how do frames become Parquet files, and what happens when their types do not agree?
-Rule: a frame whose types do not fit what the micro-batch gave before fails alone, in ``execute``.
+Which question it answers: how do frames become Parquet files, and what happens when their types conflict?
+Rule: a frame whose types conflict with earlier frames of the micro-batch fails alone, in ``execute``.
 
 Read before: ``part_files``.
 """
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 
 
 class ParquetBolt(WritesPartFiles, ColumnBolt):
-    """Writes the fields of its tuples as columns of Parquet files, into directory ``path``.
+    """Writes the fields of its tuples as columns of Parquet files in the directory ``path``.
 
-    There is one file for each task and micro-batch.
+    Each task writes one file per micro-batch.
 
-    Types are those of the values: ints are int64, and a column that has floats too becomes double; a column
-    of None alone has type null. A column of types that have no common one fails the tuples of the frame where
-    it happens. Different streams may have different fields: what a tuple does not have is null. Each file has
-    a schema of its own. A micro-batch that runs again replaces its files. The rows of one micro-batch and
-    task are held in memory. On a cluster ``path`` must be a directory that all machines share; under the simulator
-    and ``TopologyTestDriver`` nothing is written there (``TopologyContext.output_path``).
+    Column types follow the values: ints are int64, a column with ints and floats is double, and a column with only
+    None is null. If the values of a column have no common type, the tuples of the frame that brought the conflict
+    fail. Different streams may have different fields: a field that a tuple does not have is null. Each file has its
+    own schema. A micro-batch that runs again replaces its files. The rows of one micro-batch and task are held in
+    memory. On a cluster ``path`` must be a directory that all machines share. The simulator and
+    ``TopologyTestDriver`` write nothing there (``TopologyContext.output_path``).
 
     >>> ParquetBolt("out/counts").path.endswith("out/counts")
     True
     """
 
-    # Nothing is durable, and not stateless: see JsonLinesBolt.
+    # No attribute is durable, and yet it is not declared ``stateless``: see JsonLinesBolt.
     transient = ("path", "_context", "_files", "_tables", "_schema", "_gathered")
 
     # alike: ``JsonLinesBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
-        """Keep the directory, which is made when a task starts.
+        """Store the directory's path; each task creates the directory when it starts.
 
         Raises:
-            ConfigError: ``path`` is empty, or a file.
+            ConfigError: ``path`` is empty or names a file.
         """
         super().__init__(path)
 
     def prepare(self, context: TopologyContext) -> None:
-        """Make the directory, with nothing gathered."""
+        """Create the directory and start with no frames."""
         self._begin(context, ".parquet")
         self._tables: list[Any] = []
         self._schema = pa.schema([])
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
-        """Gather the frame.
+        """Keep the frame until ``flush``.
 
         Raises:
-            TypeError: a column's type does not fit what came before in this micro-batch.
+            TypeError: A column's type conflicts with earlier frames of this micro-batch.
         """
         if self._gathered != self._context.micro_batch_id:
             self._tables, self._schema = [], pa.schema([])
@@ -76,7 +76,7 @@ class ParquetBolt(WritesPartFiles, ColumnBolt):
         self._tables.append(table)
 
     def flush(self) -> None:
-        """Write the file of the micro-batch; if every tuple failed, remove what an earlier attempt wrote."""
+        """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
         current = self._gathered == self._context.micro_batch_id
         tables, self._tables, self._schema = self._tables if current else [], [], pa.schema([])
         self._gathered = -1
@@ -89,7 +89,7 @@ class ParquetBolt(WritesPartFiles, ColumnBolt):
 
 
 def _plain(batch: pa.RecordBatch) -> Any:
-    """The frame as a table, with dictionaries written out."""
+    """Return the frame as a table with dictionary columns decoded."""
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]

@@ -1,20 +1,20 @@
-"""One file for each task and micro-batch.
+"""Part files: one output file per task and micro-batch.
 
-Which question it answers: how is output written so that a micro-batch that runs again replaces what it wrote?
+Which question it answers: how is output written so that a micro-batch that runs again replaces its earlier output?
 
-Rule 1: a file's name is made of the micro-batch, the component and the task. That names one piece of work: a bolt with
-a ``flush`` is not fused, so all rows of one of its tasks in a micro-batch come in one piece to one process, however
-many spouts and processes they come from; and when the micro-batch runs again, the same rows come in one piece again.
-Rule 2: a file appears whole: it is written under a name that begins with ``.``, forced to the disk, then
-renamed.
-Rule 3: a task removes only what is its own: its file of the same micro-batch, and its unfinished files.
+Rule 1: a file's name consists of the micro-batch, the component and the task. This identifies one unit of work: a bolt
+with a ``flush`` is not fused, so one process receives all rows of a task in a micro-batch together, however many spouts
+and processes send them. When the micro-batch runs again, one process receives the same rows together again.
+Rule 2: a file becomes visible only when it is complete: it is written under a name that begins with ``.``, synced to
+the disk, then renamed.
+Rule 3: a task removes only its own files: its file of the same micro-batch, and its unfinished files.
 Rule 4: in a rehearsal nothing is written to the directory itself (``TopologyContext.output_path``).
 
-What remains possible: a task learns nothing of a micro-batch that gives it no tuples. If an attempt wrote a
-file, and the micro-batch is then repeated without any tuple for that task, the file stays. That takes a
-topology that is not the same when it runs again, or a ``Spout`` whose records died with the driver; those are
-given again under a later micro-batch, so their rows stand twice. One directory belongs to one checkpoint: a
-new checkpoint counts micro-batches from 0 again and would replace files of the old one.
+Limits: a task is not called in a micro-batch that has no tuples for it. If one attempt wrote a file, and the
+micro-batch then runs again without a tuple for that task, the file stays. This happens only if the topology is not
+deterministic, or if the records of a ``Spout`` were lost with the driver; the spout emits those again in a later
+micro-batch, so their rows appear twice. Each checkpoint needs a directory of its own: a new checkpoint counts
+micro-batches from 0 again and would replace files of the old one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _UNFINISHED = re.compile(r"\.part-[0-9]+-.*\.tmp")
 
 
 def absolute_directory(path: str | Path) -> str:
-    """The directory as an absolute path, made where the topology is built.
+    """Return the directory as an absolute path, resolved where the topology is built.
 
     Raises:
-        ConfigError: it is empty, or is a file.
+        ConfigError: The path is empty or names a file.
     """
     full = arguments.absolute("path", path, "the name of a directory")
     if os.path.exists(full) and not os.path.isdir(full):
@@ -70,10 +70,10 @@ class WritesPartFiles:
 
 @contextlib.contextmanager
 def full_disk_is_away(directory: str) -> Iterator[None]:
-    """A disk without room is no tuple's trouble: whoever writes waits until there is some.
+    """Turn the error of a full disk into ``Unavailable``: no tuple is at fault, so the bolt waits for free space.
 
     Raises:
-        Unavailable: the disk is full, the quota is used up, or it can only be read.
+        Unavailable: The disk is full, the quota is exhausted, or the file system is read-only.
     """
     try:
         yield
@@ -89,7 +89,7 @@ class PartFiles:
     """The files of one task in one directory."""
 
     def __init__(self, directory: str, suffix: str, context: TopologyContext) -> None:
-        """Make the directory, and remove what attempts of this task left unfinished."""
+        """Create the directory and remove the unfinished files of earlier attempts of this task."""
         self.directory = context.output_path(directory)
         self._owner = f"{quote(context.component, safe='')}-{context.index}{suffix}"
         with full_disk_is_away(self.directory):
@@ -97,15 +97,15 @@ class PartFiles:
             self._remove_unfinished()
 
     def path(self, micro_batch_id: int) -> str:
-        """The name of the file of one micro-batch: ``part-000012-count-0.jsonl``."""
+        """Return the path of one micro-batch's file, such as ``part-000012-count-0.jsonl`` in the directory."""
         return os.path.join(self.directory, f"part-{micro_batch_id:06d}-{self._owner}")
 
     def write(self, micro_batch_id: int, write: Callable[[IO[bytes]], None] | None) -> None:
-        """Replace the file of a micro-batch by what ``write`` writes; with None, leave no file.
+        """Replace the file of a micro-batch by the output of ``write``; if ``write`` is None, remove the file.
 
         Raises:
-            Unavailable: the disk is full, or cannot be written; the file that was there is unchanged then.
-            OSError: the directory is gone, or is somebody else's.
+            Unavailable: The disk is full or read-only; an existing file is unchanged then.
+            OSError: The directory is gone or this user may not write to it.
         """
         final = self.path(micro_batch_id)
         with full_disk_is_away(self.directory):
@@ -130,10 +130,10 @@ class PartFiles:
             raise
 
     def _remove_unfinished(self) -> None:
-        """Remove unfinished files of this task: only one attempt of a task runs at a time.
+        """Remove unfinished files of this task. This is safe because only one attempt of a task runs at a time.
 
-        Once a process is enough: a listing costs time where there are many files, and an attempt that fails
-        without taking its process with it removes its file itself.
+        It runs once per process, since listing a directory with many files is slow. That is enough: an attempt that
+        fails without killing its process removes its own file.
         """
         for name in os.listdir(self.directory):
             if _UNFINISHED.fullmatch(name) and name.split("-", 2)[2].startswith(f"{self._owner}."):
@@ -141,7 +141,7 @@ class PartFiles:
                     os.unlink(os.path.join(self.directory, name))
 
     def _sync_directory(self) -> None:
-        """Make the rename outlive a power cut."""
+        """Sync the directory, so that the rename survives a power failure."""
         descriptor = os.open(self.directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)

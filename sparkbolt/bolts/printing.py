@@ -1,4 +1,4 @@
-"""Tuples on the terminal.
+"""PrintBolt: prints tuples to the terminal.
 
 Which question it answers: where does a user see what a bolt prints?
 Rule: one tuple is one line.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class PrintBolt(BasicBolt):
     r"""Prints one line for each tuple: ``count[0] {'word': 'be', 'count': 2}``.
 
-    First comes the task that emitted it, then the stream unless it is ``default``, then the fields.
+    A line holds the task that emitted the tuple, the stream unless it is ``default``, and the fields.
 
-    It prints as ``print`` in a bolt does: in the simulator and under ``local[...]`` the lines come out of the
-    program's own standard output (of standard error with ``sparkbolt run --json``, whose output is JSON alone),
-    on a cluster they are in the executor's ``stderr`` log. A micro-batch that runs again prints again.
+    The output goes where ``print`` in a bolt writes. In the simulator and under ``local[...]`` this is the program's
+    standard output; with ``sparkbolt run --json`` it is standard error, because standard output holds only JSON. On a
+    cluster it is the executor's ``stderr`` log. A micro-batch that runs again prints its tuples again.
 
     >>> from sparkbolt import TopologyBuilder
     >>> from sparkbolt.spouts import GeneratorSpout
@@ -41,10 +41,10 @@ class PrintBolt(BasicBolt):
     flush_anywhere = True
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Print the tuple, as one write, so that the lines of several tasks do not run into each other."""
+        """Print the tuple with one write, so that lines of several tasks do not mix."""
         stream = "" if tup.source_stream == "default" else f" {tup.source_stream}"
         sys.stdout.write(f"{tup.source_component}[{tup.source_task}]{stream} {dict(tup)!r}\n")
 
     def flush(self) -> None:
-        """Show what was printed."""
+        """Flush standard output."""
         sys.stdout.flush()

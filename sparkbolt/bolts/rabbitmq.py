@@ -1,11 +1,11 @@
-"""Tuples as RabbitMQ messages.
+"""RabbitMQBolt: publishes tuples as RabbitMQ messages.
 
 Which question it answers: how does a tuple become a message, and when is it acked?
-Rule: a tuple is acked when the broker has confirmed its message, and failed, alone, when it has not within
-``confirm_secs``, refuses it, or has no queue for it.
+Rule: a tuple is acked when the broker has confirmed its message. It fails alone when the broker does not confirm the
+message within ``confirm_secs``, refuses it, or has no queue for it.
 
-A micro-batch that runs again publishes its messages again, under the same ``message_id``: at least once, and whoever
-consumes them can tell. In a rehearsal nothing is published.
+A micro-batch that runs again publishes its messages again under the same ``message_id``: the guarantee is
+at-least-once, and consumers can detect the duplicates. In a rehearsal nothing is published.
 Read before: ``core.model.components``, ``core.model.unsent``, ``rabbitmq_publisher``.
 """
 
@@ -36,14 +36,15 @@ PERSISTENT, TRANSIENT = 2, 1
 class RabbitMQBolt(AsyncBolt):
     """Publishes each tuple as one message, with publisher confirms.
 
-    ``exchange`` must exist; without it ``routing_key`` is the name of a queue. The routing key is ``routing_key`` or
-    what the field ``routing_key_field`` holds. ``value`` and ``headers`` are each a field's name or a function of the
-    tuple; without ``value`` a message is a JSON object of all fields. Bytes are published as they are, str as UTF-8,
-    anything else as JSON. ``durable=False`` makes messages that do not outlive the broker. The URL is never printed.
+    ``exchange`` must exist; without it the routing key is the name of a queue. Give either ``routing_key`` or
+    ``routing_key_field``, the field that holds the routing key. ``value`` and ``headers`` are each the name of a field
+    or a function of the tuple. Without ``value`` the message is a JSON object of all fields. Bytes are published
+    unchanged, a str as UTF-8, and anything else as JSON. With ``durable=False`` messages do not survive a restart of
+    the broker. The URL is never printed.
 
-    A tuple whose message cannot be made, is refused, finds no queue, or is not confirmed within ``confirm_secs``,
-    fails. A connection that is lost is made again, and what was not confirmed is published again over it. Under the
-    simulator and ``TopologyTestDriver`` messages are noted, not published (``TopologyTestDriver.unsent``).
+    A tuple fails if its message cannot be encoded, is refused, is routed to no queue, or is not confirmed within
+    ``confirm_secs``. If the connection is lost, the bolt reconnects and publishes unconfirmed messages again. The
+    simulator and ``TopologyTestDriver`` record messages instead of publishing them (``TopologyTestDriver.unsent``).
 
     >>> print(RabbitMQBolt("amqp://ann:secret@localhost/", routing_key="words"))
     RabbitMQBolt(exchange '' at localhost:5672/)
@@ -64,10 +65,10 @@ class RabbitMQBolt(AsyncBolt):
         durable: bool = True,
         confirm_secs: float = 30.0,
     ) -> None:
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: the URL is not one, or the routing key is missing or given twice.
+            ConfigError: The URL is invalid, or not exactly one of ``routing_key`` and ``routing_key_field`` is given.
         """
         parameters_of(url)
         if (routing_key is None) == (routing_key_field is None):
@@ -86,13 +87,13 @@ class RabbitMQBolt(AsyncBolt):
         self.confirm_secs = arguments.positive("confirm_secs", confirm_secs)
 
     def prepare(self, context: TopologyContext) -> None:
-        """Connect with the first tuple, not before."""
+        """Create the publisher, which connects when the first tuple arrives."""
         rehearsed = context.rehearsal_directory is not None
         self._publisher: Any = _Notes(context) if rehearsed else Publisher(self.url)
         self._properties = pika().BasicProperties
 
     async def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Publish the tuple; acked when the broker has confirmed it."""
+        """Publish the tuple's message; the tuple is acked when the broker has confirmed it."""
         key = self.routing_key if self.routing_key_field is None else tup[self.routing_key_field]
         if not isinstance(key, str):
             raise TypeError(f"field {self.routing_key_field!r} is {key!r:.80}, expected a str to route by")
@@ -120,7 +121,7 @@ class RabbitMQBolt(AsyncBolt):
 
 
 class _Notes:
-    """What stands for a publisher in a rehearsal: it notes each message that the protocol has a form for."""
+    """Replaces the publisher in a rehearsal: it records each message that the protocol can encode."""
 
     trouble = "nothing is sent"
 
@@ -140,7 +141,7 @@ class _Notes:
 
 
 def _message_id(tup: Tuple) -> str:
-    """The delivery's own number, which is the same when its micro-batch runs again; any, if it is not tracked."""
+    """Return the delivery's edge id, which is the same when the micro-batch runs again; a random id if untracked."""
     return f"{tup.anchors[0][1]:016x}" if tup.anchors else uuid.uuid4().hex
 
 

@@ -1,12 +1,12 @@
-"""One publisher's connection to RabbitMQ, on the event loop of its bolt.
+"""Publisher: one connection to RabbitMQ, on the event loop of its bolt.
 
 Which question it answers: has the broker taken this message?
-Rule 1: a message counts as published when the broker has confirmed it, and not when it found no queue for it.
-Rule 2: what was not confirmed when a connection was lost is published again over the next one, so that a message may
-come twice, under the same ``message_id``.
-Rule 3: what comes over a connection that was given up is not heard: its tags are those of other messages by now.
-Rule 4: the loop stands still between frames, so there are no heartbeats: a connection that died meanwhile is noticed
-when it is used.
+Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.
+Rule 2: messages that are unconfirmed when a connection is lost are published again over the next one. So consumers may
+receive a message twice, under the same ``message_id``.
+Rule 3: events of an abandoned connection are ignored: its delivery tags now belong to other messages.
+Rule 4: heartbeats are off, because the event loop does not run between frames. A connection that was lost meanwhile is
+detected at its next use.
 
 Read before: ``spouts.rabbitmq_link``.
 """
@@ -31,41 +31,41 @@ class RefusedError(FailedException):
 
 
 class LostError(Exception):
-    """The connection was lost before the broker confirmed."""
+    """The connection was lost before the broker confirmed the message."""
 
 
 class Publisher:
-    """Publishes over one connection, which is made when it is needed, and again when it is lost."""
+    """Publishes over one connection, which is opened on first use and reopened after it was lost."""
 
     def __init__(self, url: str) -> None:
-        """Nothing is connected before the first message."""
+        """Store the parameters; the first message opens the connection."""
         self._parameters = parameters_of(url)
         self._parameters.heartbeat = 0
         self._place = place_of(url)
         self._connection: Any = None
         self._channel: Any = None
         self._ready: asyncio.Future[None] | None = None
-        """Done when there is a channel; None while nobody waits for one."""
+        """Completes when a channel is open; None while no connection is being opened."""
         self._tag = 0
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
-        """By the tag that the broker will name, in the order of the tags."""
+        """Futures by the delivery tag that the broker will confirm, in the order of the tags."""
         self._tags: dict[str, int] = {}
-        """By message id, which is what a message that is returned is known by."""
+        """Delivery tags by message id: a returned message carries its id and no tag."""
         self.trouble = "no answer"
-        """What went wrong last."""
+        """The most recent error."""
 
     async def publish(self, exchange: str, routing_key: str, body: bytes, properties: Any) -> None:
         """Publish a message, and return when the broker has confirmed it.
 
         Args:
-            exchange: its name.
-            routing_key: for the exchange.
-            body: of the message.
-            properties: with a ``message_id`` of its own.
+            exchange: The name of the exchange.
+            routing_key: The routing key.
+            body: The body of the message.
+            properties: The message's properties, with a unique ``message_id``.
 
         Raises:
-            RefusedError: the broker refuses it, or there is no queue for it.
-            AMQPError: the protocol has no form for it, as for a header that is a float.
+            RefusedError: The broker refuses the message or has no queue for it.
+            AMQPError: The protocol cannot encode the message: a header is a float, for example.
         """
         while True:
             await self._connected()
@@ -75,7 +75,7 @@ class Publisher:
             self._tags[properties.message_id] = tag
             try:
                 self._channel.basic_publish(exchange, routing_key, body, properties, mandatory=True)
-                self._tag = tag  # the broker counts what it got: a message that could not be encoded is none
+                self._tag = tag  # the broker counts received messages; one that could not be encoded was not sent
                 return await confirmed
             except LostError:
                 continue
@@ -85,14 +85,14 @@ class Publisher:
                     del self._unconfirmed[tag]
 
     def drop(self) -> None:
-        """Give the connection up: it does not answer. What else was under way goes over the next one."""
+        """Abandon a connection that does not answer; other unconfirmed messages are published over the next one."""
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
         self._channel = None
         self._fail_all(LostError())
 
     def close(self) -> None:
-        """Close the connection; called while the loop stands still."""
+        """Close the connection; called while the event loop does not run."""
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None and connection.is_open:
             connection.close()
@@ -134,7 +134,7 @@ class Publisher:
 
     def _confirmed(self, channel: Any, frame: Any) -> None:
         if channel.connection is not self._connection:
-            return  # its tags are other messages' by now
+            return  # its tags now belong to other messages
         method = frame.method
         tags = [method.delivery_tag]
         if method.multiple:
@@ -149,7 +149,7 @@ class Publisher:
                 waiting.set_exception(RefusedError("RabbitMQ refused the message (nack): is its queue full?"))
 
     def _returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        """The broker has no queue for a message; that it confirms it next means nothing."""
+        """Fail a message that the broker has no queue for; the broker confirms it next, which is ignored."""
         if channel.connection is not self._connection:
             return
         waiting = self._unconfirmed.pop(self._tags.get(properties.message_id, -1), None)
@@ -158,7 +158,7 @@ class Publisher:
             waiting.set_exception(RefusedError(f"{why} ({method.reply_text})"))
 
     def _channel_closed(self, channel: Any, error: Exception) -> None:
-        """The broker does so when the exchange does not exist, for one; what was under way is told why."""
+        """Fail all messages in flight with the reason; the broker closes the channel if the exchange does not exist."""
         if channel.connection is self._connection and self._connection.is_open:
             self._fail_all(RefusedError(f"RabbitMQ closed the channel: {reason_of(error)}"))
             self._channel = None
@@ -167,7 +167,7 @@ class Publisher:
     def _lost(self, connection: Any, error: Exception | str) -> None:
         self.trouble = reason_of(error)
         if connection is not self._connection:
-            return  # closed by us, and there is another one, or none is wanted
+            return  # we closed it, and have another one or need none
         self._channel = None
         if self._ready is None:  # it was in use
             log.warning(

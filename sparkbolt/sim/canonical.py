@@ -1,7 +1,8 @@
-"""Values compared by what they hold.
+"""Canonical bytes: compare values by their content.
 
-Which question it answers: are two values, perhaps from two processes, the same?
-Rule: identity never shows. A pickle of equal values differs where one of them holds one object twice; these do not.
+Which question it answers: are two values, perhaps from two processes, equal?
+Rule: object identity has no effect. Pickles of equal values differ if one of them holds the same object twice; these
+bytes do not.
 
 Read before: ``core.model.tuples``.
 """
@@ -21,9 +22,9 @@ _DEPTH_MAX = 50
 
 
 def stable_bytes(value: Any) -> bytes:
-    """Bytes that are the same for the same value, as far as its classes pickle the same way.
+    """Return bytes that are equal for equal values, provided that their classes pickle deterministically.
 
-    A set's order shows, as it should: whoever iterates over it sees it.
+    The order of a set affects the bytes, as it should: code that iterates over the set sees it.
 
     >>> word = "be" * 2
     >>> stable_bytes([word, word]) == stable_bytes([word, "".join(["be", "be"])])
@@ -31,16 +32,16 @@ def stable_bytes(value: Any) -> bytes:
     """
     buffer = io.BytesIO()
     pickler = pickle.Pickler(buffer, 5)
-    pickler.fast = True  # no memory of objects that came before, so that identity does not show
+    pickler.fast = True  # no memo of earlier objects, so that identity has no effect
     try:
         pickler.dump(value)
-    except (RecursionError, ValueError):  # what refers to itself needs that memory
+    except (RecursionError, ValueError):  # a value that refers to itself needs the memo
         return pickle.dumps(value, 5)
     return buffer.getvalue()
 
 
 def same(one: Any, other: Any, depth: int = 0) -> bool:
-    """Whether two values hold the same.
+    """Whether two values have the same content.
 
     Containers are compared by their elements, tuples by values and anchors, other objects by their attributes.
 
@@ -69,6 +70,6 @@ def same(one: Any, other: Any, depth: int = 0) -> bool:
     try:
         if bool(one == other):
             return True
-    except Exception:  # noqa: BLE001  what cannot be compared (an array) is compared by its pickle
+    except Exception:  # noqa: BLE001  values that cannot be compared (arrays) are compared by their pickles
         pass
     return stable_bytes(one) == stable_bytes(other)

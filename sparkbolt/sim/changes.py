@@ -1,11 +1,11 @@
-"""Changes: values that somebody changed after they had been emitted.
+"""Changes: detects values that were changed after they had been emitted.
 
-Which question it answers: does a bolt change what it has emitted, or what it was given and others hold, too?
-Rule 1: a value is compared with itself, by its pickle: when it is emitted and when it is sent; when a fused bolt gets
-it and when that bolt has done its work. Elsewhere a bolt gets copies, which are its own.
-Rule 2: whoever changed a value is named, and not those through whom it came or to whom it goes.
+Which question it answers: does a bolt change a value that it has emitted, or one that it received and others hold too?
+Rule 1: the pickle of a value is compared at two times: when it is emitted and when it is sent; or when a fused bolt
+receives it and when that bolt has finished. A bolt that is not fused receives copies of its own.
+Rule 2: the component that changed a value is named, not those that passed it on or receive it.
 
-Read before: ``canonical``, ``core.worker.emission``.
+Read before: ``canonical``, ``core.worker.tuple_batch``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkbolt.core.worker.tuple_batch import Output, Rows, StreamOut
 from sparkbolt.sim.canonical import stable_bytes
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)
-"""What is looked at; a tuple for what it holds."""
+"""Types whose values are watched; a tuple because of its elements."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class ValueChange:
     """A value that was changed."""
 
     component: str
-    """Who has changed it."""
+    """The component that changed it."""
     was_given: bool
-    """Whether it was given to that bolt; else the bolt has emitted it."""
+    """Whether the bolt received the value; if False, the bolt emitted it."""
     example: str
 
 
 @dataclass(frozen=True)
 class _Note:
-    """A value as it was."""
+    """A value with its pickle and text at an earlier time."""
 
     value: Any
     data: bytes
@@ -54,25 +54,25 @@ class _Note:
 
 
 class Changes:
-    """Sees values on their way, and who changes them."""
+    """Watches values on their way, and detects which task changes them."""
 
     def __init__(self) -> None:
-        """See nothing yet."""
+        """Start with no values."""
         self.found: list[ValueChange] = []
-        """What was changed since ``begin``."""
+        """The changes since ``begin``."""
         self._emitted: dict[int, list[tuple[int, _Note]]] = {}
-        """By the id of a stream's buffer: (place in it, value)."""
+        """Emitted values by the id of their stream's buffer: (place in the buffer, value)."""
         self._given: list[tuple[Origin, list[_Note]]] = []
-        """Of each fused bolt that is at work, the innermost last: who gave the values, and how they were."""
+        """For each fused bolt at work, the innermost last: the origin of the values, and the values as received."""
 
     def begin(self) -> list[ValueChange]:
-        """A new attempt; where its changes will be."""
+        """Start a new attempt; return the list that will hold its changes."""
         self.found = []
         self._emitted.clear()
         return self.found
 
     def watch(self, output: Output) -> None:
-        """Look at everything that a task emits from now on."""
+        """Watch everything that a task emits from now on."""
         for out in output.streams.values():
             out.extend = partial(self._extend, out, out.extend)
 
@@ -83,7 +83,7 @@ class Changes:
 
     @contextmanager
     def giving(self, rows: Rows) -> Iterator[None]:
-        """A fused bolt works on these rows meanwhile."""
+        """Watch the rows that a fused bolt receives, while it works on them."""
         columns = [column for column in rows.columns if not isinstance(column, pa.Array)]
         self._given.append((rows.origin, [note for column in columns for _, note in _notes(column)]))
         try:
@@ -92,7 +92,7 @@ class Changes:
             self._given.pop()
 
     def sending(self, output: Output, who: str) -> None:
-        """A task has done its work, and what it has emitted is about to be sent: find what it has changed."""
+        """Find the values that a task has changed, when it has finished and its output is about to be sent."""
         if self._given:
             origin, notes = self._given[-1]
             for note in notes:
@@ -103,7 +103,7 @@ class Changes:
             notes.clear()
         for out in output.streams.values():
             for place, note in self._emitted.pop(id(out), ()):
-                is_there = place < len(out.values) and out.values[place] is note.value  # it may have been taken back
+                is_there = place < len(out.values) and out.values[place] is note.value  # an emit may have been undone
                 if is_there and note.is_changed:
                     field = f"field {out.routes.fields[place % out.width]!r} on stream {out.routes.name!r}"
                     text = f"{who} emitted {note.text} as {field}, which was {_text(note.value)} when it was sent"
@@ -111,7 +111,7 @@ class Changes:
 
 
 def _notes(values: Sequence[Any], start: int = 0) -> list[tuple[int, _Note]]:
-    """(place, note) of all that can be changed, and pickled."""
+    """Return (place, note) of all values that can be changed and pickled."""
     notes = []
     for place, value in enumerate(values, start):
         if isinstance(value, CHANGEABLE) and (data := _bytes_of(value)) is not None:

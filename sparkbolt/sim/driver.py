@@ -1,8 +1,8 @@
-"""One life of the driver, and what outlives it.
+"""Driver: one life of the driver, and what outlives it.
 
 Which question it answers: which calls does the driver's side make, in which order, and what of it is durable?
-Rule 1: no rules here. What is planned is decided by ``coordinator``, which files count by ``files``.
-Rule 2: everything that is in a ``Driver`` is gone when it dies; everything that is in ``Durable`` is not.
+Rule 1: no rules here: ``coordinator`` decides what is planned, ``files`` decides which files count.
+Rule 2: everything in a ``Driver`` is lost when it dies; everything in ``Durable`` survives.
 
 Read before: ``core.driver.coordinator``, ``core.driver.ledger.files``, ``spouts``.
 """
@@ -35,21 +35,21 @@ WHERE = "the checkpoint"
 
 
 class DriverDied(Interruption):
-    """The driver process is gone; no code of a user's catches it."""
+    """The driver process has died; no user code catches this."""
 
 
 class QueryDied(Interruption):
-    """Spark's query is gone; it starts again in the same driver."""
+    """Spark's query has ended; it starts again in the same driver."""
 
 
 class MemoryFiles:
-    """A checkpoint's files; the driver may die after so many changes."""
+    """The files of a checkpoint; the driver may die after a given number of changes."""
 
     def __init__(self) -> None:
-        """Nothing is written yet."""
+        """Start without files."""
         self.files: dict[str, bytes] = {}
         self.changes_left: int | None = None
-        """So many files are still written or removed before the driver dies; None: it does not."""
+        """How many files are still written or removed before the driver dies; None: it does not die."""
 
     def _change(self) -> None:
         if self.changes_left is not None:
@@ -59,59 +59,59 @@ class MemoryFiles:
                 raise DriverDied
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
+        """Return the content of a file, or None if it does not exist."""
         return self.files.get(name)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet; False if it is."""
+        """Write a file that must not exist yet; return False if it does."""
         self._change()
         return self.files.setdefault(name, data) is data
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole."""
+        """Write a whole file."""
         self._change()
         self.files[name] = data
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder."""
+        """Return the names of the files in a directory."""
         start = f"{folder}/"
         return [name.removeprefix(start) for name in self.files if name.startswith(start)]
 
     def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
+        """Remove a file, if it exists."""
         self._change()
         self.files.pop(name, None)
 
 
 @dataclass
 class Durable:
-    """What is on disks, or in other people's processes."""
+    """State on disks or in other processes, which survives the driver."""
 
     files: MemoryFiles = field(default_factory=MemoryFiles)
     lives: int = 0
-    """How many ever began; what names each of them."""
+    """Number of lives that ever began; it names each of them."""
     log: SparkLog = field(default_factory=SparkLog)
     """Spark's own files."""
     stores: dict[int, DictStore] = field(default_factory=dict)
-    """The segments of each task by its dest, as of the last commit."""
+    """The committed segments of each task, by its dest."""
     letters: dict[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
     queues: dict[int, Queue] = field(default_factory=dict)
     """The queue of each task of a fed ``Spout``."""
 
     def take_life(self, tenure: Tenure) -> int:
-        """The number of a life that begins in the driver of ``tenure``."""
+        """Return the number of a life that begins in the driver of ``tenure``."""
         self.lives += 1
         return tenure.begin(str(self.lives))
 
     def logged(self) -> MicroBatchPlan | None:
-        """The plan that is in the offset log and not committed."""
+        """Return the plan that is in the offset log and not committed."""
         running = self.log.running
         return None if running is None else plan_of(json.loads(self.log.offsets[running]), self.files, WHERE)
 
 
 class Driver:
-    """A life in a driver process, from the start of its query to its end."""
+    """One life in a driver process, from the start of its query to its end."""
 
     def __init__(
         self,
@@ -123,16 +123,16 @@ class Driver:
         tenure: Tenure,
         before: Driver | None = None,
     ) -> None:
-        """Load the ledger, begin a life, open the spouts.
+        """Load the ledger, begin a life, and open the spouts.
 
         Args:
-            subject: the topology.
-            environment: for its spouts.
-            durable: what outlives the driver.
-            now_ms: the wall clock.
-            mono_s: the monotonic clock.
-            tenure: the lives of the process.
-            before: the life before in the same process, whose query has ended; its ``Spout`` tasks go on.
+            subject: The topology.
+            environment: The worker environment of its spouts.
+            durable: The state that outlives the driver.
+            now_ms: The wall clock, in milliseconds since the epoch.
+            mono_s: The monotonic clock, in seconds.
+            tenure: The lives of the process.
+            before: The previous life in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
         self.files = durable.files
         self._every = subject.topology.config.compact_every
@@ -167,14 +167,14 @@ class Driver:
                 task.spout.queue = durable.queues[number]
 
     def records_of(self, plan: MicroBatchPlan) -> dict[Entry, list[tuple[Any, Any]]]:
-        """(record, message id) of what rides along with a plan that the coordinator has confirmed, by entry.
+        """Return (record, message id) of the ``Spout`` entries of a plan that the coordinator has confirmed, by entry.
 
-        An entry that is read once, and may be read in this life, is there without records.
+        An entry that is read at most once, and may be read in this life, is included without records.
         """
         found: dict[Entry, list[tuple[Any, Any]]] = {}
         for entry in plan.alive_entries(self.coordinator.life):
             if entry.source is None:
-                self.coordinator.records_of(entry)  # checks that they are there
+                self.coordinator.records_of(entry)  # checks that they exist
                 found[entry] = self.coordinator.buffers[entry.task].planned_of(entry)
             elif entry.once:
                 found[entry] = []
@@ -185,22 +185,22 @@ class Driver:
         return self.coordinator.stage(micro_batch_id, feedback)
 
     def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
-        """Make the dead letters of the checkpoint durable."""
+        """Write the dead letters of the checkpoint durably."""
         ledger_files.write_letters(self.files, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
-        """Make the entry durable."""
+        """Write the entry durably."""
         self.tenure.check(self.coordinator.life)
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
-        """The micro-batch is committed."""
+        """Promote a committed micro-batch."""
         return self.coordinator.promote(micro_batch_id, mono_s)
 
     def compacts(self, micro_batch_id: int) -> bool:
-        """Whether the ledger is compacted once this micro-batch is promoted."""
+        """Whether the ledger is compacted after the promotion of this micro-batch."""
         return (micro_batch_id + 1) % self._every == 0
 
     def compact(self, micro_batch_id: int) -> None:
-        """Write a snapshot in the place of the entries."""
+        """Replace the entries by a snapshot."""
         ledger_files.compact(self.files, micro_batch_id, self.ledger.snapshot())

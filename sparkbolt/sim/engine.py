@@ -1,8 +1,8 @@
-"""A topology in one process: plan, source, levels, acker, ledger, on frames that are really encoded.
+"""LocalEngine: runs a topology in one process: plan, source, levels, acker and ledger, with really encoded frames.
 
-Which question it answers: what would Spark do with this topology, if nothing ever went wrong and time stood still?
-Rule: no rules here. What a micro-batch reads is decided by ``coordinator``, what tasks do by ``stage``, what becomes
-of trees by ``ledger``; this file only calls them in the order in which Spark does.
+Which question it answers: what would Spark do with this topology, if no fault happened and time stood still?
+Rule: no rules here. ``coordinator`` decides what a micro-batch reads, ``stage`` what tasks do, ``ledger`` what becomes
+of trees; this file only calls them in the order in which Spark does.
 
 Read before: ``core.driver.coordinator``, ``core.worker.stage``, ``core.protocol.acker``, ``spouts``.
 """
@@ -34,10 +34,10 @@ from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
 class LocalEngine:
-    """Runs a topology micro-batch by micro-batch; the caller moves the time.
+    """Runs a topology micro-batch by micro-batch; the caller advances the time.
 
     What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest), ``log`` (the
-    ledger's entries) and ``letters``. Everything else dies with ``restart``.
+    ledger's entries) and ``letters``. Everything else is lost with ``restart``.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class LocalEngine:
         letter_sink: Callable[[int], DeadLetterSink] | None = None,
         rehearsal_directory: str | None = None,
     ) -> None:
-        """Lay the topology out and begin its first life.
+        """Lay out the topology and begin its first life.
 
         Args:
-            topology: what to run.
-            cores: as if on so many cores.
-            seed: of the stamps of state.
-            now_ms: the wall clock to begin with, in milliseconds since the epoch.
-            capture: told of everything that is emitted.
-            letter_sink: where the dead letters of a spout's task go; by default where its spout says.
-            rehearsal_directory: where components write their files; by default where they belong.
+            topology: The topology to run.
+            cores: The assumed number of cores.
+            seed: Seed of the stamps of state.
+            now_ms: The initial wall clock, in milliseconds since the epoch.
+            capture: Is called with everything that is emitted.
+            letter_sink: The sink for the dead letters of a spout's task; by default the spout's own.
+            rehearsal_directory: Where components write their files; by default where they really belong.
         """
         self.topology = topology
         self.now_ms = now_ms
@@ -73,7 +73,7 @@ class LocalEngine:
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
         self.letters: dict[int, bytes] = {}
-        """The dead letters of the checkpoint, as lines of JSON, by micro-batch."""
+        """The dead letters of the checkpoint by micro-batch, as lines of JSON."""
         self._begin_life()
 
     def _make_environment(self) -> WorkerEnvironment:
@@ -84,9 +84,9 @@ class LocalEngine:
         return environment
 
     def _begin_life(self) -> None:
-        """What a driver does first: replay the log, begin a life, open the spouts."""
+        """Do what a driver does first: replay the log, begin a life, open the spouts."""
         self.failure: str | None = None
-        """Why the topology stopped; None while it did not."""
+        """Why the topology stopped; None if it did not."""
         self.worker = Worker(self._environment)
         self.ledger = Ledger(**ledger_settings(self.lane))
         for entry in self.log:
@@ -101,7 +101,7 @@ class LocalEngine:
         return self.now_ms / 1000
 
     def step(self) -> Promotion | None:
-        """Run one micro-batch from its plan to its promotion; None if there is nothing to do."""
+        """Run one micro-batch from its plan to its promotion; return None if there is nothing to do."""
         for spout in self.spouts.values():
             spout.turn(self.coordinator.active)
         plan = self.coordinator.next_plan(self.now_ms, self._mono_s)
@@ -121,7 +121,7 @@ class LocalEngine:
         return promotion
 
     def run(self, plan: MicroBatchPlan) -> list[Row]:
-        """The rows that come out of the lane for a plan."""
+        """Return the rows that leave the lane for a plan."""
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
@@ -137,11 +137,11 @@ class LocalEngine:
         return self.stores.setdefault(dest, DictStore())
 
     def next_due_ms(self) -> int | None:
-        """When, on this engine's clock, a tick or a rotation of open trees is due next; None if none will be."""
+        """Return when, in ms of this engine's clock, the next tick or rotation of open trees is due; None if never."""
         return self.coordinator.next_due_ms(self.now_ms, self._mono_s)
 
     def reports(self) -> list[ErrorReport]:
-        """What spout tasks raised or reported in this life since the last call."""
+        """Return what spout tasks raised or reported in this life since the last call."""
         found = []
         for spout in self.spouts.values():
             found += spout.reports
@@ -149,10 +149,10 @@ class LocalEngine:
         return found
 
     def restart(self, topology: Topology | None = None) -> None:
-        """Die as by ``kill -9`` between two micro-batches, and start again from ``stores`` and ``log``.
+        """Die between two micro-batches, as by ``kill -9``, and start again from ``stores`` and ``log``.
 
         Args:
-            topology: what is started in the place of the one before, in the way in which that was laid out.
+            topology: Replaces the previous topology; it is laid out in the same way.
         """
         self.worker.abandon()
         if topology is not None:
@@ -162,7 +162,7 @@ class LocalEngine:
         self._begin_life()
 
     def close(self) -> None:
-        """Clean tasks and spouts up."""
+        """Close tasks and spouts."""
         try:
             self.worker.close()
         finally:

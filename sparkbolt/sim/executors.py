@@ -1,8 +1,8 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
-Which question it answers: what comes out of a stage whose spark_tasks run anywhere, in any order, perhaps twice?
-Rule 1: an attempt works on a copy of the committed segments; what it wrote counts only if the attempt does.
-Rule 2: an attempt that breaks off leaves nothing behind but what its worker keeps in memory, if the worker lives.
+Which question it answers: what is the output of a stage whose spark_tasks run anywhere, in any order, perhaps twice?
+Rule 1: an attempt works on a copy of the committed segments; its writes count only if the attempt counts.
+Rule 2: an attempt that breaks off leaves nothing behind except what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
 
 Read before: ``core.worker.stage``, ``observer``, ``faults``.
@@ -35,15 +35,15 @@ from sparkbolt.sim.observer import AttemptObserver, Sightings, WorkerDied
 
 ROWS_UNTIL_DEATH_MAX = 300
 READERS, BOLTS = 0, 1
-"""The two pools of workers: on Spark the source runs in Python processes of its own."""
+"""The two pools of workers: on Spark the source runs in separate Python processes."""
 
 Work = Callable[[Worker, Sequence[Row], dict[int, DictStore]], list[Row]]
-"""Runs a spark_task: its worker, what came for it, where segments that it touches are put."""
+"""Runs a spark_task; takes its worker, its input rows, and a dict that receives the segments that it touches."""
 
 
 @dataclass
 class TaskAttempt:
-    """What one attempt that came to its end has done."""
+    """The result of one attempt that ended normally."""
 
     rows: list[Row]
     sightings: Sightings
@@ -52,21 +52,21 @@ class TaskAttempt:
 
 @dataclass
 class MicroBatchOutcome:
-    """What a micro-batch's spark_tasks have done, taken together."""
+    """The combined results of a micro-batch's spark_tasks."""
 
     rows: list[Row] = field(default_factory=list)
-    """What reached the end of the lane."""
+    """The rows that reached the end of the lane."""
     sightings: list[Sightings] = field(default_factory=list)
     stores: dict[int, DictStore] = field(default_factory=dict)
     """The segments of each task that ran, by its dest."""
     made: list[tuple[str, Row]] = field(default_factory=list)
-    """(which spark_task, row) of every row that was made on the way."""
+    """(name of the spark_task, row) of every row that was created on the way."""
     healths: dict[str, Health] = field(default_factory=dict)
-    """What each bolt did with what it got, once that is gathered."""
+    """What each bolt did with its input, once the feedback is gathered."""
     letters: list[bytes] = field(default_factory=list)
-    """The dead letters that go to the checkpoint, once they are gathered."""
+    """The dead letters for the checkpoint, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
-    """Which spark_task ran twice, and what it made each time."""
+    """For each spark_task that ran twice: its name, and its rows of each run."""
 
 
 class Executors:
@@ -75,7 +75,7 @@ class Executors:
     def __init__(
         self, lane: Lane, environment: WorkerEnvironment, observer: AttemptObserver, stores: Mapping[int, DictStore]
     ) -> None:
-        """Nothing runs yet; ``stores`` are the committed segments, by dest."""
+        """Start without processes; ``stores`` are the committed segments, by dest."""
         self._lane = lane
         self._environment = environment
         self._observer = observer
@@ -89,11 +89,11 @@ class Executors:
 
     @property
     def instances(self) -> int:
-        """How many bolt instances all workers keep."""
+        """Return the number of bolt instances in all workers."""
         return sum(len(worker._tasks) for pool in self._pools for worker in pool if worker is not None)
 
     def die(self) -> None:
-        """All processes are gone."""
+        """End all processes at once."""
         for pool in self._pools:
             for slot in range(self._size):
                 self._kill(pool, slot)
@@ -110,10 +110,10 @@ class Executors:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
         Args:
-            plan: what is read; entries that are not lasting only if ``records`` has them.
-            records: of those entries that are not lasting and alive; none of what a ``PartitionedSpout`` reads.
-            pending: what goes wrong.
-            random_: orders, and who runs what.
+            plan: What is read; an entry that is not lasting is read only if ``records`` has it.
+            records: Records of the entries that are not lasting and still alive; a ``PartitionedSpout`` has none here.
+            pending: The faults to come.
+            random_: Decides the orders, and which worker runs what.
         """
         outcome = MicroBatchOutcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)
@@ -140,7 +140,7 @@ class Executors:
         return outcome
 
     def _pieces(self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]]) -> list[list[tuple[int, Entry]]]:
-        """The entries of each spark_task of the source: those of one spout task stay together."""
+        """Return the source's entries by spark_task: those of one spout task stay together."""
         groups: list[list[tuple[int, Entry]]] = [[] for _ in range(self._size)]
         for index, entry in enumerate(plan.entries):
             if entry.lasting or entry in records:
@@ -148,7 +148,7 @@ class Executors:
         return [group for group in groups if group]
 
     def _shuffled(self, rows: Sequence[Row], random_: random.Random) -> list[list[Row]]:
-        """Rows by the spark_partition that Spark's hash puts them into, each in an order of its own."""
+        """Return rows by the spark_partition that Spark's hash assigns, each in a random order."""
         shares: list[list[Row]] = [[] for _ in range(self._size)]
         for row in rows:
             shares[self._home[row[0]]].append(row)
@@ -191,7 +191,7 @@ class Executors:
         outcome: MicroBatchOutcome,
         random_: random.Random,
     ) -> list[Row]:
-        """Run the spark_tasks of one stage; the rows that they made."""
+        """Run the spark_tasks of one stage; return the rows that they created."""
         rows: list[Row] = []
         unlucky = fault.place // 7 % len(jobs) if fault is not None and jobs else -1
         for place, (name, came, work) in enumerate(jobs):
@@ -209,7 +209,7 @@ class Executors:
         return rows
 
     def _worker(self, pool: int, random_: random.Random) -> tuple[int, Worker]:
-        """A process for an attempt: any of the pool, as Spark chooses."""
+        """Choose a process for an attempt: any of the pool, as Spark does."""
         slot = random_.randrange(self._size)
         worker = self._pools[pool][slot]
         if worker is None:
@@ -227,7 +227,7 @@ class Executors:
     def _lose(
         self, micro_batch_id: int, pool: int, came: Sequence[Row], work: Work, fault: Fault, random_: random.Random
     ) -> None:
-        """An attempt that never comes to its end, or whose output is lost with its process."""
+        """Run an attempt that never ends normally, or whose output is lost with its process."""
         slot, worker = self._worker(pool, random_)
         left = fault.place // 31 % ROWS_UNTIL_DEATH_MAX
         breaks = fault.kind == FaultKind.CONNECTION_BREAKS
@@ -259,7 +259,7 @@ class Executors:
         outcome: MicroBatchOutcome,
         random_: random.Random,
     ) -> TaskAttempt:
-        """The spark_task runs again: some saw the rows of its first attempt, others those of its second."""
+        """Run the spark_task again: some readers saw the rows of its first attempt, others those of its second."""
         second = self._attempt(micro_batch_id, pool, random_.sample(came, len(came)), work, random_)
         outcome.repeats.append((name, first.rows, second.rows))
         late = {dest for dest in {dest for dest, _ in first.rows} if random_.random() < 0.5}

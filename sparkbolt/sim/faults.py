@@ -1,23 +1,23 @@
-"""Faults: what may go wrong, where, and how it is written down.
+"""Faults: what may go wrong, where, and how it is written as text.
 
-Which question it answers: which accidents does a seed bring, and how does one say them so that they can be repeated?
+Which question it answers: which faults does a seed bring, and how is a fault written so that it can be repeated?
 Rule 1: a fault belongs to a step of a micro-batch and happens once, the next time that step is reached.
-Rule 2: faults are drawn before the first micro-batch, and nothing else is drawn from the same numbers; so one of them
-can be left out and all the others still happen as before.
+Rule 2: faults are drawn before the first micro-batch, from random numbers that nothing else uses. So one fault can be
+left out, and all the others still happen as before.
 
     ask         Spark asks for the next offset
-    plan        the plan is made; it is not yet in the offset log
-    planned     it is in the offset log
+    plan        the plan is created; it is not yet in the offset log
+    planned     the plan is in the offset log
     source      the source's spark_tasks run
     level       the spark_tasks of a level run
-    run         all spark_tasks are done; nothing is staged
+    run         all spark_tasks have ended; nothing is staged
     staged      the micro-batch is staged; its entry is not yet written
     entered     the entry is written; the micro-batch is not committed
-    committed   it is committed, and not promoted
-    promoted    it is promoted; spouts have not heard of it
+    committed   the micro-batch is committed, and not promoted
+    promoted    the micro-batch is promoted; spouts are not yet notified
     compacting  a snapshot of the ledger replaces its entries
 
-Read before: ``words``.
+Read before: ``core.base.words``.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ PLACES = 1 << 16
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One accident.
+    """One fault of a history.
 
     >>> Fault.parse("2:level:worker-dies:517")
     Fault(micro_batch_id=2, step='level', kind='worker-dies', place=517)
@@ -138,18 +138,18 @@ class Fault:
     step: Step
     kind: FaultKind
     place: int
-    """Which of the spark_tasks, and how far it comes: whatever the step makes of the number."""
+    """Selects the spark_task and how far it runs; each step interprets the number in its own way."""
 
     def __str__(self) -> str:
-        """As ``parse`` reads it."""
+        """Return the form that ``parse`` reads."""
         return f"{self.micro_batch_id}:{self.step}:{self.kind}:{self.place}"
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """The inverse of ``str``.
+        """Parse the text that ``str`` returns.
 
         Raises:
-            ValueError: the text names no fault; the message says which there are.
+            ValueError: The text is not a fault; the message lists the valid ones.
         """
         number, _, rest = text.strip().partition(":")
         step, _, rest = rest.partition(":")
@@ -163,18 +163,18 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """The fault in a sentence."""
+        """The fault as a sentence."""
         return f"micro-batch {self.micro_batch_id}: {KINDS[self.step][self.kind]}"
 
 
 def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max: int = 4) -> tuple[Fault, ...]:
-    """The faults of one seed, in the order of their micro-batches.
+    """Draw the faults of one seed, in the order of their micro-batches.
 
     Args:
-        random_: where they are drawn from.
-        micro_batches: they happen in the first so many.
-        queues: whether there are queues that can give messages again.
-        faults_max: how many there are at most.
+        random_: The source of random numbers.
+        micro_batches: Faults happen only in this many first micro-batches.
+        queues: Whether there are queues that can deliver messages again.
+        faults_max: The most faults that are drawn.
     """
     steps = list(KINDS)
     found = []
@@ -189,14 +189,14 @@ class Pending:
     """The faults that have not happened yet."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        """Nothing has happened."""
+        """Start with all faults still to come."""
         self._waiting: dict[tuple[int, Step], list[Fault]] = {}
         self.happened: list[Fault] = []
         for fault in faults:
             self._waiting.setdefault((fault.micro_batch_id, fault.step), []).append(fault)
 
     def take(self, micro_batch_id: int, step: Step) -> Fault | None:
-        """What happens at this step now; each fault once."""
+        """Return the fault that happens at this step now, if any; each fault is returned once."""
         waiting = self._waiting.get((micro_batch_id, step))
         if not waiting:
             return None
@@ -206,7 +206,7 @@ class Pending:
 
 
 def history_of(texts: str | Sequence[str | Fault]) -> tuple[Fault, ...]:
-    """Faults as they are given to ``simulate``: a comma-separated str, or a sequence.
+    """Parse faults as they are given to ``simulate``: a comma-separated str, or a sequence.
 
     >>> [str(fault) for fault in history_of("0:run:slow:0,1:plan:driver-dies:0")]
     ['0:run:slow:0', '1:plan:driver-dies:0']

@@ -1,11 +1,11 @@
-"""Mistakes: what a topology does wrong by itself, with nothing going wrong around it; and what it would have sent.
+"""Mistakes: what a topology does wrong by itself, without any fault; and which messages it would have sent.
 
-Which question it answers: which messages are never acked, fail or are given up though no fault happens, which values
-are changed on their way, who is responsible, and what is the likely mistake?
-Rule 1: a mistake is not a broken promise. The engine did what it promises; it is the topology that will disappoint.
-Rule 2: each mistake is told once a component and kind, with how many messages it concerns and the first example.
+Which question it answers: which messages are never acked, fail or are given up although no fault happens, which values
+are changed on their way, which component is responsible, and what is the likely mistake?
+Rule 1: a mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
+Rule 2: each mistake is reported once per component and kind, with the number of messages and the first example.
 
-Read before: ``base``, ``trees``.
+Read before: ``checkers.base``, ``checkers.trees``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
 
 VALUES_KEPT_MAX = 1_000_000
-"""Of so many deliveries the values are known, the newest micro-batches' of them."""
+"""Values are known of at most this many deliveries, those of the newest micro-batches."""
 
 
 class MistakeKind(StrEnum):
@@ -44,20 +44,20 @@ class MistakeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that a component does wrong."""
+    """One mistake of a component."""
 
     kind: MistakeKind
     component: str
     messages: int
-    """How many messages it concerns; of kind ``CHANGED``: how many values."""
+    """How many messages are affected; for the kind ``CHANGED`` how many values."""
     example: str
-    """The first of them: where it comes from, and what became of it."""
+    """The first affected message: where it comes from, and what happened to it."""
     likely: str
-    """What is probably wrong, and what to do."""
+    """The likely cause, and what to do."""
 
     @property
     def words(self) -> str:
-        """The mistake in three lines.
+        """The mistake as three lines of text.
 
         >>> print(Mistake(MistakeKind.NEVER_ACKED, "join", 1, "m[0] at 3: ...", "no collector.ack(tup)").words)
         'join': 1 message was never acked
@@ -69,22 +69,22 @@ class Mistake:
         return f"{self.component!r}: {count} {self.kind}\n  for example {self.example}\n  likely: {self.likely}"
 
     def to_json(self) -> dict[str, Any]:
-        """The mistake as a JSON object."""
+        """Return the mistake as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a run without a fault."""
+    """The result of a run without faults."""
 
     mistakes: tuple[Mistake, ...]
-    """What the topology does wrong; nothing where a promise is broken, too."""
+    """The topology's mistakes; empty if a promise is broken, too."""
     unsent: Mapping[str, int]
-    """By component, how many messages it would have sent to a server."""
+    """How many messages each component would have sent to a server."""
 
 
 def try_once(subject: Subject, seed: int = 0) -> Trial:
-    """Run a topology once without a fault."""
+    """Run a topology once without faults."""
     seen: list[_Mishaps] = []
 
     def watch(facts: Facts) -> Checker:
@@ -96,18 +96,18 @@ def try_once(subject: Subject, seed: int = 0) -> Trial:
 
 
 class _Mishaps(Checker):
-    """Notes each message that was not acked at its first attempt, and who is responsible."""
+    """Records each message that was not acked at its first attempt, and the responsible component."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._deliveries: dict[int, tuple[int, str]] = {}
         self._left: dict[int, list[tuple[int, str]]] = {}
-        """Of each tree that times out: (number of the task, values) of its deliveries that nobody acked."""
+        """For each tree that times out: (task number, values) of its deliveries that were not acked."""
         self._found: dict[tuple[MistakeKind, str, str], dict[Any, tuple[str, bool]]] = {}
-        """By kind, component and cause: of each message the example, and whether a task still holds its tuple."""
+        """By kind, component and cause: for each message the example, and whether a task still holds its tuple."""
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """Note what the trees wait for that are about to time out."""
+        """Record the open deliveries of the trees that are about to time out."""
         self._left = {key: self._waiting(key) for key in plan.expired if key in self.facts.trees.open}
 
     def _waiting(self, key: int) -> list[tuple[int, str]]:
@@ -115,7 +115,7 @@ class _Mishaps(Checker):
         return [self._deliveries[id_] for id_ in left if id_ in self._deliveries]
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Learn who got which tuple."""
+        """Record which task received which tuple."""
         if len(self._deliveries) > VALUES_KEPT_MAX:
             self._deliveries.clear()
         for seen in outcome.sightings:
@@ -125,7 +125,7 @@ class _Mishaps(Checker):
                 self._note(MistakeKind.CHANGED, change.component, cause, object(), change.example, held=False)
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """Note who failed what."""
+        """Record which component failed which tuple."""
         for tree in (*promotion.failed, *promotion.letters_failed):
             if tree.fail.cause == Cause.TIMEOUT:
                 self._timed_out(tree)
@@ -149,7 +149,7 @@ class _Mishaps(Checker):
         self._found.setdefault((kind, component, cause), {}).setdefault(message, (example, held))
 
     def mistakes(self) -> tuple[Mistake, ...]:
-        """What was found, those of most messages first."""
+        """Return the mistakes, those with the most messages first."""
         for key in self.facts.trees.open:
             for number, values in self._waiting(key)[:1]:
                 component, index = self.facts.subject.topology.task_owner(number)
@@ -219,7 +219,7 @@ _LIKELY: Mapping[str, str] = {
 
 
 def _message(tree: FailedTree) -> Any:
-    """What is the same for all attempts at one message."""
+    """Return what all attempts at one message have in common."""
     task, sequence = split_key(tree.key)
     return (
         (tree.component, tree.source, tree.position) if tree.source is not None else (task, tree.message_id, sequence)
@@ -227,7 +227,7 @@ def _message(tree: FailedTree) -> Any:
 
 
 def in_words(subject: Subject, trial: Trial) -> str:
-    """What is told of a trial; empty if there is nothing to tell."""
+    """Return the text about a trial; empty if there is nothing to report."""
     lines = []
     if trial.mistakes:
         count = len(trial.mistakes)

@@ -1,8 +1,8 @@
-"""The observer: what is seen of a spark_task's attempt, and where it dies.
+"""AttemptObserver: records what an attempt of a spark_task does, and ends it where a fault demands it.
 
-Which question it answers: which deliveries were sent, which were acked, which trees began and which were failed?
-Rule 1: what an attempt did is seen apart from all others, so that it can be thrown away with it.
-Rule 2: deliveries are known by their edges but never XORed: two that have one edge are two.
+Which question it answers: which deliveries were sent, which were acked, which trees began and which failed?
+Rule 1: what an attempt did is recorded separately from all others, so that it can be discarded with the attempt.
+Rule 2: deliveries are identified by their edges but never XORed: two deliveries with the same edge count as two.
 
 Read before: ``core.worker.worker``, ``changes``.
 """
@@ -31,12 +31,12 @@ from sparkbolt.sim.changes import Changes, ValueChange
 
 
 class WorkerDied(Interruption):
-    """A worker process is gone; no code of a user's catches it."""
+    """A worker process has died; no user code catches this."""
 
 
 @dataclass(frozen=True)
 class TreeStep:
-    """Something that happened to a tree, for its story."""
+    """One event of a tree, for its story."""
 
     micro_batch_id: int
     root: int
@@ -49,25 +49,27 @@ class Sightings:
 
     micro_batch_id: int
     started: list[U64] = field(default_factory=list)
+    """Keys of trees that began, each ``uint64[trees]``."""
     sent: list[tuple[U64, U64]] = field(default_factory=list)
-    """(roots, edges) of deliveries; one pair for each tree that a delivery belongs to."""
+    """(roots, edges) of deliveries, each ``uint64[pairs]``: a pair for each tree that a delivery belongs to."""
     settled: list[tuple[U64, U64]] = field(default_factory=list)
+    """(roots, edges) of acked deliveries, each ``uint64[pairs]``."""
     fails: list[Fail] = field(default_factory=list)
     hops: list[TreeStep] = field(default_factory=list)
-    """Only where stories are told."""
+    """Events of trees; recorded only if stories are wanted."""
     trail: list[tuple[str, int]] = field(default_factory=list)
-    """(component, checksum of something that it did), in order; only where two runs are to be compared."""
+    """(component, checksum of one of its actions), in order; recorded only if two runs are compared."""
     details: list[tuple[str, ...]] = field(default_factory=list)
-    """The same in words, some lines for each element of ``trail``; only where stories are told, too."""
+    """``trail`` in words, some lines for each element; recorded only if stories are wanted, too."""
     deliveries: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Of each delivery, by the id that ``trees`` gives it: the task that it went to, by number, and its values; only
-    where stories are told."""
+    """By delivery id as ``trees`` computes it: (number of the task that received it, its values); recorded only if
+    stories are wanted."""
     changes: list[ValueChange] = field(default_factory=list)
-    """Values that somebody has changed after they had been emitted; only where stories are told."""
+    """Values that were changed after they had been emitted; recorded only if stories are wanted."""
 
 
 class _DyingRows(Rows):
-    """Rows that end, with their worker, in the middle."""
+    """Rows during whose iteration the worker dies."""
 
     died_at: int
 
@@ -85,15 +87,15 @@ class _DyingRows(Rows):
 
 
 class AttemptObserver:
-    """Sees what the attempt that is running does; obeys the ``Observer`` protocol of ``core.worker.worker``."""
+    """Records what the current attempt does; implements the ``Observer`` protocol of ``core.worker.worker``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
-        """See nothing yet.
+        """Start with nothing recorded.
 
         Args:
-            lane: whose tasks are watched.
-            stories: whether each step of each tree is kept in words.
-            trails: whether checksums of all that tasks do are kept.
+            lane: The lane whose tasks are observed.
+            stories: Whether to record each step of each tree in words.
+            trails: Whether to record checksums of everything that tasks do.
         """
         self._lane = lane
         self._stories = stories
@@ -103,16 +105,16 @@ class AttemptObserver:
         self._trees_left: int | None = None
         self._running: tuple[str, int] = ("", 0)
         self.preparing = ""
-        """The component of the task that was made last, until some task gets rows."""
+        """The component of the task that was created last, until some task receives rows."""
         self._changes = Changes()
 
     def begin(self, micro_batch_id: int, *, rows_left: int | None = None, trees_left: int | None = None) -> Sightings:
-        """An attempt begins.
+        """Start a new attempt; return the record of what it does.
 
         Args:
-            micro_batch_id: of what.
-            rows_left: after so many rows of bolts its worker dies; None: it does not.
-            trees_left: after so many trees the connection of its spout breaks; None: it does not.
+            micro_batch_id: The micro-batch of the attempt.
+            rows_left: The worker dies after bolts have received this many rows; None: it does not.
+            trees_left: The spout's connection breaks after this many trees; None: it does not.
         """
         self.now = Sightings(micro_batch_id, changes=self._changes.begin())
         self._rows_left, self._trees_left = rows_left, trees_left
@@ -123,25 +125,25 @@ class AttemptObserver:
         """See ``Observer``."""
         vars(self.now).update(vars(Sightings(self.now.micro_batch_id, changes=self._changes.begin())))
 
-    # What stages tell.
+    # Called by stages.
 
     def emits(self, output: Output) -> None:
-        """Note who is made; look at what it emits."""
+        """Record which task is created, and watch what it emits."""
         self.preparing = output.component
         if self._stories:
             self._changes.watch(output)
 
     def sending(self, task: BoltTask) -> None:
-        """Note what the task has changed of it."""
+        """Record which emitted or received values the task has changed."""
         if self._stories:
             self._changes.sending(task.output, f"{task.context.component}[{task.context.index}]")
 
     def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """Note what the task changes of what it is given."""
+        """Watch the rows that a fused task receives."""
         return self._changes.giving(rows) if self._stories else nullcontext()
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """Note who is at work; the rows, or rows that end in the middle."""
+        """Record which task is at work; return its rows, or rows during which the worker dies."""
         self._running = task.context.component, task.context.index
         self.preparing = ""
         if self._rows_left is None:
@@ -156,7 +158,7 @@ class AttemptObserver:
         return dying
 
     def started(self, keys: U64) -> None:
-        """Trees begin; the connection of a spout may break behind them."""
+        """Record trees that begin (``keys: uint64[trees]``); the spout's connection may break after them."""
         self.now.started.append(keys)
         if self._trees_left is not None:
             self._trees_left -= len(keys)
@@ -164,14 +166,14 @@ class AttemptObserver:
                 raise ConnectionError("the source has closed the connection")
 
     def wrote(self) -> None:
-        """A dead letter was written; its worker may die behind it."""
+        """Record that a dead letter was written; its worker may die after it."""
         if self._rows_left is not None:
             self._rows_left -= 1
             if self._rows_left < 0:
                 raise WorkerDied
 
     def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
-        """Rows are on their way."""
+        """Record rows that are sent."""
         anchoring = routed.anchoring
         if anchoring is not None:
             self.now.sent.append((anchoring.roots, anchoring.edges))
@@ -179,7 +181,7 @@ class AttemptObserver:
             self._note_routed(sender, routed)
 
     def settled(self, roots: U64, edges: U64) -> None:
-        """Rows were acked."""
+        """Record rows that were acked: ``roots`` and ``edges`` are ``uint64[pairs]``."""
         self.now.settled.append((roots, edges))
         if self._trails:
             self.now.trail.append((self._running[0], zlib.crc32(np.sort(edges).tobytes())))
@@ -192,7 +194,7 @@ class AttemptObserver:
                 self._note(root, f"{component}[{task}] acked {count} tuple(s) of it")
 
     def failed(self, fail: Fail) -> None:
-        """A tree was failed."""
+        """Record a tuple that failed."""
         self.now.fails.append(fail)
         if self._trails:
             self.now.trail.append((fail.component, fail.key & 0xFFFFFFFF))

@@ -1,6 +1,6 @@
-"""Reports: what a person is told of a seed.
+"""SimulationReport: reports the result of a seed to the user.
 
-Which question it answers: was a promise broken, which one, by what, for which tree, and how is it seen again?
+Which question it answers: was a promise broken, which one, by what, for which tree, and how can it be reproduced?
 
 Read before: ``simulate``.
 """
@@ -28,47 +28,47 @@ HINT = (
     "for state outside of its attributes."
 )
 SIDES_TRIES = 3
-"""So often at most two runs are made again in which both sides are to be shown: they may happen to do the same."""
+"""To show both sides, two runs are repeated at most this often: by chance they may do the same."""
 HOPS_MAX = 60
-"""So many lines of a tree's story are told, the first and the last of them."""
+"""At most this many lines of a tree's story are shown, the first and the last of them."""
 
 
 @dataclass(frozen=True)
 class SimulationReport:
-    """What came of one seed."""
+    """The result of one seed."""
 
     ok: bool
     """Whether every promise was kept."""
     story: str
-    """What happened, in lines of text; of a failure also the tree, and how to see it again."""
+    """What happened, as lines of text; for a failure also the tree, and how to reproduce it."""
     seed: int
     promise: str | None = None
-    """The promise that was broken."""
+    """The broken promise; None if every promise was kept."""
     component: str | None = None
-    """Who is to blame, where that is known: a component that is not deterministic."""
+    """The responsible component, if it is known: one that is not deterministic."""
     history: tuple[str, ...] = ()
-    """What went wrong on the way, as ``simulate(history=...)`` takes it; of a failure, the shortest that fails."""
+    """The faults that happened, in the form of ``simulate(history=...)``; for a failure the shortest that fails."""
     micro_batches: int = 0
     """How many micro-batches were run; one that ran again counts again."""
     mistakes: tuple[Mistake, ...] = ()
-    """What the topology does wrong by itself, with nothing going wrong around it; no promise is broken by that."""
+    """What the topology does wrong by itself, without any fault; this breaks no promise."""
     unsent: Mapping[str, int] = field(default_factory=dict)
-    """By component, how many messages it would have sent to a server; a simulation sends nothing."""
+    """How many messages each component would have sent to a server; a simulation sends nothing."""
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         mistakes = [mistake.to_json() for mistake in self.mistakes]
         return {**vars(self), "history": list(self.history), "mistakes": mistakes, "unsent": dict(self.unsent)}
 
     def with_trial(self, subject: Subject, trial: Trial, *, strict: bool) -> SimulationReport:
-        """The report with what the topology does by itself; with ``strict`` a mistake of it is a failure, too."""
+        """Return the report with the result of a run without faults; with ``strict`` a mistake is a failure, too."""
         story = "\n".join(filter(None, (self.story, in_words(subject, trial))))
         is_ok = self.ok and not (strict and trial.mistakes)
         return replace(self, ok=is_ok, story=story, mistakes=trial.mistakes, unsent=trial.unsent)
 
 
 Trail = Sequence[tuple[str, int]]
-"""(component, checksum of something that it did), in order."""
+"""(component, checksum of one of its actions), in order."""
 Details = Sequence[tuple[str, ...]]
 """A trail in words: some lines for each of its elements."""
 
@@ -81,7 +81,7 @@ def _first_difference(one: Trail, other: Trail) -> int | None:
 
 
 def difference(one: Trail, other: Trail) -> str | None:
-    """The component that first did something else in one of two runs of a seed; None if none did.
+    """Return the component that first acted differently in one of two runs of a seed; None if the runs are equal.
 
     >>> difference([("a", 1), ("b", 2)], [("a", 1), ("c", RAISED)])
     'c'
@@ -90,12 +90,12 @@ def difference(one: Trail, other: Trail) -> str | None:
     if place is None:
         return None
     steps = [trail[place] for trail in (one, other) if place < len(trail)]
-    steps.sort(key=lambda step: step[1] != RAISED)  # what one run did not come to is nobody's fault
+    steps.sort(key=lambda step: step[1] != RAISED)  # a component that raised comes first: it is at fault
     return next((component for component, _ in steps if component), "one of the components")
 
 
 def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> str:
-    """What two runs did at the place where they part, a line each; empty where they do not part.
+    """Show what two runs did where they first differ, one line each; empty if they do not differ.
 
     >>> print(side_by_side(([("a", 1)], [("a[0] sent [1] to b[0]",)]), ([("a", 2)], [("a[0] sent [2] to b[0]",)])))
       the first time:  a[0] sent [1] to b[0]
@@ -109,7 +109,7 @@ def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> st
         (row for row, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )
     lines = [lines[row] if row < len(lines) else "nothing more" for lines in (ours, theirs)]
-    if lines[0] == lines[1]:  # the values are the same: the rest of the tuples is not
+    if lines[0] == lines[1]:  # the values are equal: the tuples differ in something else
         lines = [
             f"{line}, with {len(whole)} tuple(s) in all" for line, whole in zip(lines, (ours, theirs), strict=True)
         ]
@@ -117,13 +117,13 @@ def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> st
 
 
 def trail_of(subject: Subject, seed: int, faults: Sequence[Fault] | None, *, told: bool) -> tuple[Trail, Details]:
-    """What each task does in a seed, for a comparison with another run; ``told``: in words, too, which costs time."""
+    """Return what each task does in a seed, for comparison with another run; ``told``: in words too, at some cost."""
     run = run_seed(subject, seed, faults, trails=True, stories=told)
     return run.trail, run.details
 
 
 def nondeterministic(run: Run, component: str, sides: str = "") -> SimulationReport:
-    """The report of a seed that did not do the same again; ``sides`` shows both runs, as ``side_by_side`` does."""
+    """Return the report of a seed that was not repeatable; ``sides`` shows both runs, from ``side_by_side``."""
     words = (
         f"seed {run.seed} was run twice, and {component!r} did something else the second time: it is not deterministic."
     )
@@ -136,12 +136,12 @@ def nondeterministic(run: Run, component: str, sides: str = "") -> SimulationRep
 def report_of(
     subject: Subject, run: Run, *, command: str = "simulate(topology, seed={seed}, history={history!r})"
 ) -> SimulationReport:
-    """The report of a run; one that failed is shrunk, and its tree is told.
+    """Return the report of a run; a failed history is shrunk, and the story of its tree is added.
 
     Args:
-        subject: what was run.
-        run: what came of it.
-        command: how to see it again, with ``{seed}`` and ``{history}`` in it.
+        subject: The topology that was run.
+        run: The result of the run.
+        command: The command that reproduces it, with the placeholders ``{seed}`` and ``{history}``.
     """
     if not run.violations:
         return SimulationReport(
@@ -208,7 +208,7 @@ def _failed(run: Run, violation: Violation, command: str) -> str:
 
 @contextlib.contextmanager
 def quiet_collector() -> Iterator[None]:
-    """Let cyclic garbage wait: a seed makes little, and collecting it in the middle takes a sixth of the time."""
+    """Pause the garbage collector: a seed creates little cyclic garbage, but collecting it takes 1/6 of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -228,29 +228,29 @@ def simulate(
     repeat: bool = True,
     strict: bool = False,
 ) -> SimulationReport:
-    """Run a topology in one process while everything around it goes wrong, then let it heal and finish.
+    """Run a topology in one process with faults, then without faults until it is finished.
 
-    The plans, tasks, frames, state and ledger are those that run on Spark; what dies, and when, is drawn from the seed.
-    The same seed always gives the same run. A ``PartitionedSpout`` reads its own source, as far as its first
-    ``messages_max`` messages; a ``Spout`` is run as it is, a new instance for each life of the driver. Give a spout
-    messages with ``feed`` where its source is not here.
+    The plans, tasks, frames, state and ledger are those that run on Spark. The seed determines what dies, and when: the
+    same seed always gives the same run. A ``PartitionedSpout`` reads its own source, up to its first ``messages_max``
+    messages. A ``Spout`` is run as it is, with a new instance for each life of the driver. If a spout's source is not
+    available here, give its messages in ``feed``.
 
     Args:
-        topology: what ``TopologyBuilder.build`` gave; or a builder, which builds it.
-        seed: which faults happen, in which order frames arrive, which worker runs what.
-        feed: by spout (or ``"spout/stream"``): the values of its messages, in order or by field. A fed ``Spout``
-            stands for a queue, which gives a message again that was failed or whose connection was lost.
-        messages_max: how many messages of a spout are read, where it is not fed.
-        history: faults in the place of those that the seed draws, as ``SimulationReport.history`` gives them.
-        repeat: run the seed a second time, in a process with another hash seed, and name a component that does
-            something else there.
-        strict: whether what the topology does wrong by itself (``SimulationReport.mistakes``) is a failure, too.
+        topology: The result of ``TopologyBuilder.build``; or a builder, which is built.
+        seed: Determines which faults happen, in which order frames arrive, and which worker runs what.
+        feed: By spout (or ``"spout/stream"``) the values of its messages, in order or by field. A fed ``Spout`` stands
+            for a queue, which delivers a message again if it failed or its connection was lost.
+        messages_max: How many messages are read from a spout that is not fed.
+        history: Faults that replace those of the seed, in the form of ``SimulationReport.history``.
+        repeat: Run the seed a second time, in a process with another hash seed, and name a component that acts
+            differently there.
+        strict: Whether a mistake of the topology itself (``SimulationReport.mistakes``) is a failure, too.
 
     Raises:
-        SimulationError: a spout cannot be read here, or ``feed`` names none.
-        ValueError: ``history`` names no faults.
-        InvalidTopology: as ``TopologyBuilder.build``.
-        TypeError: ``topology`` is neither of the two.
+        SimulationError: A spout cannot be read here, or ``feed`` names a spout that does not exist.
+        ValueError: ``history`` does not consist of faults.
+        InvalidTopology: As ``TopologyBuilder.build``.
+        TypeError: ``topology`` is neither a topology nor a builder.
 
     >>> from sparkbolt import BasicBolt, TopologyBuilder
     >>> from sparkbolt.spouts import GeneratorSpout

@@ -1,8 +1,8 @@
-"""Shrinking: the shortest history that still fails.
+"""Shrinking: finds a shortest history that still fails.
 
 Which question it answers: which of the faults are needed to break the promise?
-Rule: a history is only ever made shorter, and each shorter one is run; what is left fails, and fails no more without
-any single one of its faults.
+Rule: a history only becomes shorter, and each shorter one is run. The result fails, and it no longer fails when any
+single one of its faults is left out.
 
 Prior art: delta debugging (Zeller, "Yesterday, my program worked. Today, it does not. Why?", 1999).
 Read before: ``faults``.
@@ -18,11 +18,11 @@ RUNS_MAX = 200
 
 
 def shrink(faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> tuple[Fault, ...]:
-    """Leave out what is not needed.
+    """Leave out the faults that are not needed.
 
     Args:
-        faults: with these it fails.
-        fails: whether it fails with some of them.
+        faults: A history that fails.
+        fails: Whether a part of the history fails.
 
     >>> history = [Fault.parse(f"{number}:run:slow:0") for number in range(6)]
     >>> [fault.micro_batch_id for fault in shrink(history, lambda some: {history[1], history[4]} <= set(some))]

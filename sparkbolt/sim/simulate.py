@@ -1,8 +1,8 @@
-"""One seed from its faults to its report.
+"""Run: runs one seed, from its faults to its result.
 
-Which question it answers: does a topology keep every promise when these things go wrong?
+Which question it answers: does a topology keep every promise under these faults?
 
-Read before: ``world``, ``acks``, ``shrink``.
+Read before: ``world``, ``checkers.acks``, ``shrink``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from sparkbolt.sim.subject import Subject
 from sparkbolt.sim.world import World
 
 MICRO_BATCHES = (1, 1, 2, 2, 3)
-"""In how many micro-batches the messages are read while faults are on: one of these."""
+"""Choices for the number of micro-batches in which messages are read while faults are on."""
 STATE_EVERY = 8
 STAND_IN = (
     "what it depends on is not there in a simulation. Give it a stand-in, in prepare or execute, where "
     "context.rehearsal_directory is not None"
 )
 RAISED = -1
-"""In a trail, the checksum of an exception that has ended the run; it comes last."""
+"""In a trail, the checksum of an exception that ended the run; it comes last."""
 UNFINISHED = "everything finishes"
 ENGINE = "the engine goes on"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one seed with certain faults."""
+    """The result of one seed with certain faults."""
 
     seed: int
     faults: tuple[Fault, ...]
@@ -42,24 +42,24 @@ class Run:
     """The faults whose steps were reached, in the order in which they happened."""
     violations: tuple[Violation, ...]
     micro_batches: int
-    """How many were run, those that ran again counted again."""
+    """How many micro-batches were run; one that ran again counts again."""
     stopped: str | None
-    """Why the topology stopped itself (``on_error="stop"``)."""
+    """Why the topology stopped itself (``on_error="stop"``); None if it did not."""
     away: str | None
-    """A bolt that was unavailable for ever, at which the run ended."""
+    """A bolt that stays unavailable for ever, at which the run ended; None if there is none."""
     trail: tuple[tuple[str, int], ...]
-    """(component, checksum of something that it did), in order, if trails were to be noted; of an exception that has
-    ended the run RAISED, and no component where it is not known whose it is."""
+    """(component, checksum of one of its actions), in order, if trails were recorded. An exception that ended the run
+    has the checksum RAISED; its component is empty if it is unknown."""
     details: tuple[tuple[str, ...], ...]
-    """``trail`` in words, if stories were to be told, too."""
+    """``trail`` in words, if stories were recorded, too."""
     hops: tuple[str, ...]
-    """The story of the tree of the first violation, line by line, if it was to be told."""
+    """The story of the tree of the first violation, line by line, if stories were recorded."""
     unsent: Mapping[str, int]
-    """By component, how many messages it would have sent to a server; those of what ran again counted again."""
+    """How many messages each component would have sent to a server; those of repeated runs count again."""
 
 
 def faults_of(subject: Subject, seed: int) -> tuple[int, tuple[Fault, ...]]:
-    """In how many micro-batches a seed reads its messages, and what goes wrong."""
+    """Return the number of micro-batches in which a seed reads its messages, and its faults."""
     random_ = random.Random(seed)
     micro_batches = random_.choice(MICRO_BATCHES)
     return micro_batches, draw(random_, micro_batches, queues=bool(subject.queued))
@@ -78,13 +78,13 @@ def run_seed(
     """Run one seed.
 
     Args:
-        subject: the topology.
-        seed: of everything.
-        faults: what goes wrong in the place of what the seed draws.
-        stories: tell the story of the tree of the first violation; costs time.
-        trails: note what each task did, for a comparison with another run; costs time.
-        state: compare state with a run without faults, which costs time; None: for every eighth seed.
-        watch: makes one more that watches, besides those of the promises.
+        subject: The topology.
+        seed: Determines everything that is random.
+        faults: Faults that replace those of the seed.
+        stories: Record the story of the tree of the first violation; costs time.
+        trails: Record what each task did, to compare it with another run; costs time.
+        state: Compare state with a run without faults, which costs time; None: for every eighth seed.
+        watch: Creates one more checker, in addition to those of the promises.
     """
     micro_batches, drawn = faults_of(subject, seed)
     chosen = drawn if faults is None else tuple(faults)
@@ -104,7 +104,7 @@ def run_seed(
             extra.append(Violation(UNFINISHED, unfinished, next(iter(facts.trees.open), None)))
         elif world.stopped is None and facts.away is None and not checkers.violations:
             checkers.ended(world.driver)
-    except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is what is looked for
+    except Exception as error:  # noqa: BLE001  whatever ends the driver or a spout's plans is a violation
         component = world.observer.preparing if world is not None else ""
         raised.append((component, _in_words(error, component)))
         extra.append(Violation(ENGINE, raised[0][1]))
@@ -131,7 +131,7 @@ def run_seed(
 
 
 def _in_words(error: Exception, preparing: str) -> str:
-    """What has ended a run, while the task of a component was prepared, if it is named."""
+    """Describe what ended a run; if ``preparing`` is set, while that component's task was prepared."""
     if isinstance(error, PrepareError):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,10 +1,10 @@
-"""Sources that end: where the messages of a simulation come from.
+"""Sources: finite sources of a simulation's messages.
 
-Which question it answers: which messages does a simulated topology read, and from whom?
-Rule 1: a spout of the user's reads as it is, and no further than its first so many messages.
-Rule 2: a spout that is fed emits what it is fed. In the place of a ``PartitionedSpout`` stands one that can read
-again; in the place of a ``Spout`` one that reads from a queue, which outlives the driver and gives a message again when
-it was failed, or when the connection that got it is gone.
+Which question it answers: which messages does a simulated topology read, and from which source?
+Rule 1: a spout of the user reads as it is, but no further than a given number of first messages.
+Rule 2: a spout that is fed emits what it is fed. A fed ``PartitionedSpout`` is replaced by one that can read again. A
+fed ``Spout`` is replaced by one that reads from a queue; the queue outlives the driver and delivers a message again
+when it failed, or when the connection that received it is lost.
 
 Read before: ``core.model.components``.
 """
@@ -24,15 +24,15 @@ from sparkbolt.errors import EnoughRead, UnknownNameError
 
 SURVEY_ROUNDS_MAX = 1000
 Survey = dict[str, tuple[int, int, tuple[int, ...]]]
-"""By source: the index of the task that reads it, where its messages end, and their positions."""
+"""By source: the index of the task that reads it, the end of its messages, and their positions."""
 
 
 def values_row(component: str, fields: Sequence[str], values: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-    """A tuple's values in the order of the fields; fields that are not given are None.
+    """Return a tuple's values in the order of the fields; fields that are not given are None.
 
     Raises:
-        KeyError: there is no such field.
-        ValueError: the number of values is wrong.
+        KeyError: There is no such field.
+        ValueError: The number of values is wrong.
     """
     if isinstance(values, Mapping):
         for name in values:
@@ -51,12 +51,12 @@ def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int)
     """Read the first messages of a spout.
 
     Args:
-        spout: a copy of its own, which is opened, read and closed.
-        context: of its first task.
-        messages_max: how many messages are read, about.
+        spout: A separate copy, which is opened, read and closed.
+        context: The context of its first task.
+        messages_max: About how many messages are read.
 
     Returns:
-        What was found, and whether that is all there is.
+        The messages that were found, and whether the source has no more.
     """
     spout.open(context)
     spout.prepare(context)
@@ -86,7 +86,7 @@ def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int)
 
 
 def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int], int]:
-    """The positions of up to ``share`` messages, and where the next one would begin."""
+    """Return the positions of up to ``share`` messages, and the position of the next one."""
     positions: list[int] = []
     for chunk in _chunks(spout, range_):
         for position in [chunk.position] if isinstance(chunk, BadRecord) else list(chunk[0]):
@@ -99,7 +99,7 @@ def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int]
 
 
 def _chunks(spout: PartitionedSpout, range_: Range) -> Iterator[Any]:
-    """What the spout reads of the whole range, in as many readings as it takes."""
+    """Yield what the spout reads of the whole range, in as many reads as it takes."""
     while True:
         try:
             yield from spout.read_columns(range_)
@@ -109,7 +109,7 @@ def _chunks(spout: PartitionedSpout, range_: Range) -> Iterator[Any]:
 
 
 class BoundedSpout(PartitionedSpout):
-    """A spout of the user's that ends after what a survey found; reads and plans are the user's own."""
+    """Wraps a spout of the user and ends where a survey ended; reads and plans are the user's own."""
 
     def __init__(self, inner: PartitionedSpout, found: Survey) -> None:
         self.inner = inner
@@ -119,11 +119,11 @@ class BoundedSpout(PartitionedSpout):
         self.ends = {source: (task, end) for source, (task, end, _) in found.items()}
 
     def open(self, context: TopologyContext) -> None:
-        """As the user's."""
+        """Open the user's spout."""
         self.inner.open(context)
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """The user's ranges as far as the ends; what the user's spout does not offer any more is planned here."""
+        """Return the user's ranges up to the ends; a rest that the user's spout no longer offers is planned here."""
         clipped = []
         for range_ in self.inner.next_ranges(progress, budget):
             end = min(range_.end, self.ends.get(range_.source, (0, 0))[1])
@@ -135,43 +135,43 @@ class BoundedSpout(PartitionedSpout):
         return [Range(task, source, progress.get(source, 0), end) for source, (task, end) in left[:1]]
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether all ends were planned."""
+        """Whether all sources are planned to their ends."""
         return all(progress.get(source, 0) >= end for source, (_, end) in self.ends.items())
 
     def on_committed(self, progress: Mapping[str, int]) -> None:
-        """As the user's."""
+        """Call the user's spout."""
         self.inner.on_committed(progress)
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
-        """As the user's."""
+        """Call the user's spout."""
         self.inner.on_sources_changed(sources)
 
     def close(self) -> None:
-        """As the user's."""
+        """Close the user's spout."""
         self.inner.close()
 
     def prepare(self, context: TopologyContext) -> None:
-        """As the user's."""
+        """Prepare the user's spout."""
         self.inner.prepare(context)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """As the user's."""
+        """Read from the user's spout."""
         return self.inner.read(range_)
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """As the user's."""
+        """Read from the user's spout."""
         return self.inner.read_columns(range_)
 
     def read_bytes(self) -> int | None:
-        """As the user's."""
+        """Call the user's spout."""
         return self.inner.read_bytes()
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
-        """As the user's."""
+        """Call the user's spout."""
         self.inner.on_read(reads)
 
     def cleanup(self) -> None:
-        """As the user's."""
+        """Clean up the user's spout."""
         self.inner.cleanup()
 
 
@@ -186,7 +186,7 @@ class FedSpout(PartitionedSpout):
         self.first_budget = max(1, len(rows))
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """The next rows of each task."""
+        """Plan the next rows of each task."""
         ranges = []
         share = max(1, budget // len(self.shares))
         for task, rows in enumerate(self.shares):
@@ -196,40 +196,40 @@ class FedSpout(PartitionedSpout):
         return ranges
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether every row was planned."""
+        """Whether every row is planned."""
         return all(progress.get(f"fed-{task}", 0) >= len(rows) for task, rows in enumerate(self.shares))
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """The rows of the range."""
+        """Yield the rows of the range."""
         rows = self.shares[range_.task]
         return ((position, rows[position]) for position in range(range_.start, range_.end))
 
 
 class Queue:
-    """The server's side of a queue: it outlives every driver, and forgets a message only when it was acked.
+    """The server's side of a queue: it outlives every driver, and forgets a message only when it is acked.
 
-    A message that was failed too often is put aside, as brokers do with a dead letter.
+    A message that failed too often is set aside, as brokers do with a dead letter.
     """
 
     def __init__(self, messages: Sequence[tuple[str, Sequence[Any]]], attempts_max: int) -> None:
-        """Hold (stream, values) of each message."""
+        """Hold the messages, each as (stream, values)."""
         self.messages = list(messages)
         self.attempts_max = attempts_max
         self.failures: dict[int, int] = {}
         self.waiting: deque[int] = deque(range(len(messages)))
         self.connection = 0
         self.given: dict[int, int] = {}
-        """Delivery tag of this connection to the message."""
+        """Messages by delivery tag of the present connection."""
         self.done: set[int] = set()
-        """What was acked or put aside."""
+        """Messages that were acked or set aside."""
         self._tag = 0
         self._broken = False
 
     def lose_connection(self, *, noticed: bool = True) -> None:
-        """Give what is not acked again, to whoever connects next.
+        """Requeue the messages that are not acked; the next connection receives them.
 
         Args:
-            noticed: whether the next call of the same client fails; not so where the client is gone.
+            noticed: Whether the next call of the same client fails; False if the client is gone.
         """
         self.waiting.extend(self.given.values())
         self.given.clear()
@@ -237,10 +237,10 @@ class Queue:
         self._broken = noticed
 
     def get(self) -> tuple[tuple[int, int], str, Sequence[Any]] | None:
-        """The next message as (its id for this delivery, stream, values).
+        """Return the next message as (id of this delivery, stream, values); None if there is none.
 
         Raises:
-            ConnectionError: the connection was lost since the last call; the next one has a new one.
+            ConnectionError: The connection was lost since the last call; the next call uses a new one.
         """
         if self._broken:
             self._broken = False
@@ -253,13 +253,13 @@ class Queue:
         return (self.connection, self._tag), *self.messages[message]
 
     def ack(self, delivery: tuple[int, int]) -> None:
-        """The message is done; of a lost connection nothing is known any more."""
+        """Mark the message as done; deliveries of a lost connection are ignored."""
         message = self.given.pop(delivery[1], None) if delivery[0] == self.connection else None
         if message is not None:
             self.done.add(message)
 
     def reject(self, delivery: tuple[int, int]) -> None:
-        """The message waits again."""
+        """Put the message back into the queue."""
         message = self.given.pop(delivery[1], None) if delivery[0] == self.connection else None
         if message is None:
             return
@@ -271,14 +271,14 @@ class Queue:
 
 
 class SimulatedQueue(Spout):
-    """Emits what its task's queue gives; the world connects it."""
+    """Emits the messages of its task's queue; the world connects it to the queue."""
 
     def __init__(self, outputs: Any) -> None:
         self.outputs = outputs
         self.queue: Queue | None = None
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit one message, if one waits."""
+        """Emit one message, if one is waiting."""
         assert self.queue is not None, "the world connects a queue's spout before it is opened"
         message = self.queue.get()
         if message is not None:
@@ -286,12 +286,12 @@ class SimulatedQueue(Spout):
             collector.emit(values, message_id=delivery, stream=stream)
 
     def ack(self, message_id: Any) -> None:
-        """Tell the queue."""
+        """Ack the delivery in the queue."""
         assert self.queue is not None
         self.queue.ack(message_id)
 
     def fail(self, message_id: Any) -> None:
-        """Let the queue give it again."""
+        """Put the message back into the queue."""
         assert self.queue is not None
         self.queue.reject(message_id)
 

@@ -1,21 +1,21 @@
-"""Spark's loop: what a query asks of its source, in which order, and what of it is durable.
+"""Spark's loop: what a query asks its source, in which order, and which answers are durable.
 
 Which question it answers: which offsets does Spark log, with which ends does it ask for partitions, what does it ask
 after a restart?
 Rule 1: no rules of Sparkbolt here. This is what Spark's ``MicroBatchExecution`` does with a Python source that has
-``latestOffset(start, limit)``, and ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
+``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
 Rule 2: an offset is text. Spark compares the text of an end with that of the start, and keeps nothing else of it.
 
-What it takes Spark to do:
+What Spark does:
 
-* The last micro-batch in the offset log runs again unless the commit log has it: its partitions are asked for before
+* The last micro-batch in the offset log runs again unless the commit log has it. Its partitions are requested before
   any ``latestOffset``.
-* Without a committed offset there is no start: ``initialOffset`` is asked in its place each time one is needed, for
-  ``latestOffset`` and again for ``partitions``, and whatever ``latestOffset`` answers is news, also that very offset.
-* Otherwise an end that equals the start is no news, and no micro-batch runs.
-* ``commit`` tells of a micro-batch only when the end of the one behind it is logged.
-* The end is in the offset log before anything runs. A number that is there already was written by another driver, and
-  the query fails; so it is with the commit log.
+* Without a committed offset there is no start. Spark then calls ``initialOffset`` each time it needs one, for
+  ``latestOffset`` and again for ``partitions``. Any answer of ``latestOffset`` then counts as new, even that offset.
+* Otherwise an end that equals the start is not new, and no micro-batch runs.
+* ``commit`` for a micro-batch is called only after the end of the next one is logged.
+* The end is in the offset log before anything runs. If the log has this number already, another driver has written it,
+  and the query fails; the same holds for the commit log.
 
 Read before: nothing.
 """
@@ -31,11 +31,11 @@ Parts = TypeVar("Parts")
 
 
 class ConcurrentLogError(Exception):
-    """Another query has written what this one was about to write; Spark's ``CONCURRENT_STREAM_LOG_UPDATE``."""
+    """Another query has already written this log entry; Spark's ``CONCURRENT_STREAM_LOG_UPDATE``."""
 
 
 class Query(Protocol[Parts]):
-    """What the loop calls: a source's planner, and what runs a micro-batch."""
+    """What the loop calls: the planner of a source, and the code that runs a micro-batch."""
 
     def initial_offset(self) -> Mapping[str, Any]:
         """``initialOffset()``."""
@@ -50,27 +50,27 @@ class Query(Protocol[Parts]):
         """``commit(end)``."""
 
     def run_micro_batch(self, micro_batch_id: int, parts: Parts) -> None:
-        """All spark_tasks of the micro-batch, and ``foreachBatch``."""
+        """Run all spark_tasks of the micro-batch, and ``foreachBatch``."""
 
     def at(self, step: str, micro_batch_id: int) -> None:
-        """Spark is about to write (``log``, ``commit``) or has written (``logged``, ``committed``) a log's file."""
+        """Called before Spark writes a log file (``log``, ``commit``) and after it (``logged``, ``committed``)."""
 
 
 @dataclass
 class SparkLog:
-    """Spark's own files in a checkpoint: what each micro-batch ends with, and which are committed."""
+    """Spark's own files in a checkpoint: the end of each micro-batch, and which micro-batches are committed."""
 
     offsets: dict[int, str] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
 
     @property
     def last_commit(self) -> int:
-        """The last micro-batch that is committed; -1 if none is."""
+        """The last committed micro-batch; -1 if there is none."""
         return max(self.commits, default=-1)
 
     @property
     def running(self) -> int | None:
-        """The micro-batch whose end is logged and that is not committed; None if there is none."""
+        """The micro-batch whose end is logged but that is not committed; None if there is none."""
         last = max(self.offsets, default=-1)
         return last if last > self.last_commit else None
 
@@ -79,12 +79,12 @@ class MicroBatchLoop(Generic[Parts]):
     """One start of a query, from what the logs hold."""
 
     def __init__(self, log: SparkLog, query: Query[Parts]) -> None:
-        """Read the logs; nothing is asked yet."""
+        """Read the logs; the source is not asked yet."""
         self._log = log
         self._query = query
         self._start: str | None = None
         self._end: str | None = None
-        """The end of the micro-batch that is to run; None where it is to be asked for."""
+        """The end of the micro-batch to run; None if the source must be asked for it."""
         last = max(log.offsets, default=-1)
         if last < 0 or last in log.commits:
             self.micro_batch_id = last + 1
@@ -95,7 +95,7 @@ class MicroBatchLoop(Generic[Parts]):
             self._end = log.offsets[last]
 
     def trigger(self) -> bool:
-        """Run the next micro-batch, if there is one; False if there was no news."""
+        """Run the next micro-batch, if there is one; return False if nothing is new."""
         if self._end is None and not self._construct():
             return False
         assert self._end is not None
@@ -117,7 +117,7 @@ class MicroBatchLoop(Generic[Parts]):
         return begin
 
     def _construct(self) -> bool:
-        """Ask for the end of the next micro-batch and log it; False if there was no news."""
+        """Ask for the end of the next micro-batch and log it; return False if nothing is new."""
         end = json.dumps(self._query.latest_offset(self._begin()))
         if end == self._start:
             return False
@@ -134,6 +134,6 @@ class MicroBatchLoop(Generic[Parts]):
 
 
 def _sent(offset: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An offset as it comes back from Spark."""
+    """Return an offset as it comes back from Spark."""
     sent: Mapping[str, Any] = json.loads(json.dumps(offset))
     return sent

@@ -1,8 +1,8 @@
-"""Spout tasks without threads: each has its turn before a micro-batch is planned and after one is promoted.
+"""LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion.
 
-Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called where there is one thread for all?
-Rule: the order of calls is that of the thread that a spout task has on Spark: open, then verdicts, activation and
-``next_tuple`` in turn; an exception of user code is reported and never ends the topology.
+Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called if one thread makes all calls?
+Rule: the order of calls is that of a spout task's thread on Spark: open, then verdicts, activation and ``next_tuple``
+in turn; an exception of user code is reported and never ends the topology.
 
 Read before: ``core.driver.coordinator``.
 """
@@ -27,7 +27,7 @@ from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000
-"""How often ``next_tuple`` is called before other tasks have their turn."""
+"""How many times ``next_tuple`` is called at most before other tasks have their turn."""
 
 
 class LocalSpout:
@@ -36,10 +36,10 @@ class LocalSpout:
     def __init__(
         self, spout: Spout, context: TopologyContext, output: Output, buffer: SpoutBuffer, *, tracked: bool
     ) -> None:
-        """Nothing is opened yet; what the spout emits is put on ``buffer``."""
+        """Store the arguments; nothing is opened yet. What the spout emits is put into ``buffer``."""
         self.spout = spout
         self.reports: list[ErrorReport] = []
-        """What ``next_tuple``, ``ack`` and the others raised, and the errors that the spout reported."""
+        """What the spout's methods raised, and the errors that the spout reported."""
         self._context = context
         self._output = output
         self._collector = SpoutRecordCollector(output)
@@ -49,10 +49,10 @@ class LocalSpout:
         self._was_active = False
 
     def turn(self, active: bool) -> None:
-        """Tell the spout of its verdicts, then let it emit until it has nothing, or may not.
+        """Notify the spout of its verdicts, then let it emit until it has nothing more or may not.
 
         Args:
-            active: whether the topology is; a change calls ``activate`` or ``deactivate``.
+            active: Whether the topology is active; a change calls ``activate`` or ``deactivate``.
         """
         if not self._opened:
             self._opened = self._call(self.spout.open, self._context)
@@ -72,11 +72,11 @@ class LocalSpout:
         self._buffer.exhausted = self._is_exhausted()
 
     def go_on_with(self, buffer: SpoutBuffer) -> None:
-        """Use the buffer of a new life in the same driver, which has taken over what the old one had."""
+        """Use the buffer of a new life in the same driver, which has taken over the content of the old one."""
         self._buffer = buffer
 
     def hear(self) -> None:
-        """Call ``ack`` and ``fail`` for all verdicts that were promoted, each once."""
+        """Call ``ack`` and ``fail`` for all promoted verdicts, once for each."""
         while self._buffer.acks:
             self._call(self.spout.ack, self._buffer.acks.popleft())
         while self._buffer.fails:
@@ -89,7 +89,7 @@ class LocalSpout:
             self._call(self.spout.close)
 
     def _is_exhausted(self) -> bool:
-        """Whether the spout says that it will never emit again; one that raises has not said so."""
+        """Whether the spout will never emit again; False if ``exhausted`` raises."""
         try:
             return bool(self.spout.exhausted)
         except BaseException as error:  # noqa: BLE001  as in ``_call``
@@ -100,7 +100,7 @@ class LocalSpout:
     def _call(self, call: Callable[..., Any], *arguments: Any) -> bool:
         try:
             refuse_of_spout(call(*arguments), getattr(call, "__name__", ""), self._context.component)
-        except BaseException as error:  # noqa: BLE001  user code may raise anything: only its task is concerned
+        except BaseException as error:  # noqa: BLE001  user code may raise anything: only its task is affected
             pass_on(error)
             self._raised(getattr(call, "__name__", ""), error)
             return False
@@ -124,7 +124,7 @@ class LocalSpout:
 
 
 def open_ranged(lane: Lane, environment: WorkerEnvironment) -> dict[str, PartitionedSpout]:
-    """The driver's copy of each ``PartitionedSpout``, opened."""
+    """Open the driver's copy of each ``PartitionedSpout``, and return them by component."""
     spouts = {}
     for spec in lane.topology.spouts:
         if isinstance(spec.component, PartitionedSpout):
@@ -136,14 +136,14 @@ def open_ranged(lane: Lane, environment: WorkerEnvironment) -> dict[str, Partiti
 
 
 def close_ranged(spouts: Mapping[str, PartitionedSpout]) -> None:
-    """Close what ``open_ranged`` gave."""
+    """Close the spouts that ``open_ranged`` returned."""
     for component, spout in spouts.items():
         with user_code(f"close of {component!r}"):
             spout.close()
 
 
 def open_tasks(lane: Lane, environment: WorkerEnvironment, coordinator: Coordinator) -> dict[int, LocalSpout]:
-    """The tasks of each ``Spout``, by their numbers; they open themselves in their first turn."""
+    """Return the tasks of each ``Spout``, by their numbers; each opens itself in its first turn."""
     spouts = {}
     for number, buffer in coordinator.buffers.items():
         component, _ = lane.topology.task_owner(number)

@@ -1,11 +1,12 @@
-"""The subject: a topology made ready to be simulated many times.
+"""Subject: prepares a topology so that it can be simulated many times.
 
-Which question it answers: what of a simulation is the same for all seeds, and so made once?
-Rule 1: a topology is simulated as it is, but for its sources (``sources``), for the length of the ledger's log, which
-is compacted every few micro-batches, since a simulation has only a few, and for a patience longer than a minute.
-Rule 2: components are unpickled for each task and life, as on executors; nothing is shared between two tasks.
+Which question it answers: which parts of a simulation are the same for all seeds, and so are created once?
+Rule 1: a topology is simulated as it is, with three exceptions. Its sources are replaced (``sources``). The ledger's
+log is compacted every few micro-batches, since a simulation has only a few. A patience of more than a minute becomes a
+minute.
+Rule 2: components are unpickled for each task and life, as on executors; two tasks share nothing.
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
-Rule 4: nothing is taken out of a real queue: a spout that would do so is fed, or refused.
+Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused.
 
 Read before: ``core.worker.environment``, ``sources``.
 """
@@ -35,46 +36,46 @@ from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, SimulatedQueue, Survey, survey, values_row
 
 MESSAGES_MAX = 200
-"""How many messages of each spout a simulation reads, where nothing else is said."""
+"""How many messages of each spout a simulation reads by default."""
 CORES = 2
 COMPACT_EVERY = 2
 PATIENCE_SECS_MAX = 60.0
-"""For so long at most a bolt that fails everything is only probed: a simulation of an hour would be long."""
+"""A bolt that fails everything is probed for at most this many seconds: simulating an hour would take long."""
 
 Feed = Mapping[str, Sequence[Mapping[str, Any] | Sequence[Any]]]
-"""By spout, or ``spout/stream``: the values of each message, in order or by field."""
+"""By spout, or ``spout/stream``, the values of each message, in order or by field."""
 
 
 class SimulationError(SparkboltError):
-    """A topology cannot be simulated as it is asked for."""
+    """A topology cannot be simulated in the requested way."""
 
 
 @dataclass
 class Subject:
-    """What all seeds share."""
+    """What all seeds of a topology share."""
 
     topology: Topology
-    """As it is simulated."""
+    """The topology as it is simulated."""
     lane: Lane
     environment: WorkerEnvironment
-    """Without stamps and an observer: each world has its own, by ``environment_with``."""
+    """Without stamps and an observer: each world adds its own with ``environment_with``."""
     surveys: dict[str, Survey]
     """The messages of each ``PartitionedSpout``."""
     queued: dict[int, list[tuple[str, list[Any]]]]
     """The messages of each task of a fed ``Spout``, as (stream, values)."""
     messages_max: int
     rehearsal: Rehearsal
-    """Where its components write their files; all that runs it in one process writes there, one after the other."""
+    """The directory for files of components; all runs in one process use it, one after the other."""
 
     def environment_with(
         self, stamps: Callable[[], int], observer: Observer | None, sink: DeadLetterSink
     ) -> WorkerEnvironment:
-        """What a world's workers are given; ``sink`` takes the dead letters of all spouts."""
+        """Return the environment of a world's workers; ``sink`` takes the dead letters of all spouts."""
         return dataclasses.replace(self.environment, stamps=stamps, observer=observer, letter_sink=lambda _: sink)
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """How many positions each ``PartitionedSpout`` has in all."""
+        """The total number of positions of each ``PartitionedSpout``."""
         return {component: sum(end for _, end, _ in found.values()) for component, found in self.surveys.items()}
 
 
@@ -84,16 +85,16 @@ def subject_of(
     messages_max: int = MESSAGES_MAX,
     rehearsal_directory: str | None = None,
 ) -> Subject:
-    """Make a topology ready.
+    """Prepare a topology.
 
     Args:
-        topology: any.
-        feed: messages for spouts whose own sources are not to be read.
-        messages_max: how many messages of each spout are read.
-        rehearsal_directory: where components write their files; None: in a directory that is made, and removed.
+        topology: The topology.
+        feed: Messages for spouts whose own sources are not to be read.
+        messages_max: How many messages of each spout are read.
+        rehearsal_directory: Where components write their files; None: a directory that is created, and removed.
 
     Raises:
-        SimulationError: ``feed`` names no spout, a spout cannot be read here, or would empty a real queue.
+        SimulationError: ``feed`` names no spout, or a spout cannot be read here or would empty a real queue.
     """
     fed = _fed_rows(topology, feed or {})
     _refuse_queues(topology, fed)
@@ -127,7 +128,7 @@ def subject_of(
 
 
 def _shortened(config: Config) -> Config:
-    """The settings with what would take too long in a simulation."""
+    """Return the settings with limits for what would take too long in a simulation."""
     patience_secs = min(config.outage_patience_secs, PATIENCE_SECS_MAX)
     return dataclasses.replace(config, compact_every=COMPACT_EVERY, outage_patience_secs=patience_secs)
 
@@ -144,11 +145,11 @@ def _environment(lane: Lane) -> WorkerEnvironment:
 
 
 def dumps(component: Component) -> bytes:
-    """A component for this very process: classes by name where that is possible, which loads much faster."""
+    """Pickle a component for this process: classes by name if possible, which loads much faster."""
     try:
         data = pickle.dumps(component, protocol=5)
         pickle.loads(data)
-    except Exception:  # noqa: BLE001  pickling calls code of the user's; cloudpickle says what is wrong, if anything is
+    except Exception:  # noqa: BLE001  pickling calls user code; if something is wrong, cloudpickle reports it
         by_value: bytes = cloudpickle.dumps(component)
         return by_value
     return data
@@ -195,7 +196,7 @@ def _survey(lane: Lane, spec: ComponentSpec, messages_max: int, rehearsal_direct
     try:
         context = context_of(lane, lane.topology.tasks(spec.id)[0], rehearsal_directory)
         return survey(spout, context, messages_max)
-    except BaseException as error:  # user code, which may exit, too
+    except BaseException as error:  # user code, which may even exit
         pass_on(error)
         raise SimulationError(
             f"spout {spec.id!r} cannot be read here ({type(error).__name__}: {error}): make its source available, "

@@ -1,11 +1,11 @@
-"""Processes that simulate: one with another hash seed, or several that share the work.
+"""Subprocess runner: simulates in other processes: one with another hash seed, or several that share the work.
 
 Which question it answers: does a topology do the same in another process?
-Rule 1: a process is asked one thing at a time and answers it; what the topology prints there is thrown away.
-Rule 2: a process that cannot load the topology says so, and nobody waits for it any longer.
-Rule 3: what the topology writes there goes into a directory of that process, which is removed with it.
+Rule 1: a process receives one request at a time and answers it; what the topology prints there is discarded.
+Rule 2: a process that cannot load the topology reports this, and no caller waits for it any longer.
+Rule 3: files that the topology writes there go into a directory of that process, which is removed with it.
 
-``python -m sparkbolt.sim.subprocess_runner`` is the other process's side; it is started by this module only.
+``python -m sparkbolt.sim.subprocess_runner`` runs the other process; only this module starts it.
 Read before: ``report``.
 """
 
@@ -44,14 +44,14 @@ class SimulatingProcess:
         hash_seed: int,
         command: str = PLAIN_COMMAND,
     ) -> None:
-        """Start it; it loads the topology while nobody waits.
+        """Start the process; it loads the topology in the background.
 
         Args:
-            topology: what is simulated.
-            feed: as of ``simulate``.
-            messages_max: as of ``simulate``.
-            hash_seed: of its ``PYTHONHASHSEED``.
-            command: how to see a failure again, as of ``report_of``.
+            topology: The topology to simulate.
+            feed: As in ``simulate``.
+            messages_max: As in ``simulate``.
+            hash_seed: The value of its ``PYTHONHASHSEED``.
+            command: The command that reproduces a failure, as in ``report_of``.
         """
         self._rehearsal = Rehearsal()
         self._process = subprocess.Popen(
@@ -61,13 +61,13 @@ class SimulatingProcess:
             env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self.failure: str | None = None
-        """Why it cannot answer."""
+        """Why it cannot answer; None if it can."""
         self._send((sys.path, os.getcwd(), self._rehearsal.directory))
         self._send(cloudpickle.dumps((topology, feed, messages_max, command)))
 
     @property
     def answers(self) -> IO[bytes]:
-        """Where its answers come from."""
+        """The pipe that its answers come from."""
         assert self._process.stdout is not None
         return self._process.stdout
 
@@ -79,11 +79,11 @@ class SimulatingProcess:
             self.failure = self.failure or "the process has ended"
 
     def ask(self, verb: str, *arguments: Any) -> None:
-        """Ask something; read the answer before the next question."""
+        """Send a request; read its answer before the next request."""
         self._send((verb, *arguments))
 
     def answer(self) -> Any:
-        """The answer; None if there is none, and ``failure`` says why."""
+        """Return the answer; None if there is none, and then ``failure`` has the reason."""
         if self.failure is not None:
             return None
         try:
@@ -96,7 +96,7 @@ class SimulatingProcess:
         return value
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -112,10 +112,10 @@ _processes: dict[bytes, SimulatingProcess] = {}
 
 
 def process_like(topology: Topology, feed: Feed | None, messages_max: int) -> SimulatingProcess | None:
-    """A process with another hash seed for this topology, kept for the next call; None if there can be none."""
+    """Return a process with another hash seed for this topology, kept for the next call; None if it is impossible."""
     try:
         key = cloudpickle.dumps((topology, feed, messages_max))
-    except Exception:  # noqa: BLE001  pickling calls code of the user's; the second run is then made here
+    except Exception:  # noqa: BLE001  pickling calls user code; the second run is then made in this process
         return None
     if key not in _processes:
         close_processes()
@@ -126,7 +126,7 @@ def process_like(topology: Topology, feed: Feed | None, messages_max: int) -> Si
 
 @atexit.register
 def close_processes() -> None:
-    """End the processes that are kept."""
+    """End the processes that were kept."""
     while _processes:
         _processes.popitem()[1].close()
 
@@ -144,11 +144,11 @@ def _read(pipe: IO[bytes]) -> Any:
     return pickle.loads(pipe.read(int.from_bytes(head, "little")))
 
 
-# The other side.
+# The other process.
 
 
 def run_seeds(subject: Subject, seeds: Sequence[int], command: str) -> tuple[int, int, SimulationReport | None]:
-    """Run seeds one after the other, up to the first that fails: (seeds, micro-batches, its report)."""
+    """Run seeds one after the other, up to the first that fails; return (seeds, micro-batches, its report)."""
     micro_batches = 0
     for place, seed in enumerate(seeds):
         run = run_seed(subject, seed)
@@ -162,7 +162,7 @@ def run_seeds(subject: Subject, seeds: Sequence[int], command: str) -> tuple[int
 
 
 def serve() -> None:
-    """Load a topology and answer until nobody asks any more."""
+    """Load a topology and answer requests until the input ends."""
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -172,7 +172,7 @@ def serve() -> None:
     try:
         topology, feed, messages_max, command = cloudpickle.loads(_read(questions))
         subject = subject_of(topology, feed, messages_max, rehearsal_directory)
-    except Exception as error:  # noqa: BLE001  whatever a user's module raises is told
+    except Exception as error:  # noqa: BLE001  whatever a user's module raises is reported
         _write(answers, ("error", f"{type(error).__name__}: {error}"))
         return
     gc.collect()
@@ -185,7 +185,7 @@ def serve() -> None:
             return
         try:
             _write(answers, ("ok", _answer(subject, command, verb, *arguments)))
-        except Exception as error:  # noqa: BLE001  the other process is told
+        except Exception as error:  # noqa: BLE001  it is reported to the other process
             _write(answers, ("error", f"{type(error).__name__}: {error}"))
 
 

@@ -1,12 +1,12 @@
-"""The world: a driver, a query and executors in virtual time, with everything that goes wrong between them.
+"""World: a driver, a query and executors in virtual time, with all faults that happen between them.
 
 Which question it answers: what happens to a topology when these faults happen?
-Rule 1: no rules here. The calls are those of Spark's loop (``spark_loop``); what is decided is decided in ``core``.
-Rule 2: everything that is random comes from the seed, and is drawn anew for each micro-batch, so that a fault that is
-left out changes nothing before it.
-Rule 3: two phases. With faults on, nothing wrong may happen; then the world heals, and everything must finish.
+Rule 1: no rules here. The calls are those of Spark's loop (``spark_loop``), and all decisions are made in ``core``.
+Rule 2: all randomness comes from the seed, and is drawn anew for each micro-batch, so that leaving out a fault changes
+nothing before it.
+Rule 3: two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must finish.
 
-Read before: ``spark_loop``, ``driver``, ``executors``, ``acks``.
+Read before: ``spark_loop``, ``driver``, ``executors``, ``checkers.acks``.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from sparkbolt.sim.spouts import close_ranged
 from sparkbolt.sim.subject import Subject
 
 START_MS = 1_767_225_600_000
-"""When every simulation begins: 2026-01-01, in milliseconds since the epoch."""
+"""The time at which every simulation begins: 2026-01-01, in milliseconds since the epoch."""
 MICRO_BATCH_MS = 300
 MICRO_BATCHES_MAX = 2000
-"""So many are enough for a healed world to finish; then it never does."""
+"""A world that has not finished after this many micro-batches never finishes."""
 IDLE_TURNS_MAX = 2000
 QUIET_TURNS_MAX = 60
-"""After so many turns in which nothing new was read a source that goes on for ever is taken to have no more now."""
+"""After this many turns without new messages, an endless source is assumed to have no more now."""
 JUMP_MS_MAX = 3_600_000
 RESTARTS_MAX = 20
-"""So many starts of a query without a commit between them are no accident."""
+"""More starts of a query than this without a commit between them count as a failure."""
 
 Ready = tuple[MicroBatchPlan, dict[Entry, list[tuple[Any, Any]]]]
-"""What is to run, and (record, message id) of what rides along."""
+"""The plan to run, and (record, message id) of the records that it carries."""
 
 
 class World:
@@ -69,13 +69,13 @@ class World:
         """Begin the first life.
 
         Args:
-            subject: the topology.
-            seed: of all that is random but the faults.
-            faults: what goes wrong, in this order where it is at the same step.
-            micro_batches: in so many, about, the messages are read; later ones read all that is left.
-            checkers: watch what happens.
-            stories: as of ``AttemptObserver``.
-            trails: as of ``AttemptObserver``.
+            subject: The topology.
+            seed: Determines everything that is random, except the faults.
+            faults: The faults to happen, in this order if they are at the same step.
+            micro_batches: About how many micro-batches read the messages; later ones read all that is left.
+            checkers: The checkers that watch.
+            stories: As in ``AttemptObserver``.
+            trails: As in ``AttemptObserver``.
         """
         self.subject = subject
         self.seed = seed
@@ -99,12 +99,12 @@ class World:
         self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
-        """What a driver that is dead commits once the next one has begun."""
+        """What a dead driver still commits after the next one has begun."""
         self._dies_after_commit = False
         self._cannot_open = False
-        """Whether a spout raises in ``open`` when the query begins again."""
+        """Whether a spout raises in ``open`` when the query starts again."""
         self._restarts = 0
-        """How often the query was started since the last commit."""
+        """How many times the query was started since the last commit."""
         stamps = random.Random(seed)
         self.observer = AttemptObserver(subject.lane, stories=stories, trails=trails)
         sink = SimulatedSink(self.durable.letters, self.observer)
@@ -125,7 +125,7 @@ class World:
         self._loop = MicroBatchLoop[Ready](self.durable.log, self)
 
     def _limit_buffers(self) -> None:
-        """A ``Spout`` of the user's may have no end: it gives a part of its messages to each micro-batch."""
+        """Let each ``Spout`` of the user, which may be endless, give only some messages to each micro-batch."""
         share = max(1, self.subject.messages_max // self._micro_batches)
         for buffer in self.driver.coordinator.buffers.values():
             buffer.pending_max = min(buffer.pending_max, share)
@@ -133,9 +133,9 @@ class World:
     # The two phases.
 
     def run(self) -> str | None:
-        """Run until everything is finished; why it did not finish, or None.
+        """Run until everything is finished; return why it does not finish, or None.
 
-        A topology that stops itself ends it too, and a bolt that is unavailable for ever (``Facts.away``).
+        The run also ends if the topology stops itself, or if a bolt is unavailable for ever (``Facts.away``).
         """
         idle = 0
         while self.executions < MICRO_BATCHES_MAX and idle < IDLE_TURNS_MAX:
@@ -163,9 +163,9 @@ class World:
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing new has come for long, and nothing that was read waits for anything but the topology.
+        """Whether nothing new has come for long, and everything that was read waits only for the topology.
 
-        A source that is followed never ends. Without message timeouts a tree that nobody acks stays open for ever.
+        A source that is followed never ends. Without message timeouts a tree that is never acked stays open for ever.
         """
         coordinator = self.driver.coordinator
         still = coordinator.drained or (
@@ -175,7 +175,7 @@ class World:
 
     @property
     def stopped(self) -> str | None:
-        """Why the topology stopped itself, as ``on_error="stop"`` asks for."""
+        """Why the topology stopped itself, as ``on_error="stop"`` demands; None if it did not."""
         return self.checkers.facts.stopped
 
     def _rest(self) -> str:
@@ -183,7 +183,7 @@ class World:
         return f"{ledger.open_trees} trees are open, {self.driver.coordinator.retries} records wait to be read again"
 
     def _enough(self) -> bool:
-        """Whether spouts that perhaps never end have given enough: what is open is finished then, nothing begins."""
+        """Whether possibly endless spouts have given enough: then only open trees are finished, and none begin."""
         queues = [queue for queue in self.durable.queues.values() if len(queue.done) < len(queue.messages)]
         own = len(self.driver.coordinator.buffers) > len(self.durable.queues)
         return own and not queues and self.checkers.facts.records >= self.subject.messages_max
@@ -196,7 +196,7 @@ class World:
     # One micro-batch.
 
     def _turn(self) -> bool:
-        """One micro-batch, or what faults leave of it; False if there is nothing to do now."""
+        """Run one micro-batch, as far as faults let it; return False if there is nothing to do now."""
         try:
             return self._loop.trigger()
         except DriverDied:
@@ -215,7 +215,7 @@ class World:
         self._begin_life()
 
     def _begin_again(self) -> None:
-        """The query has ended: another life in the same driver, whose ``Spout`` tasks go on."""
+        """Begin another life in the same driver, because the query has ended; its ``Spout`` tasks go on."""
         self._restarts += 1
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
         self._still_ours()
@@ -224,7 +224,7 @@ class World:
             self._promote(left_over)
         self._hear()
         self.executors.die()
-        if self._cannot_open:  # that life has taken its number, and ends before it has a coordinator
+        if self._cannot_open:  # that life has taken its number, but ends before it has a coordinator
             self._cannot_open = False
             self.durable.take_life(self.driver.tenure)
             self._still_ours()
@@ -236,11 +236,11 @@ class World:
     # What Spark's loop calls.
 
     def initial_offset(self) -> Offset:
-        """What stands before micro-batch 0."""
+        """Return the offset before micro-batch 0."""
         return BEFORE_THE_FIRST
 
     def latest_offset(self, start: Offset) -> Offset:
-        """Promote what was committed, then plan the next micro-batch."""
+        """Promote the committed micro-batch, then plan the next one."""
         planner = self.driver.planner
         committed = planner.committed(start)
         if committed is not None:
@@ -270,15 +270,15 @@ class World:
         return offset
 
     def commit(self, end: Offset) -> None:
-        """The start of the next question says as much, and says it earlier."""
+        """Do nothing: the start of the next request has the same information, and has it earlier."""
 
     def spark_partitions(self, start: Offset, end: Offset) -> Ready:
-        """The plan that Spark runs, and the records that ride along with it."""
+        """Return the plan that Spark runs, and the records that it carries."""
         plan = self.driver.planner.confirm(end, self.mono_s)
         return plan, self.driver.records_of(plan)
 
     def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
-        """The spark_tasks of a micro-batch, and ``foreachBatch``."""
+        """Run the spark_tasks of a micro-batch, and ``foreachBatch``."""
         plan, records = parts
         check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
         self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
@@ -298,7 +298,7 @@ class World:
         self._end_of_lane(plan, outcome)
 
     def at(self, step: str, micro_batch_id: int) -> None:
-        """Spark has come to a file of its logs."""
+        """Let faults happen where Spark writes a file of its logs."""
         if step == "logged":
             fault = self._step(micro_batch_id, Step.PLANNED)
             if fault is not None and fault.kind == FaultKind.CANNOT_OPEN:
@@ -314,20 +314,20 @@ class World:
             self._step(micro_batch_id, Step.COMMITTED)
 
     def _count(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """A micro-batch is committed, and its state with it."""
+        """Record that a micro-batch is committed, and its state with it."""
         self.durable.stores.update(outcome.stores)
         self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
         self.checkers.committed(plan, outcome)
 
     def _hear(self) -> None:
-        """Tasks of a ``Spout`` hear of verdicts; on Spark they have threads of their own, and hear at any time."""
+        """Notify ``Spout`` tasks of verdicts; on Spark their own threads are notified at any time."""
         if self.driver.spouts:
             self.checkers.told(self.driver)
             for task in self.driver.spouts.values():
                 task.hear()
 
     def _set_budgets(self, number: int) -> None:
-        """Few messages a micro-batch while faults are on, so that there are some micro-batches; then all the rest."""
+        """Limit the messages of a micro-batch while faults are on, so that there are several; then read the rest."""
         random_ = random.Random(self.seed * 1000 + number) if number < self._micro_batches - 1 else None
         for component, rate in self.driver.coordinator.rates.items():
             share = total = self.subject.positions.get(component, self.subject.messages_max)
@@ -349,7 +349,7 @@ class World:
                 raise DriverDied
 
     def _end_of_lane(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """``foreachBatch``."""
+        """Do what ``foreachBatch`` does."""
         number = plan.micro_batch_id
         feedback = gather(data for _, data in outcome.rows)
         outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
@@ -373,7 +373,7 @@ class World:
         self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
     def _step(self, number: int, step: Step) -> Fault | None:
-        """What happens at a step; deaths are raised."""
+        """Return the fault that happens at a step, if any; a death is raised."""
         fault = self.pending.take(number, step)
         if fault is not None and fault.kind == FaultKind.DRIVER_DIES:
             raise DriverDied
@@ -382,6 +382,6 @@ class World:
         return fault
 
     def close(self) -> None:
-        """End all processes; what a topology has open is closed as a crash would."""
+        """End all processes; what a topology has open is closed as in a crash."""
         self.executors.die()
         close_ranged(self.driver.coordinator.spouts)

@@ -1,9 +1,7 @@
-"""Spouts that come with Sparkbolt: files of text or JSON lines, a generator, a socket, queues, Kafka.
+"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka.
 
-Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its half in the driver), ``identity``,
-``lines`` (its half on executors); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
-``kestrel_link``, ``kestrel``.
-
+Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its driver side), ``identity``, ``lines`` (its
+executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``, ``kestrel_link``, ``kestrel``.
 """
 
 from sparkbolt.spouts.generator import GeneratorSpout

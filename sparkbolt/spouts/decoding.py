@@ -1,8 +1,8 @@
-"""Decoding: what a message of a queue says.
+"""Decoder: turns the bytes of a queue's message into values.
 
 Which question it answers: how do the bytes of a message become the values of a tuple?
-Rule: a message that cannot be decoded is a ``ValueError`` that says why and shows its beginning; it concerns that
-message alone.
+Rule: a message that cannot be decoded raises a ``ValueError`` that gives the reason and shows the message's beginning;
+no other message is affected.
 
 Read before: ``core.model.components``.
 """
@@ -26,14 +26,14 @@ def _text(body: bytes) -> str:
 
 
 NAMED: Mapping[str, Decode] = {"bytes": bytes, "text": _text, "json": json.loads}
-"""The decoders that have a name."""
+"""The decoders that can be chosen by name."""
 
 
 class Decoder:
-    """Makes the values of stream ``default`` of a message's bytes.
+    """Decodes a message's bytes into the values of stream ``default``.
 
-    A decoded dict gives the values under the names of the fields, None where one is missing; a list or a tuple gives
-    the values themselves; anything else is the value of the only field.
+    From a decoded dict each field takes the value under its name, or None if it is missing. The items of a list or
+    tuple are the values. Anything else is the value of the only field.
 
     >>> Decoder("json", ["id", "task"])(b'{"id": 7, "task": "count", "by": "ann"}')
     [7, 'count']
@@ -42,15 +42,15 @@ class Decoder:
     """
 
     def __init__(self, value: str | Decode, outputs: Sequence[str]) -> None:
-        """Check what was given.
+        """Check and store the arguments.
 
         Args:
-            value: ``"bytes"``, ``"text"`` (UTF-8), ``"json"``, or a function of the bytes; what it raises makes the
-                message one that cannot be decoded.
-            outputs: the names of the fields.
+            value: ``"bytes"``, ``"text"`` (UTF-8), ``"json"``, or a function of the bytes. If the function raises,
+                the message counts as one that cannot be decoded.
+            outputs: The names of the fields.
 
         Raises:
-            ConfigError: ``value`` is neither, or ``outputs`` is not a list of names.
+            ConfigError: ``value`` is neither a known name nor a function, or ``outputs`` is not a list of names.
         """
         known = f"{', '.join(map(repr, NAMED))} or a function"
         if isinstance(value, str) and value not in NAMED:
@@ -59,10 +59,10 @@ class Decoder:
         self.fields = arguments.fields("outputs", outputs, "['id', 'task']")
 
     def __call__(self, body: bytes) -> list[Any]:
-        """The values of one message.
+        """Return the values of one message.
 
         Raises:
-            ValueError: it cannot be decoded, or does not fit the fields.
+            ValueError: The message cannot be decoded, or its values do not fit the fields.
         """
         decode = self.value if callable(self.value) else NAMED[self.value]
         try:

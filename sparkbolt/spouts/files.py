@@ -1,16 +1,17 @@
-"""Files: which there are, and how to read them by offset.
+"""Files: finds files by pattern and reads them by offset.
 
 Which question it answers: which files do paths, directories and patterns name, and how are their bytes read,
 compressed or not?
 
-Rule 1: a compressed file is read forwards only. Its positions are offsets into what it unpacks to; a reader
-that stays open continues where it was, and one that must go back starts again from the first byte.
-Rule 2: a damaged compressed file ends where it can no longer be read, in the same place for every reader: all
-unpack it in pieces of one size.
-Rule 3: only regular files are opened. To open a named pipe waits for whoever writes to it, perhaps for ever, and to
-open a device may do something; so what is no regular file is passed over where files are listed, and one that took
-the place of a file since then counts as a file that is gone.
-Rule 4: a path is as the system gives it, half characters and all; whatever leaves this process has it escaped.
+Rule 1: a compressed file is read forwards only. Its positions are offsets into its unpacked content. An open reader
+continues where it stopped; to go back, a reader starts again from the first byte.
+Rule 2: a damaged compressed file ends where it can no longer be read, at the same offset for every reader, because all
+readers unpack it in pieces of the same size.
+Rule 3: only regular files are opened. Opening a named pipe waits for a writer, perhaps for ever, and opening a device
+may have an effect. So listings skip everything that is not a regular file, and a file that something else has replaced
+since then counts as gone.
+Rule 4: paths are kept as the system returns them, with Python's surrogates for bytes that are not UTF-8; a path that
+leaves this process is escaped.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ log = logging.getLogger(__name__)
 
 UNPACK_BYTES = 1 << 18
 TOLD_MAX = 5
-"""So many paths that are passed over are named at once."""
+"""At most this many skipped paths are named in one log line."""
 _URI = "file://"
 
 
 def escape(path: str) -> str:
-    r"""A path as text that can be written down anywhere: in names of sources, in tuples, in a log.
+    r"""Return a path as text that can be written anywhere: in names of sources, in tuples, in a log.
 
-    It is the path; or, where the name of a file is not valid UTF-8 and Python has half characters in the place of its
-    bytes, a URI. Paths are absolute, so none begins as a URI does.
+    This is the path itself. If the path is not valid UTF-8, so that Python holds surrogates in place of its bytes, it
+    is a URI. Paths are absolute, so no path looks like a URI.
 
     >>> escape("/var/log/100%.log"), escape("/var/log/caf\udce9.log")
     ('/var/log/100%.log', 'file:///var/log/caf%E9.log')
@@ -58,7 +59,7 @@ def escape(path: str) -> str:
 
 
 def unescape(text: str) -> str:
-    r"""The inverse of ``escape``.
+    r"""Undo ``escape``.
 
     >>> unescape(escape("/var/log/caf\udce9.log")) == "/var/log/caf\udce9.log"
     True
@@ -68,21 +69,21 @@ def unescape(text: str) -> str:
 
 @dataclass(frozen=True)
 class FilesFound:
-    """What some patterns name."""
+    """The files that some patterns name."""
 
     files: list[str]
     """Sorted, each once."""
     missing: list[str]
     """The patterns that name no file."""
     passed_over: Mapping[str, str]
-    """What is there but can be read by nobody, and why: by path, ``is a link to ..., which does not exist``."""
+    """What exists but cannot be read as a file, and why; by path: ``is a link to ..., which does not exist``."""
 
 
 def find_files(patterns: Sequence[str]) -> FilesFound:
-    """The files that absolute ``patterns`` name.
+    """Find the files that absolute ``patterns`` name.
 
-    A pattern is a file, a directory (all files below it, but for names that begin with ``.`` or ``_``, as
-    Spark leaves them out too), or a glob, where ``**`` stands for any directories (files only).
+    A pattern is a file, a directory (all files below it, except names that begin with ``.`` or ``_``, which Spark
+    leaves out too), or a glob, in which ``**`` matches any directories (files only).
     """
     found: set[str] = set()
     missing: list[str] = []
@@ -100,7 +101,7 @@ def find_files(patterns: Sequence[str]) -> FilesFound:
 
 
 def _files_below(directory: str, passed_over: dict[str, str]) -> Iterator[str]:
-    """Links to directories are not followed: they may lead in a circle."""
+    """Yield the files below a directory; links to directories are not followed, since they may form a cycle."""
     folders = [directory]
     while folders:
         try:
@@ -116,7 +117,7 @@ def _files_below(directory: str, passed_over: dict[str, str]) -> Iterator[str]:
 
 
 def _is_file(path: str, passed_over: dict[str, str]) -> bool:
-    """Whether it is to be read as a file; one at which this user may not look is, so that it is told."""
+    """Whether to read it as a file; also True if this user may not stat it, so that the error is reported."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -124,7 +125,7 @@ def _is_file(path: str, passed_over: dict[str, str]) -> bool:
             return True
         try:
             target = os.readlink(path)
-        except OSError:  # it is no link: it was deleted just now
+        except OSError:  # it is not a link: it was deleted just now
             return False
         why = "leads back to itself" if error.errno == errno.ELOOP else "does not exist"
         passed_over[path] = f"is a link to {escape(target)}, which {why}"
@@ -141,7 +142,7 @@ def _kind(mode: int) -> str:
 
 
 def tell_passed_over(passed_over: Mapping[str, str]) -> None:
-    """Say in a WARNING what is not read, and why; say nothing where that is nothing."""
+    """Log a WARNING that names the skipped paths and the reasons; log nothing if there are none."""
     if passed_over:
         told = [f"{escape(path)} {why} and is passed over" for path, why in sorted(passed_over.items())]
         more = f"; so are {len(told) - TOLD_MAX} more" if len(told) > TOLD_MAX else ""
@@ -149,14 +150,14 @@ def tell_passed_over(passed_over: Mapping[str, str]) -> None:
 
 
 def _open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a file and never wait for it, as a named pipe would make one wait.
+    """Open a regular file without blocking, as opening a named pipe would.
 
     Raises:
-        FileNotFoundError: no file is there, but perhaps something else.
-        OSError: it cannot be opened.
+        FileNotFoundError: There is no regular file, but perhaps something else.
+        OSError: It cannot be opened.
     """
     _check_regular(os.stat(path), path)
-    # What lies there may be another thing by now.
+    # Something else may have replaced the file since the check, so the open file is checked again.
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         _check_regular(os.fstat(descriptor), path)
@@ -172,33 +173,33 @@ def _check_regular(status: os.stat_result, path: str) -> None:
 
 
 class PlainFile:
-    """A file as it lies on the disk, read by offset."""
+    """An uncompressed file, read by offset."""
 
     def __init__(self, path: str) -> None:
-        """Open it.
+        """Open the file.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: It cannot be opened.
         """
         self._descriptor = _open_regular(path)
 
     @property
     def size(self) -> int:
-        """How many bytes there are now."""
+        """The current size in bytes."""
         return self.status.st_size
 
     @property
     def inode(self) -> int:
-        """Which file of its device it is, whatever its name."""
+        """The file's inode number, which does not depend on its name."""
         return self.status.st_ino
 
     @property
     def status(self) -> os.stat_result:
-        """What the system knows of the open file."""
+        """The system's status of the open file."""
         return os.fstat(self._descriptor)
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
-        """At most ``size`` bytes from ``offset``; empty only at the end."""
+        """Return at most ``size`` bytes from ``offset``; empty only at the end."""
         return os.pread(self._descriptor, size, offset)
 
     def close(self) -> None:
@@ -207,7 +208,7 @@ class PlainFile:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the name says that the file is compressed: ``.gz``, ``.bz2``, ``.xz`` or ``.zst``."""
+    """Whether the name's extension marks a compressed file: ``.gz``, ``.bz2``, ``.xz`` or ``.zst``."""
     return os.path.splitext(path)[1].lower() in _OPENERS
 
 
@@ -222,7 +223,7 @@ def _open_zst(file: IO[bytes]) -> Any:
     except ImportError:
         pass
     else:
-        # Its own open() stops after the first frame, without a word.
+        # Its own open() silently stops after the first frame.
         return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
     raise ConfigError(
         f"{file.name!r} is compressed with Zstandard, which this Python cannot read: pip install zstandard"
@@ -238,10 +239,10 @@ _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
 
 
 class _Unpacking:
-    """The stream of what a compressed file unpacks to, and the file, which is closed with it."""
+    """The stream of a compressed file's unpacked content; closing it closes the file too."""
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "rb", opener=_open_regular)  # noqa: SIM115  it is closed with the stream
+        self._file = open(path, "rb", opener=_open_regular)  # noqa: SIM115  closed together with the stream
         try:
             self._stream = _OPENERS[os.path.splitext(path)[1].lower()](self._file)
         except BaseException:
@@ -264,20 +265,20 @@ class _Unpacking:
 
 
 def check_unpackable(path: str) -> None:
-    """Refuse a compressed file for which nothing is installed, before anything is planned.
+    """Refuse a compressed file that no installed library can unpack, before anything is planned.
 
     Raises:
-        ConfigError: it is a ``.zst`` and there is no library for it.
+        ConfigError: It is a ``.zst`` file and there is no library for it.
     """
     if path.lower().endswith(".zst"):
         _Unpacking(path).close()
 
 
 def head_of(path: str, size: int) -> bytes:
-    """The first ``size`` bytes of what a compressed file unpacks to; fewer where that is all, none where it is damaged.
+    """Return the first ``size`` bytes of the unpacked content; fewer if it is shorter, none if the file is damaged.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The file cannot be read.
     """
     with closing(_Unpacking(path)) as stream:
         try:
@@ -289,27 +290,27 @@ def head_of(path: str, size: int) -> bytes:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the content is at fault; an error of the system (it has a number) is not, and may pass."""
+    """Whether the content is damaged; a system error (with an errno) is not damage and may pass."""
     if isinstance(error, OSError):
         return error.errno is None
     return isinstance(error, EOFError | zlib.error | lzma.LZMAError) or type(error).__name__ == "ZstdError"
 
 
 class UnpackedFile:
-    """What a compressed file unpacks to, read forwards."""
+    """The unpacked content of a compressed file, read forwards."""
 
     def __init__(self, path: str) -> None:
-        """Open it.
+        """Open the file.
 
         Raises:
-            OSError: it cannot be opened.
-            ConfigError: nothing is installed that unpacks it.
+            OSError: It cannot be opened.
+            ConfigError: No installed library can unpack it.
         """
         self.path = path
         self.end: int | None = None
-        """How long the content is, once the end was met."""
+        """Length of the content in bytes; None until the end was reached."""
         self.unpacked = 0
-        """How many bytes were unpacked so far."""
+        """How many bytes are unpacked so far."""
         self._buffer = b""
         self._stream: _Unpacking | None = _Unpacking(path)
 
@@ -341,7 +342,7 @@ class UnpackedFile:
         return piece
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
-        """At most ``size`` bytes from ``offset``, which is not below ``oldest``; empty only at the end."""
+        """Return at most ``size`` bytes from ``offset``, which is not below ``oldest``; empty only at the end."""
         lowest = min(offset, keep)
         if lowest > self.oldest:
             self._buffer = self._buffer[lowest - self.oldest :]
@@ -358,26 +359,26 @@ class UnpackedFile:
         return self._buffer[begin : begin + size] if begin >= 0 else b""
 
     def close(self) -> None:
-        """Close the file; what is buffered can still be read."""
+        """Close the file; buffered bytes can still be read."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
 
 class UnpackedEnd:
-    """A compressed file, unpacked ahead of the plan to know how much there is."""
+    """A compressed file that the driver unpacks ahead of the plan, to find its end."""
 
     begin = 0
     splittable = False
 
     def __init__(self, path: str) -> None:
-        """Open nothing yet."""
+        """Store the path; no file is opened yet."""
         self.path = path
         self._file: UnpackedFile | None = None
         self._end: int | None = None
 
     def reach(self, start: int, want: int) -> int:
-        """As far as wanted, or to the end; unpacks up to there, keeping nothing."""
+        """Return the wanted end, or the end of the file; unpacks up to there and keeps nothing."""
         if self._end is None and self._file is None:
             try:
                 self._file = UnpackedFile(self.path)
@@ -394,7 +395,7 @@ class UnpackedEnd:
         return max(start, min(self._end, start + want))
 
     def reached(self, position: int) -> bool:
-        """Whether the end is known and was planned."""
+        """Whether the end is known and is planned."""
         return self._end is not None and position >= self._end
 
     def close(self) -> None:

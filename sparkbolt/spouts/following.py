@@ -1,26 +1,26 @@
-"""Files that are followed, as ``tail -F`` follows them: each to its end, wherever it is renamed to.
+"""Follower: follows files as ``tail -F`` does, each to its end, even after it was renamed.
 
-Which question it answers: which files are there now, which of them are known by another name, and how far can each be
+Which question it answers: which files exist now, which of them are known under another name, and how far can each be
 planned?
 
 ========= ============================================ =============================================================
-a file    it is so because                             what happens next
+a file    condition                                    what happens next
 ========= ============================================ =============================================================
 new       its inode and its beginning are not known    it is read from its start, once it has a whole line
-live      it lies where it was seen last               what it grows by is planned, up to its last newline
-moved     another file, or none, lies there            it is looked for beside its old name and among the patterns,
-                                                       by inode, and read on: live; else it is gone
-gone      no file with its inode and beginning is      a warning counts what was not read; it is read on when it
-          there                                        comes back
-emptied   it is shorter than what was read, or what    a warning counts what was not read; what it holds now is new
-          was read of it is not in it any more
-continued it is gone or emptied, and a new file holds  the new one is read from where the old one's reading ended:
-          what was read of it (a copy, or packed)      nothing twice, and the rest of the old one, too
+live      it is where it was seen last                 bytes that are added are planned, up to its last newline
+moved     another file, or none, is at its path        it is looked for beside its old name and among the patterns,
+                                                       by inode; if found, it is live again; else it is gone
+gone      no file with its inode and beginning exists  a warning reports how much was not read; it is read on when it
+                                                       comes back
+emptied   it is shorter than what was read, or the     a warning reports how much was not read; its present content
+          content that was read has changed            counts as a new file
+continued it is gone or emptied, and a new file holds  the new file is read from where reading of the old one ended:
+          what was read of it (a copy, maybe packed)   nothing is read twice, and the rest of the old one is read too
 ========= ============================================ =============================================================
 
-Rule 1: a source is a file and not a path (``identity``), so what is planned of it is read of it, or fails.
-Rule 2: in doubt a file is new: lines come twice, and none is lost.
-Rule 3: a file that is followed is planned up to its last newline, so that a line is planned when it is whole.
+Rule 1: a source is a file, not a path (``identity``), so a planned range is read from that very file, or fails.
+Rule 2: in doubt a file counts as new: lines may come twice, but none is lost.
+Rule 3: a followed file is planned up to its last newline, so a line is planned only when it is complete.
 
 Read before: ``files``, ``identity``.
 """
@@ -50,23 +50,23 @@ from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
 log = logging.getLogger(__name__)
 
 Progress: TypeAlias = Mapping[str, int]
-"""By source: where what was planned of it ends."""
+"""End of the planned part, by source."""
 Inode: TypeAlias = tuple[int | None, int]
-"""Device and inode."""
+"""(Device, inode)."""
 
 LOOK_SECS = 1.0
-"""How often new files are looked for."""
+"""How often new files are looked for, in seconds."""
 SCAN_BYTES = 1 << 16
 MARK_BYTES = 256
-"""How much is remembered of what stands before the end of what was looked at: it must be there when more is read."""
+"""How many bytes before the last seen position are remembered (the mark); they must be unchanged when more is read."""
 SEARCHES_MAX = 60
-"""In how many looks a file that is gone is searched for beside its old name; among the patterns always."""
+"""Number of looks in which a missing file is searched for beside its old name; the patterns are always searched."""
 COPY_LOOKS = 3
-"""For so many looks without a change a file may seem a copy in the making before it is read."""
+"""A new file that may be a copy in progress is read after this many looks without a change."""
 
 
 class FileChange(Enum):
-    """What became of a file since it was looked at."""
+    """What happened to a file since the last look."""
 
     NONE = "none"
     MOVED = "moved"
@@ -74,32 +74,32 @@ class FileChange(Enum):
 
 
 class Followed:
-    """One file that is followed: where it lies, and how far it can be planned."""
+    """One followed file: where it is, and how far it can be planned."""
 
     def __init__(self, id_: FileId, path: str, device: int | None, begin: int = 0) -> None:
-        """Look at nothing yet.
+        """Store the arguments; the file is not opened yet.
 
         Args:
-            id_: which file it is.
-            path: where it lies.
-            device: on which device; None where only its name is known, from a checkpoint.
-            begin: where its first range starts.
+            id_: The identity of the file.
+            path: Its current path.
+            device: Its device; None if the file is known only from a checkpoint.
+            begin: The position at which its first range starts.
         """
         self.id = id_
         self.path = path
         self.device = device
         self.begin = begin
         self.seen = 0
-        """How many bytes there were at the last look; 0 where nobody counted."""
+        """Size in bytes at the last look; 0 if it was never looked at."""
         self.emptied = False
         self.continued = False
         """Whether another file continues it."""
         self.searches = SEARCHES_MAX
-        """In how many further looks it is searched for, where it is gone."""
+        """In how many further looks the file is searched for while it is gone."""
         self.unpacked = UnpackedEnd(path) if is_compressed(path) else None
         self._whole = self._searched = 0
         self._marked, self._mark = 0, b""
-        """A position, and what stands before it."""
+        """A position, and the bytes before it."""
         self._as_it_was: tuple[int, int] | None = None
 
     @property
@@ -109,25 +109,25 @@ class Followed:
 
     @property
     def folders(self) -> set[str]:
-        """Where it may be found under another name."""
+        """The directories in which it may be found under another name."""
         return folders_of(self.path) | folders_of(self.id.path)
 
     def position(self, progress: Progress) -> int:
-        """How far it was planned."""
+        """Return how far the file is planned."""
         return progress.get(self.id.source, self.begin)
 
     def reach(self, start: int, want: int) -> int:
-        """As far as wanted, or to the end of the last whole line."""
+        """Return the wanted end, or the end of the last whole line if it comes first."""
         if self.unpacked is not None:
             return self.unpacked.reach(start, want)
         return max(start, min(self._whole, start + want))
 
     def reached(self, position: int) -> bool:
-        """Whether it is a compressed file that was planned to its end; any other may grow."""
+        """Whether it is a compressed file that is planned to its end; any other file may grow."""
         return self.unpacked is not None and self.unpacked.reached(position)
 
     def look(self, position: int) -> FileChange:
-        """See what it has grown by; ``position`` is how far it was planned."""
+        """Check how the file has changed; ``position`` is how far it is planned."""
         try:
             found = os.stat(self.path)
             if not self._is(found):
@@ -152,14 +152,14 @@ class Followed:
         return found.st_ino == self.id.inode and self.device in (None, found.st_dev)
 
     def _is_content_of(self, file: PlainFile | UnpackedFile) -> bool:
-        """Whether the file has the beginning and the mark that were seen."""
+        """Whether the file has the beginning and the mark that were seen before."""
         if not self.id.has_head(file.read_at(0, self.id.length, 0)):
             return False
         start = self._marked - len(self._mark)
         return not self._mark or file.read_at(start, len(self._mark), start) == self._mark
 
     def _search(self, file: PlainFile, position: int, size: int) -> None:
-        """Find the last newline between what was searched already and the end, backwards."""
+        """Search backwards for the last newline in the part that was not searched before."""
         floor, ceiling = max(position, self._searched), size
         while ceiling > floor:
             begin = max(floor, ceiling - SCAN_BYTES)
@@ -174,7 +174,7 @@ class Followed:
         self._mark = file.read_at(start, self._marked - start, start)
 
     def comes_back_as(self, path: str, position: int) -> bool:
-        """Whether it is the file that lies at ``path`` now; then it is taken to be there."""
+        """Whether it is the file that is now at ``path``; if so, this path is stored as its place."""
         try:
             found = os.stat(path)
             if not self._is(found) or is_compressed(path) != (self.unpacked is not None):
@@ -194,10 +194,10 @@ class Followed:
         return True
 
     def is_continued_by(self, path: str, position: int) -> bool:
-        """Whether a new file holds what was read of this one, as the mark says.
+        """Whether a new file holds what was read of this one, judged by the mark.
 
-        Where this process has never seen the file there is no mark; then the other one must be just as long as what
-        was read.
+        If this process has never seen the file, there is no mark; then the other file must be exactly as long as the
+        part that was read.
         """
         try:
             with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
@@ -212,42 +212,42 @@ class Followed:
             return False
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open files."""
         if self.unpacked is not None:
             self.unpacked.close()
 
 
 class Follower:
-    """All files of some patterns that are, or ever were, followed."""
+    """All files of some patterns that are or were followed."""
 
     def __init__(self, patterns: Sequence[str], clock: Callable[[], float]) -> None:
-        """Look at nothing yet; ``clock`` gives seconds and never goes back."""
+        """Store the arguments; nothing is looked up yet; ``clock`` returns seconds and never goes back."""
         self._patterns = list(patterns)
         self._clock = clock
         self._next_look: float | None = None
         self.live: dict[str, Followed] = {}
-        """By source."""
+        """Files that are there, by source."""
         self._gone: dict[str, Followed] = {}
         self._emptied: list[Followed] = []
-        """What was emptied and may be continued by a copy."""
+        """Emptied files that a copy may continue."""
         self._paths: dict[str, int] = {}
-        """What was read of files when sources were paths alone."""
+        """Positions by path, from checkpoints in which sources were only paths."""
         self._known: set[str] = set()
         """The sources of the checkpoint."""
         self._unborn: dict[str, tuple[int, ...]] = {}
-        """New files without a whole line, as they were."""
+        """New files without a whole line, with their state at the last look."""
         self._copies: dict[str, tuple[int, int]] = {}
-        """New files that may be copies in the making: their size, and for how many looks they have had it."""
+        """New files that may be copies in progress: their size, and for how many looks it has not changed."""
         self._told: set[str] = set()
         self._passed_over: set[str] = set()
-        """What was no file at the last look, and was told."""
+        """Paths that were skipped at the last look, and reported."""
 
     def all(self) -> Iterator[Followed]:
-        """Every file, be it there or not."""
+        """Return every file, whether it exists or not."""
         return chain(self.live.values(), self._gone.values(), self._emptied)
 
     def update(self, progress: Progress) -> None:
-        """See what became of all files; ``progress`` says how far each source was planned."""
+        """Look at all files; ``progress`` gives how far each source is planned."""
         first = self._next_look is None
         self._learn(progress)
         changed = []
@@ -283,7 +283,7 @@ class Follower:
             return FileChange.NONE
 
     def _learn(self, progress: Progress) -> None:
-        """Take over what a checkpoint knows: files that were read before."""
+        """Take over from a checkpoint the files that were read before."""
         if len(progress) == len(self._known):
             return
         found: dict[FileId, int] = {}
@@ -292,17 +292,17 @@ class Follower:
             if id_ is None:
                 self._paths[source] = progress[source]
             elif id_.source not in self.live and id_.source not in self._gone:
-                # By two sources, if an older checkpoint has a path that is not escaped.
+                # An older checkpoint may name the file twice: also by an unescaped path.
                 found[id_] = max(found.get(id_, 0), progress[source])
         self._known.update(progress)
-        # Of each file the last generation. Longer beginnings first, since they say more.
+        # Only the last generation of each file. Longer beginnings first, since they identify a file better.
         last = {(id_.path, id_.inode, id_.digest): id_ for id_ in sorted(found, key=lambda id_: id_.generation)}
         for id_ in sorted(last.values(), key=lambda id_: -id_.length):
             self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
             one.searches = 1
             self._paths.pop(id_.path, None)
 
-    # What lies there now.
+    # Looking for files.
 
     def _look(self, progress: Progress, *, first: bool) -> None:
         self._next_look = self._clock() + LOOK_SECS
@@ -324,7 +324,7 @@ class Follower:
         return {(one.device, one.id.inode) for one in self.live.values()}
 
     def _find_again(self, found: Sequence[str], progress: Progress) -> None:
-        """Find files that are not where they were, by inode, among the patterns and beside their old names."""
+        """Find files that have moved, by inode, among the patterns and beside their old names."""
         if not self._gone:
             return
         folders = {folder for one in self._gone.values() if one.searches > 0 for folder in one.folders}
@@ -346,7 +346,7 @@ class Follower:
                 break
 
     def _meet_all(self, paths: Sequence[str], progress: Progress, *, first: bool) -> None:
-        """Begin with those files that were not known and have a whole line."""
+        """Start to follow unknown files that have a whole line."""
         taken = self._taken() if paths else set()
         for path in paths:
             inode = _inode(path)
@@ -356,7 +356,7 @@ class Follower:
                 try:
                     if self._meet(path, progress, first=first):
                         taken.add(inode)
-                except FileNotFoundError:  # it has just been moved; under its new name it is met with the next look
+                except FileNotFoundError:  # it has just been moved; the next look finds it under its new name
                     continue
                 except OSError as error:
                     self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", error)
@@ -386,7 +386,7 @@ class Follower:
         return True
 
     def _seek_copy(self, one: Followed, progress: Progress) -> None:
-        """Look beside a file that is gone for one that continues it and that no pattern names."""
+        """Look beside a file that is gone for a file that continues it and that no pattern names."""
         taken = self._taken()
         for path in files_in(os.path.dirname(one.path)):
             if not path.startswith((one.path, one.id.path)) or path == one.path or _inode(path) in taken:
@@ -398,7 +398,7 @@ class Follower:
                 continue
 
     def _continues(self, one: Followed, path: str, found: os.stat_result, head: bytes, progress: Progress) -> bool:
-        """Whether a new file continues one that is gone; then it is begun where that one's reading ended."""
+        """Whether a new file continues one that is gone; if so, it is read from where reading of the old one ended."""
         if one.continued or os.path.dirname(path) not in {os.path.dirname(one.path), os.path.dirname(one.id.path)}:
             return False
         position = one.position(progress)
@@ -417,7 +417,7 @@ class Follower:
         self.live[id_.source] = Followed(id_, path, found.st_dev, begin)
 
     def _is_in_the_making(self, path: str, head: bytes, size: int) -> bool:
-        """Whether a new file seems to be a copy, packed or not, that is just being made of one that is followed."""
+        """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
         for one in self.live.values():
             if not path.startswith(one.path) or path == one.path or not one.id.has_head(head):
                 continue
@@ -435,7 +435,7 @@ class Follower:
                     return True
         return False
 
-    # What is told.
+    # What is logged.
 
     def _tell_change(self, one: Followed, progress: Progress) -> None:
         position = one.position(progress)
@@ -458,7 +458,7 @@ class Follower:
             )
 
     def _tell_missing(self) -> None:
-        """Tell of files of the checkpoint of which nothing is there any more, not even a later one of their name."""
+        """Warn about files of the checkpoint that are gone and whose path no other file has."""
         there = {one.id.path for one in self.live.values()} | {one.path for one in self.live.values()}
         missing = sorted({one.id.path for one in self._gone.values() if not one.continued} - there)
         if missing:
@@ -477,7 +477,7 @@ class Follower:
 
 
 def _lay_there(one: Followed, path: str, found: os.stat_result) -> bool:
-    """Whether a file of a checkpoint had this path and inode: then it was emptied while nobody looked."""
+    """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
     return one.device is None and one.id.path == path and one.id.inode == found.st_ino and not one.continued
 
 
@@ -498,7 +498,7 @@ def _state(path: str) -> tuple[int, ...]:
 
 
 def _whole_head(path: str) -> bytes:
-    """The beginning of a file's content, as far as its lines are whole; empty where none is."""
+    """Return the beginning of a file's content, up to its last whole line; empty if there is no whole line."""
     if is_compressed(path):
         return head_of(path, HEAD_BYTES)
     with closing(PlainFile(path)) as file:
@@ -515,10 +515,10 @@ def _whole_head(path: str) -> bytes:
 
 
 def _before_end(path: str, position: int) -> int:
-    """Where a file begins that was read up to ``position`` under another name.
+    """Return where to begin with a file that was read up to ``position`` under another name.
 
-    One byte before, where no line starts there: so a plan names the new source soon, and it is known from then on, also
-    where nothing is left to be read of it.
+    This is one byte earlier if no line starts there. So a plan soon names the new source, which is then known, even if
+    nothing of it is left to read.
     """
     if position < 2:
         return position

@@ -1,8 +1,8 @@
-"""Values that a Python function makes.
+"""GeneratorSpout: emits the items of an iterable that a Python function returns.
 
 Which question it answers: how does an iterable become a spout that can be read again?
-Rule: an item's position is its index. To read it again the iterable is made again and the items before it are
-passed over, so the same arguments must always give the same items.
+Rule: an item's position is its index. To read it again, the spout creates the iterable again and skips the items
+before it, so the same arguments must always give the same items.
 
 Read before: ``core.model.components``.
 """
@@ -20,19 +20,19 @@ from sparkbolt.errors import ConfigError
 
 
 class GeneratorSpout(PartitionedSpout):
-    """Emits what an iterable gives, each item a list of values for the fields in ``outputs``.
+    """Emits the items of an iterable; each item is a list of values for the fields in ``outputs``.
 
-    ``make`` is ``make()`` or ``make(index, parallelism)``: the first is read by task 0 alone, the second is
-    called for each task and gives that task's share. It must be deterministic: after a crash, and in each
-    process that reads, it is called again and the items already done are passed over. It may be infinite.
-    Sources are ``generator-<index>``; the parallelism must stay the same for one checkpoint.
+    ``make`` is a function ``make()`` or ``make(index, parallelism)``. Only task 0 reads the iterable of ``make()``.
+    ``make(index, parallelism)`` is called for each task and returns that task's share. ``make`` must be
+    deterministic: after a crash, and in each process that reads, it is called again, and the items that are already
+    done are skipped. The iterable may be infinite. Sources are named ``generator-<index>``. The parallelism must not
+    change within one checkpoint.
 
-    ``count`` is how many items each iterable has. Without it the driver runs the iterables too, ahead of the
-    plan, to see where they end: each item is then made once in the driver and once in each process that
-    reads. With it nothing runs in the driver; items beyond ``count`` are not read, and items that are missing
-    are no error.
+    ``count`` is the number of items of each iterable. Without it the driver also iterates, ahead of the plan, to find
+    the end; each item is then created once in the driver and once in each process that reads. With it the driver
+    creates no items; items beyond ``count`` are not read, and it is no error if there are fewer.
 
-    An exception in the iterable fails the tree of that item, and ends the iterable there.
+    An exception in the iterable fails the tree of that item and ends the iterable there.
 
     >>> def numbers(index, parallelism):
     ...     return ([n] for n in range(index, 10, parallelism))
@@ -49,11 +49,11 @@ class GeneratorSpout(PartitionedSpout):
         *,
         count: int | None = None,
     ) -> None:
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: ``make`` cannot be called with no or two arguments, or ``outputs`` is not a list of
-            names.
+            ConfigError: ``make`` accepts neither no arguments nor two, ``outputs`` is not a list of names, or
+                ``count`` is negative.
         """
         if not callable(make):
             raise ConfigError(
@@ -79,7 +79,7 @@ class GeneratorSpout(PartitionedSpout):
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the arguments, with nothing begun."""
+        """Restore the arguments; no iterable is started."""
         self.__dict__.update(state)
         self._forget()
 
@@ -87,11 +87,11 @@ class GeneratorSpout(PartitionedSpout):
         return _Cursor(self.make, (index, self._parallelism) if self._shares else ())
 
     def open(self, context: TopologyContext) -> None:
-        """Learn the parallelism."""
+        """Store the parallelism."""
         self._parallelism = context.parallelism
 
     def prepare(self, context: TopologyContext) -> None:
-        """Learn the parallelism."""
+        """Store the parallelism."""
         self._parallelism = context.parallelism
 
     @property
@@ -99,7 +99,7 @@ class GeneratorSpout(PartitionedSpout):
         return self._parallelism if self._shares else 1
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """The next items of each iterable; shares of the budget are equal, and the first turn goes round."""
+        """Plan the next items of each iterable: equal shares of the budget, and each plan starts with another task."""
         share = -(-budget // self._tasks)
         ranges: list[Range] = []
         for step in range(self._tasks):
@@ -116,7 +116,7 @@ class GeneratorSpout(PartitionedSpout):
         return sorted(ranges)
 
     def _end(self, source: str, task: int, wanted: int) -> int:
-        """As far as wanted, or to the end of the iterable."""
+        """Return the wanted position, or the end of the iterable if it comes first."""
         if self.count is not None:
             return min(self.count, wanted)
         cursor = self._ahead.get(source)
@@ -126,7 +126,7 @@ class GeneratorSpout(PartitionedSpout):
         return min(cursor.position, wanted)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether the end of each iterable was planned."""
+        """Whether each iterable is planned to its end."""
         sources = [f"generator-{task}" for task in range(self._tasks)]
         if self.count is not None:
             return all(progress.get(source, 0) >= self.count for source in sources)
@@ -137,7 +137,7 @@ class GeneratorSpout(PartitionedSpout):
         )
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """The items of the range, as (index, values)."""
+        """Yield the items of the range as (index, values)."""
         cursor = self._cursors.get(range_.source)
         if cursor is not None and cursor.position <= range_.start:
             del self._cursors[range_.source]
@@ -165,12 +165,12 @@ class GeneratorSpout(PartitionedSpout):
             self._cursors[range_.source] = cursor
 
     def cleanup(self) -> None:
-        """Let the iterables go."""
+        """Release the iterables."""
         self._cursors.clear()
 
 
 class _Cursor:
-    """An iterable that was begun, and how many items were taken from it."""
+    """A started iterable and the number of items that were taken from it."""
 
     def __init__(self, make: Callable[..., Iterable[Any]], arguments: tuple[int, ...]) -> None:
         self.position = 0
@@ -180,7 +180,7 @@ class _Cursor:
         self._iterator: Iterator[Any] | None = None
 
     def next(self) -> tuple[Any] | BadRecord | None:
-        """The next item, in a tuple of one; a ``BadRecord`` where an exception ends it; None at the end."""
+        """Return the next item in a tuple of one, a ``BadRecord`` if the iterable raises, or None at the end."""
         try:
             if self._iterator is None:
                 self._iterator = iter(self._make(*self._arguments))
@@ -197,13 +197,13 @@ class _Cursor:
         return (item,)
 
     def skip_to(self, position: int) -> None:
-        """Pass over the items before ``position``, or to the end."""
+        """Skip the items before ``position``, at most to the end."""
         while self.position < position and not self.ended:
             self.next()
 
 
 def _takes_share(make: Callable[..., Any]) -> bool:
-    """Whether ``make`` wants (index, parallelism)."""
+    """Whether ``make`` takes (index, parallelism)."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):

@@ -1,17 +1,17 @@
-"""Which file is meant: the name of a followed file outlives its path.
+"""FileId: identifies a followed file independently of its path.
 
-Which question it answers: which of the files that lie here is the one of which a plan speaks?
+Which question it answers: which of the files that exist now is the file that a plan means?
 
-A file that is followed is renamed, and another one is made under its name. So its source is not its path alone: it is
-``PATH#INODE-LENGTH-DIGEST``, the path under which it was found, its inode, and a digest of the first ``LENGTH`` bytes
-of its content (unpacked, where it is compressed), since a system gives the inode of a deleted file to the next one. A
-file that was emptied and begins as before gets a number behind it: ``PATH#INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped
-(``files``).
+A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
+its source. The source is ``PATH#INODE-LENGTH-DIGEST``: the path under which the file was found, its inode, and a digest
+of the first ``LENGTH`` bytes of its content (unpacked if it is compressed). The digest is needed because a system may
+reuse the inode of a deleted file. A file that was emptied and begins as before gets a number at the end:
+``PATH#INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``).
 
-Rule 1: a range of such a source is read from the file with this inode and this head, under whatever name it lies, or
-not at all.
-Rule 2: the device is no part of the name: machines of a cluster number a shared one differently, and so does the next
-start of one machine.
+Rule 1: a range of such a source is read from the file with this inode and this beginning, whatever its current name,
+or not at all.
+Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
+one machine after a restart.
 
 Read before: ``files``.
 """
@@ -27,14 +27,14 @@ from dataclasses import dataclass
 from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, find_files, is_compressed, unescape
 
 HEAD_BYTES = 512
-"""How much of a file's beginning its name stands for, where there is so much when it is met."""
+"""How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
 
 _NAME = re.compile(r"(.+)#(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class FileId:
-    """Which file a source is.
+    """The identity of a followed file, from which its source is named.
 
     >>> one = FileId.of_head("/var/log/a.log", 17, b"to be")
     >>> one.source
@@ -44,21 +44,21 @@ class FileId:
     """
 
     path: str
-    """Under which it was found, as the system gives it; its tuples tell it, escaped, as ``path``."""
+    """Path under which the file was found, unescaped; its tuples show it, escaped, as ``path``."""
     inode: int
     length: int
     digest: str
     generation: int = 1
-    """Rises where the file is emptied and has the same beginning again."""
+    """Rises when the file was emptied and begins as before."""
 
     @classmethod
     def of_head(cls, path: str, inode: int, head: bytes, generation: int = 1) -> FileId:
-        """The name of a file whose content begins with ``head``."""
+        """Return the identity of a file whose content begins with ``head``."""
         return cls(path, inode, len(head), _digest(head), generation)
 
     @classmethod
     def parse(cls, source: str) -> FileId | None:
-        """What a source says; None where it is a path alone, as of a file that is not followed."""
+        """Parse a source; return None if it is only a path, which is the source of a file that is not followed."""
         found = _NAME.fullmatch(source)
         if found is None:
             return None
@@ -72,12 +72,12 @@ class FileId:
         return f"{escape(self.path)}#{self.inode}-{self.length}-{self.digest}{behind}"
 
     def has_head(self, head: bytes) -> bool:
-        """Whether a content that begins with ``head`` may be the file's."""
+        """Whether content that begins with ``head`` may belong to the file."""
         return len(head) >= self.length and _digest(head[: self.length]) == self.digest
 
 
 def path_of(source: str) -> str:
-    """The path that tuples of a followed file tell.
+    """Return the path that the tuples of a followed file show.
 
     >>> path_of("/var/log/a.log#17-5-4fd786f4855f5fa2"), path_of("/var/log/a.log")
     ('/var/log/a.log', '/var/log/a.log')
@@ -91,13 +91,13 @@ def _digest(head: bytes) -> str:
 
 
 def open_file(id_: FileId, known: str | None, patterns: Sequence[str]) -> tuple[str, PlainFile | UnpackedFile]:
-    """The file that is meant, opened, and where it lies.
+    """Find and open the file with this identity; return its current path and the open file.
 
-    It is looked for where it was found last (``known``), under its path, under any name beside it, and among what
-    ``patterns`` name.
+    The search covers the last known path (``known``), the path of the identity, all names beside it, and the files
+    that ``patterns`` name.
 
     Raises:
-        FileNotFoundError: it is nowhere there.
+        FileNotFoundError: It is at none of these places.
     """
     seen: set[str] = set()
     for path in _places(id_, known, patterns):
@@ -134,12 +134,12 @@ def _places(id_: FileId, known: str | None, patterns: Sequence[str]) -> Iterator
 
 
 def folders_of(path: str) -> set[str]:
-    """Where a file may lie after it was renamed: beside its path, and beside what its path links to."""
+    """Return where a renamed file may be: the directory of its path and that of the path's link target."""
     return {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}
 
 
 def files_in(folder: str) -> Iterable[str]:
-    """The files in a directory, sorted; none where there is no such directory."""
+    """Return the files in a directory, sorted; empty if there is no such directory."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.path for entry in entries if _is_file(entry))

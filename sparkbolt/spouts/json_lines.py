@@ -1,7 +1,7 @@
-"""JSON lines of text files.
+"""JsonLinesSpout: reads the JSON lines of text files.
 
 Which question it answers: how does each JSON object of a file become a tuple?
-Rule: a line that is not a JSON object fails its own tree, with the reason.
+Rule: a line that is not a JSON object fails only its own tree, with the reason.
 
 Read before: ``text``.
 """
@@ -18,13 +18,13 @@ from sparkbolt.spouts.text import Paths, TextSpout
 
 
 class JsonLinesSpout(TextSpout):
-    """Emits one tuple for each line, which is a JSON object.
+    """Emits one tuple for each line of the files; a line holds one JSON object.
 
-    The fields are its values under the names in ``outputs``, None where one is missing.
+    Each field in ``outputs`` takes the object's value under its name, or None if it is missing. Other names of the
+    object are ignored.
 
-    Files, ``follow``, compression and positions are those of ``TextSpout``. Names that are not in ``outputs``
-    are left out; lines of white space only are passed over; any other line that is not a JSON object fails
-    its tree.
+    Files, ``follow``, compression and positions work as in ``TextSpout``. Lines with only white space are skipped. Any
+    other line that is not a JSON object fails its own tree.
 
     >>> JsonLinesSpout("orders/*.jsonl", outputs=["customer", "amount"]).outputs
     ['customer', 'amount']
@@ -39,16 +39,16 @@ class JsonLinesSpout(TextSpout):
         encoding: str = "utf-8",
         line_bytes_max: int = 16 << 20,
     ) -> None:
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: ``outputs`` is not a list of names, or see ``TextSpout``.
+            ConfigError: ``outputs`` is not a list of names, or ``TextSpout`` refuses another argument.
         """
         super().__init__(paths, follow=follow, encoding=encoding, line_bytes_max=line_bytes_max)
         self.outputs = arguments.fields("outputs", outputs)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """The objects whose lines start in the range, as (offset, values)."""
+        """Yield the objects whose lines start in the range, as (offset, values)."""
         fields, path = list(self.outputs), self.path_of(range_)
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
@@ -71,5 +71,5 @@ class JsonLinesSpout(TextSpout):
                     )
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """The same in columns: what ``TextSpout`` has here would be the lines."""
+        """Yield the same as columns; the method of ``TextSpout`` would yield the raw lines."""
         return PartitionedSpout.read_columns(self, range_)

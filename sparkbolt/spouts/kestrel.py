@@ -1,11 +1,11 @@
-"""Kestrel as a source.
+"""KestrelSpout: reads a Kestrel queue.
 
 Which question it answers: how does an item of a Kestrel queue become a tracked tuple, and when does the server forget
 it?
-Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work committed.
-Rule 2: a connection holds one item, so a task has as many connections as it has items open.
-Rule 3: a server that is away is tried again after a pause, and holds up no other. Whether it is away a new connection
-tells: an old one may be from before its restart, also where it took what was said last.
+Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work is committed.
+Rule 2: a connection holds one item, so a task has as many connections as open items.
+Rule 3: a server that is down is tried again after a pause and delays no other server. Only a new connection shows
+whether it is down: an old connection may be from before the server's restart, even if its last write succeeded.
 
 Prior art: the KestrelSpout of Storm's early word counts.
 Read before: ``queue``, ``kestrel_link``.
@@ -32,46 +32,46 @@ log = logging.getLogger(__name__)
 
 PORT = 22133
 EMPTY_SECS = 0.05
-"""How long a server whose queue is empty is not asked."""
+"""How long a server whose queue is empty is not asked, in seconds."""
 BACKOFF_SECS_MIN = 0.1
 TELL_SECS = 60.0
-"""How often the same trouble is told: the next line says how often it was not."""
+"""The same problem is logged once per this many seconds; the next line counts the suppressed ones."""
 
 
 class Opened(NamedTuple):
-    """Names one reading of one item: the message id of its tuple."""
+    """Identifies one reading of one item; it is the message id of the item's tuple."""
 
     server: str
     number: int
 
 
 class _OldConnectionError(OSError):
-    """A connection is of no use any more, which says nothing of the server."""
+    """A connection that is no longer usable; this does not show whether the server is down."""
 
 
 class _Server:
-    """One server: its connections, those that hold an item and those that are free."""
+    """One server with its connections: those that hold an item and those that are free."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
         self.name, self.host, self.port = name, host, port
         self.free: list[KestrelConnection] = []
         self.holding: dict[int, KestrelConnection] = {}
-        """By the number of the item."""
+        """Connections by the number of the item that they hold."""
         self.asked_at_once = 1
-        """How many connections ask at the same time: more while all of them get something."""
+        """How many connections ask at the same time; it doubles while all of them receive an item."""
         self.not_before = 0.0
         self.backoff_secs = BACKOFF_SECS_MIN
         self.count = 0
         self.throttle = Throttle(1, TELL_SECS)
 
     def close_free(self) -> None:
-        """Close the connections that hold nothing."""
+        """Close the connections that hold no item."""
         for connection in self.free:
             connection.close()
         self.free.clear()
 
     def fail(self, error: OSError, backoff_secs_max: float) -> None:
-        """The server is away, or says what it should not: let it alone for a while."""
+        """Log that the server is down or broke the protocol, and leave it alone for a while."""
         withheld = self.throttle.passes(str(error), monotonic())
         if withheld is not None:
             more = f" (and {withheld} times before)" if withheld else ""
@@ -81,18 +81,19 @@ class _Server:
 
 
 class KestrelSpout(QueueSpout):
-    """Emits the items of one queue of one or several Kestrel servers, in the memcache protocol.
+    """Emits the items of one queue from one or several Kestrel servers, over the memcache protocol.
 
-    Args of the constructor: ``servers`` (``"host:port"``, or a list of them; without a port 22133), ``queue``,
-    ``value`` and ``outputs`` as of ``RabbitMQSpout``, ``connections`` (how many items one task may have open, at most:
-    each takes a connection of its own; ``max_spout_pending`` may say less), ``answer_secs`` (how long a server may take
-    to answer: acks wait meanwhile), ``backoff_max_secs``.
+    Args of the constructor: ``servers`` (``"host:port"`` or a list of them; the default port is 22133), ``queue``,
+    ``value``, ``outputs`` and ``backoff_max_secs`` as for ``RabbitMQSpout``, ``connections`` (the most items that one
+    task has open, since each needs its own connection; ``max_spout_pending`` may lower it), ``answer_secs`` (how long
+    a server may take to answer; acks wait meanwhile).
 
-    Items come about in the order of their queue, since several connections ask at once.
+    Items arrive only roughly in the order of their queue, because several connections ask at once.
 
-    An item whose tuple failed is given again from memory, as ``retry`` says (five times unless told otherwise). One
-    that is given up, or cannot be decoded, is closed, which Kestrel takes for done; an error line says so. With
-    ``retry=None`` each failure puts the item back at the head of its queue, where it is the next, for ever.
+    An item whose tuple failed is retried from memory according to ``retry`` (by default five times). An item that is
+    given up or cannot be decoded is closed, which Kestrel treats as done; an ERROR line reports it. With
+    ``retry=None`` each failure puts the item back at the head of its queue, so it is the next item again, without a
+    limit.
 
     >>> KestrelSpout("localhost", "sentences").servers
     ['localhost:22133']
@@ -110,10 +111,10 @@ class KestrelSpout(QueueSpout):
         answer_secs: float = 5.0,
         backoff_max_secs: float = 30.0,
     ) -> None:
-        """Check what was given; nothing is connected yet.
+        """Check and store the arguments; no connection is opened yet.
 
         Raises:
-            ConfigError: one of them cannot be meant.
+            ConfigError: An argument is invalid.
         """
         names = [servers] if isinstance(servers, str) or not isinstance(servers, Iterable) else list(servers)
         if not names:
@@ -130,13 +131,13 @@ class KestrelSpout(QueueSpout):
         self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
-        """Start without connections; the first ``next_tuple`` makes one."""
+        """Start without connections; the first ``next_tuple`` opens one."""
         super().open(context)
         self._open_max = min(self._open_max, self.connections)
         self._servers = {name: _Server(name, *_host_and_port(name)) for name in self.servers}
 
     def receive(self, limit: int) -> Iterator[tuple[Opened, Sequence[Any]] | BadMessage]:
-        """One item over each of so many connections."""
+        """Yield at most ``limit`` items, one per connection."""
         for server in self._servers.values():
             if monotonic() < server.not_before or limit < 1:
                 continue
@@ -158,7 +159,7 @@ class KestrelSpout(QueueSpout):
         self._settle(message_id, KestrelConnection.abort if again else KestrelConnection.confirm)
 
     def close(self) -> None:
-        """Close all connections; what is open goes back to its queue."""
+        """Close all connections; the servers put open items back into their queues."""
         for server in self._servers.values():
             for connection in [*server.free, *server.holding.values()]:
                 connection.close()
@@ -183,11 +184,11 @@ class KestrelSpout(QueueSpout):
         return found
 
     def _ask(self, server: _Server, limit: int, found: list[tuple[Opened, bytes]]) -> None:
-        """Ask over several connections at the same time, and note what they hold.
+        """Ask over several connections at the same time, and append the received items to ``found``.
 
         Raises:
-            _OldConnectionError: one could not be used that was made for an earlier item.
-            OSError: one could not be made, or used, that is new.
+            _OldConnectionError: A connection that was opened for an earlier item failed.
+            OSError: A new connection could not be opened or failed.
         """
         asked: deque[tuple[KestrelConnection, bool]] = deque()
         is_old = False
@@ -210,7 +211,7 @@ class KestrelSpout(QueueSpout):
                 server.holding[server.count] = connection
                 found.append((Opened(server.name, server.count), body))
         except OSError as error:
-            for connection, _ in asked:  # what they may hold goes back to the queue
+            for connection, _ in asked:  # the server puts the items that they may hold back into the queue
                 connection.close()
             if is_old:
                 raise _OldConnectionError from error
@@ -221,7 +222,7 @@ class KestrelSpout(QueueSpout):
         connection = server.holding.pop(opened.number)
         try:
             say(connection, self.queue)
-        except OSError as error:  # no sign of the server's health: the connection may be from before its restart
+        except OSError as error:  # does not show that the server is down: the connection may be older than its restart
             connection.close()
             log.info("Kestrel at %s: %s; item %d is back in its queue", server.name, error, opened.number)
         else:

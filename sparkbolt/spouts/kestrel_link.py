@@ -1,12 +1,12 @@
 """One connection to a Kestrel server, in the memcache text protocol.
 
-Which question it answers: which item of a queue does this connection hold, and did the server hear that it is done?
-Rule 1: a connection holds one item at most: more the protocol does not allow.
-Rule 2: what is said of an item is sent at once, and the answer read before the connection is used again, so that many
-connections answer in the time of one.
+Which question it answers: which item of a queue does this connection hold, and does the server know that it is done?
+Rule 1: a connection holds at most one item; the protocol allows no more.
+Rule 2: a command is sent at once, and its answer is read only before the connection is used again. So many connections
+answer in the time of one.
 
-The protocol is that of Kestrel's guide: ``get queue/open`` sets an item aside, ``get queue/close`` forgets it, ``get
-queue/abort`` puts it back at the head of its queue, as does the loss of the connection.
+The protocol is that of Kestrel's guide: ``get queue/open`` reserves an item, ``get queue/close`` forgets it, and ``get
+queue/abort`` puts it back at the head of its queue. The loss of the connection has the effect of an abort.
 Read before: ``queue``.
 """
 
@@ -18,19 +18,19 @@ LINE_BYTES_MAX = 4096
 
 
 class KestrelError(OSError):
-    """The server answered what the protocol does not know here; the connection is of no use any more."""
+    """The server's answer breaks the protocol; the connection is no longer usable."""
 
 
 class KestrelConnection:
-    """One connection; every method may raise OSError, and the connection is then to be closed."""
+    """One connection; every method may raise OSError, and the caller must then close the connection."""
 
     def __init__(self, host: str, port: int, answer_secs: float) -> None:
         """Connect.
 
         Args:
-            host: name or address.
-            port: of the memcache protocol, 22133 by custom.
-            answer_secs: how long connecting and each answer may take.
+            host: Name or address.
+            port: Port of the memcache protocol, by default 22133.
+            answer_secs: Limit for connecting and for each answer, in seconds.
         """
         self._socket = socket.create_connection((host, port), answer_secs)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -38,19 +38,19 @@ class KestrelConnection:
         self._owed = 0
 
     def ask(self, queue: str) -> None:
-        """Ask for an item, to be set aside; ``answer`` tells whether there is one."""
+        """Ask the server to reserve an item; ``answer`` returns it."""
         self._send(queue, "open")
 
     def confirm(self, queue: str) -> None:
-        """Let the server forget the item."""
+        """Tell the server to forget the item."""
         self._send(queue, "close")
 
     def abort(self, queue: str) -> None:
-        """Have the server put the item back."""
+        """Tell the server to put the item back."""
         self._send(queue, "abort")
 
     def answer(self) -> bytes | None:
-        """The item of the last question; None if the queue is empty, or it was no question for one."""
+        """Return the item that the last ``ask`` received; None if the queue is empty or the last command was no ask."""
         item = None
         while self._owed:
             item = self._read()
@@ -58,7 +58,7 @@ class KestrelConnection:
         return item
 
     def close(self) -> None:
-        """Close; the server reads what was said before it sees the end."""
+        """Close the connection; the server reads the commands that were sent before it sees the end."""
         self._reader.close()
         self._socket.close()
 

@@ -1,17 +1,16 @@
-r"""Lines of a byte range, as Arrow columns.
+r"""Lines: splits a byte range into lines, as Arrow columns.
 
 Which question it answers: which lines belong to a range of bytes, and how do they become columns fast?
 
 Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``.
 So any splitting of a file into ranges gives each line exactly once.
 Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.
-Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer one is a
-``BadRecord`` and is passed over without being kept.
+Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer line becomes a ``BadRecord``
+and is skipped without being kept.
 
-Why Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, the reading included, the Arrow
-column costs 45 ns a line and 110 ns with its ``to_pylist``, the Python list 60 ns and 90 ns with its
-conversion to Arrow. Either is little beside what a bolt does with a line, and the Arrow column goes into a
-frame as it is.
+Why Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column costs 45 ns
+per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow). Either is
+little compared to a bolt's work per line, and the Arrow column goes into a frame unchanged.
 """
 
 from __future__ import annotations
@@ -27,25 +26,24 @@ import pyarrow as pa
 from sparkbolt.core.model.components import BadRecord, Range
 
 BLOCK_BYTES = 1 << 20
-"""How much is read, decoded and split at once."""
+"""How many bytes are read, decoded and split at once."""
 SCAN_BYTES = 1 << 16
-"""How much is read at once where only the next newline is looked for."""
+"""How many bytes are read at once when only the next newline is needed."""
 LINE_BYTES_LIMIT = 1 << 29
-"""The largest ``line_bytes_max``: Arrow's string offsets are 32 bits, and a replaced byte becomes three."""
+"""The largest ``line_bytes_max``: Arrow's string offsets have 32 bits, and a replaced byte becomes three bytes."""
 
 I64 = npt.NDArray[np.int64]
 Lines: TypeAlias = tuple[I64, Any]
-"""Where lines start (int64), and the lines (``pa.StringArray``), both of the same length."""
+"""Offsets at which lines start (``int64[lines]``), and the lines (``pa.StringArray``, same length)."""
 
 
 class ByteSource(Protocol):
-    """Bytes that are read by offset: a file, or what a compressed file unpacks to."""
+    """Bytes that are read by offset: a file, or the unpacked content of a compressed file."""
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
-        """At most ``size`` bytes from ``offset``; empty only at the end.
+        """Return at most ``size`` bytes from ``offset``; empty only at the end.
 
-        ``keep`` says that bytes from there on may be asked for again; a source that cannot go back holds
-        them.
+        The caller may ask again for bytes from ``keep`` on; a source that cannot go back must hold them.
         """
 
 
@@ -61,7 +59,7 @@ class LineRules:
 
 
 def lines_of(source: ByteSource, range_: Range, rules: LineRules) -> Iterator[Lines | BadRecord]:
-    """The lines that start within ``range_``, in order, a block at a time."""
+    """Yield the lines that start within ``range_``, in order, one block at a time."""
     for item in _blocks(source, range_.start, range_.end, rules):
         if isinstance(item, BadRecord):
             yield item
@@ -74,7 +72,7 @@ def _too_long(position: int, rules: LineRules) -> BadRecord:
 
 
 def _first_line_start(source: ByteSource, start: int, end: int) -> int:
-    """Where the first line of the range starts; ``end`` if none does."""
+    """Return the offset at which the first line of the range starts; ``end`` if none does."""
     if start == 0:
         return 0
     position = start - 1
@@ -90,7 +88,7 @@ def _first_line_start(source: ByteSource, start: int, end: int) -> int:
 
 
 def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Iterator[tuple[int, bytes] | BadRecord]:
-    """(offset, bytes): whole lines that start in the range, each with its newline (added to the last)."""
+    """Yield (offset, bytes): whole lines that start in the range, each with its newline (the last line gets one)."""
     position = _first_line_start(source, start, end)
     while position < end:
         data = source.read_at(position, min(BLOCK_BYTES, end - position), end - 1)
@@ -115,11 +113,12 @@ def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Itera
 def _rest_of_line(
     source: ByteSource, position: int, length: int, end: int, rules: LineRules
 ) -> tuple[bytes | None, int]:
-    """Read on to the end of a line of which ``length`` bytes are there.
+    """Read on to the end of a line of which ``length`` bytes are already read.
 
     Returns:
-        The missing bytes with the newline (without one at the end of the source), or None if the line is too
-        long; and where the next line starts, or some position from ``end`` on if that is outside the range.
+        A pair. First the missing bytes with the newline (without one at the end of the source), or None if the line
+        is too long. Second the offset at which the next line starts, or any position at or after ``end`` if that is
+        outside the range.
     """
     parts: list[bytes] = []
     while length <= rules.line_bytes_max or position < end:
@@ -170,7 +169,7 @@ def _around_long_lines(
 
 
 def _column(block: bytes, newlines: npt.NDArray[np.intp], rules: LineRules) -> Any:
-    """The lines of ``block`` as one Arrow array: its bytes without newlines, and where each line begins."""
+    """Return the lines of ``block`` as one Arrow array: its bytes without newlines, and an offset per line."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
         newlines = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)

@@ -1,10 +1,10 @@
-"""The driver's half of the file spouts: which ranges of which files come next.
+"""FilePlanner: the driver's side of the file spouts; it plans which ranges of which files come next.
 
-Which question it answers: given how far each file was planned, which bytes does the next micro-batch read,
-and which task reads which of them?
+Which question it answers: given how far each file is planned, which bytes does the next micro-batch read, and which
+task reads which of them?
 
-Rule 1: a plan covers at most its budget, and at most ``RANGES_MAX`` ranges a task.
-Rule 2: a compressed file is never read by two tasks of one plan.
+Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task.
+Rule 2: two tasks of one plan never read the same compressed file.
 
 Read before: ``files``, ``following``.
 """
@@ -31,9 +31,9 @@ from sparkbolt.spouts.files import (
 from sparkbolt.spouts.following import Follower
 
 RANGES_MAX = 64
-"""How many ranges a task gets in one plan, at most."""
+"""The most ranges that a task gets in one plan."""
 SPLIT_BYTES_MIN = 1 << 16
-"""A file is not split into smaller pieces than this: a range costs some microseconds however small it is."""
+"""A file is not split into smaller pieces than this: every range costs some microseconds, whatever its size."""
 
 
 class FileEnd(Protocol):
@@ -41,42 +41,42 @@ class FileEnd(Protocol):
 
     @property
     def begin(self) -> int:
-        """Where its first range starts."""
+        """The position at which its first range starts."""
 
     @property
     def splittable(self) -> bool:
         """Whether several tasks of one plan may read it."""
 
     def reach(self, start: int, want: int) -> int:
-        """Where a range from ``start`` may end: at most ``start + want``; ``start`` if there is nothing."""
+        """Return the end of a range from ``start``: at most ``start + want``, or ``start`` if there is nothing."""
 
     def reached(self, position: int) -> bool:
-        """Whether nothing will ever come after ``position``."""
+        """Whether nothing will ever follow ``position``."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open files."""
 
 
 class FixedEnd:
-    """A file of the size that it had when the topology started."""
+    """A file with the size that it had when the topology started."""
 
     begin = 0
     splittable = True
 
     def __init__(self, path: str) -> None:
-        """Take the size."""
+        """Read the size."""
         self._size = os.path.getsize(path)
 
     def reach(self, start: int, want: int) -> int:
-        """As far as wanted, or to the end."""
+        """Return the end of a range from ``start``: the wanted position or the file's end."""
         return max(start, min(self._size, start + want))
 
     def reached(self, position: int) -> bool:
-        """Whether the end was planned."""
+        """Whether the file is planned to its end."""
         return position >= self._size
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,13 @@ class _Piece:
 
 
 class FilePlanner:
-    """Plans ranges over the files of some patterns."""
+    """Plans ranges of the files that some patterns name."""
 
     def __init__(self, patterns: Sequence[str], *, follow: bool, parallelism: int, clock: Callable[[], float]) -> None:
-        """Find the files; ``clock`` gives seconds and never goes back.
+        """Find the files; ``clock`` returns seconds and never goes back.
 
         Raises:
-            ConfigError: a pattern names no file (unless ``follow``), or a file cannot be read.
+            ConfigError: A pattern names no file (unless ``follow``), or a file cannot be read.
         """
         there = find_files(patterns)
         found = there.files
@@ -123,7 +123,7 @@ class FilePlanner:
         self._last = ""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
-        """The next ranges, spread over the tasks by their bytes."""
+        """Plan the next ranges, and spread them over the tasks by their bytes."""
         if self._follower is not None:
             self._follower.update(progress)
             self._ends = dict(self._follower.live)
@@ -131,7 +131,7 @@ class FilePlanner:
         return spread(self._pieces(progress, budget), self._parallelism)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
-        """What is there to read, up to the budget; followed files take turns in being the first."""
+        """Return what can be read, up to the budget; followed files take turns in being the first."""
         sources = self._sources
         if self._follower is not None:
             first = bisect.bisect_right(sources, self._last)
@@ -153,24 +153,24 @@ class FilePlanner:
         return pieces
 
     def _position(self, source: str, progress: Mapping[str, int]) -> int:
-        """How far a source was planned; older checkpoints name it by a path that is not escaped."""
+        """Return how far a source is planned; older checkpoints name it by its unescaped path."""
         begin = self._ends[source].begin
         return progress.get(source, progress.get(unescape(source), begin))
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether the end of every file was planned; never while files are followed."""
+        """Whether every file is planned to its end; always False while files are followed."""
         if self._follower is not None:
             return False
         return all(end.reached(self._position(source, progress)) for source, end in self._ends.items())
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open files."""
         for end in self._follower.all() if self._follower is not None else self._ends.values():
             end.close()
 
 
 def spread(pieces: Sequence[_Piece], parallelism: int) -> list[Range]:
-    """Give each task about the same number of bytes, in order: large pieces are split, small ones grouped."""
+    """Give each task about the same number of bytes, in order: large pieces are split, small ones are grouped."""
     total = sum(piece.end - piece.start for piece in pieces)
     target = max(-(-total // parallelism), SPLIT_BYTES_MIN)
     ranges: list[Range] = []

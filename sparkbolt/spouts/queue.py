@@ -1,15 +1,15 @@
-"""Queues: what every spout of a queue has in common.
+"""Queues: what all queue spouts have in common.
 
-Which question it answers: when does a queue hear that a message is done, and what becomes of one that failed?
-Rule 1: a message is confirmed after its tree is complete and its work committed, never before.
-Rule 2: a connection that is lost puts what was open on it back into the queue. What becomes of the tuples that were
-made of it is no longer the queue's matter: their acks and fails are dropped, and counted.
-Rule 3: no more messages are open than ``max_spout_pending`` allows, and no more are taken than the topology's pace has
-use for soon: what is open comes again when the driver dies.
-Rule 4: with a ``retry`` policy the engine gives a message again, from its memory, and the queue hears of it when it is
-done or given up. Without one each failure puts the message back into the queue.
+Which question it answers: when is a queue notified that a message is done, and what happens to one that failed?
+Rule 1: a message is confirmed only after its tree is complete and its work is committed.
+Rule 2: when a connection is lost, the queue takes back the messages that were open on it. The acks and fails of their
+tuples no longer reach the queue: they are dropped and counted.
+Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process
+soon, since all open messages come again when the driver dies.
+Rule 4: with a ``retry`` policy the engine retries a message from its memory, and the queue is notified when the message
+is done or given up. Without a policy each failure puts the message back into the queue.
 
-Prior art: Storm's Kestrel and JMS spouts, which keep what is open and confirm in ``ack``.
+Prior art: Storm's Kestrel and JMS spouts, which keep open messages and confirm them in ``ack``.
 Read before: ``core.model.components``, ``core.model.retry``.
 """
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
-"""How many messages one call of ``receive`` is asked for, at most: acks wait for the same thread."""
+"""The most messages that one call of ``receive`` is asked for: acks wait for the same thread."""
 RETRY = DEFAULT
-"""How the spouts of this package give again what failed, unless they are told otherwise. For ever would be a message
-that fails each time and comes again at once each time."""
+"""The default retry policy of the spouts in this package. It is limited, because with unlimited retries a message that
+always fails would come again at once each time."""
 OPEN_MAX = 10_000
-"""How many messages of one task are open at most, where ``max_spout_pending`` says nothing."""
+"""The most messages of one task that are open if ``max_spout_pending`` is not set."""
 
 
 class BadMessage(NamedTuple):
-    """A message that ``receive`` cannot make values of: it is given up at once, for ``reason``.
+    """A message that ``receive`` cannot turn into values; it is given up at once, for ``reason``.
 
-    So is one whose values do not fit the declared fields.
+    A message whose values do not fit the declared fields is given up in the same way.
     """
 
     message_id: Hashable
@@ -49,14 +49,14 @@ class BadMessage(NamedTuple):
 
 
 class QueueSpout(Spout):
-    """The spout of a queue that hands out messages and wants to hear when they are done: write three methods.
+    """Base class of spouts for a queue that hands out messages and is notified when they are done.
 
-    ``receive`` takes messages, ``confirm`` lets the queue forget one, ``release`` gives one back or gives it up. All
-    calls of a task come from one thread of the driver process; connections are opened in ``open`` and closed in
-    ``close`` (call ``super().open(context)``). A message id names one delivery, not one message: when a queue gives a
-    message twice, the ids differ. Attributes whose names begin with an underscore are made by ``open`` and are not
-    pickled. A simulation, which would take messages out of the queue, refuses to run it unless it is fed, or unless
-    ``rehearsable`` is True.
+    A subclass implements three methods: ``receive`` takes messages, ``confirm`` lets the queue forget a message, and
+    ``release`` puts one back or gives it up. One thread of the driver process makes all calls of a task. Open
+    connections in ``open`` (call ``super().open(context)``) and close them in ``close``. A message id names one
+    delivery, not one message: when a queue delivers a message twice, the ids must differ. Attributes whose names begin
+    with an underscore are created by ``open`` and are not pickled. A simulation would take messages out of the queue,
+    so it refuses to run such a spout unless the spout is fed or ``rehearsable`` is True.
 
     >>> class Ring(QueueSpout):
     ...     outputs = ["text"]
@@ -77,7 +77,7 @@ class QueueSpout(Spout):
     rehearsable = False
 
     def open(self, context: TopologyContext) -> None:
-        """Start with nothing open."""
+        """Start with no open messages."""
         self._decides = context.config.retry is None
         self._open_max = context.config.max_spout_pending or OPEN_MAX
         self._open: set[Hashable] = set()
@@ -85,40 +85,41 @@ class QueueSpout(Spout):
         self._room = 0
 
     def __getstate__(self) -> Mapping[str, Any]:
-        """The arguments only: nothing that ``open`` makes."""
+        """Return the arguments only: nothing that ``open`` creates."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     @abstractmethod
     def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:
-        """Take what has arrived, up to ``limit`` messages, as (message id, values of stream ``default``).
+        """Take the messages that have arrived, at most ``limit``, as (message id, values of stream ``default``).
 
-        Called again and again; return at once when there is nothing, and soon in any case. Call ``lost`` when a new
-        connection has taken the place of an old one, before giving what came over it. An exception is reported, and
-        the call is made again after a pause; what it had given before counts.
+        It is called again and again. It must return at once when there is no message, and must never block for long.
+        When a new connection has replaced an old one, call ``lost`` before you yield messages of the new one. An
+        exception is reported, and the call is repeated after a pause; messages that it yielded before the exception
+        count.
         """
 
     @abstractmethod
     def confirm(self, message_id: Any) -> None:
-        """The work of this message is done and committed: the queue may forget it. Called once, only while open."""
+        """Let the queue forget this message: its work is done and committed. Called once, only while it is open."""
 
     @abstractmethod
     def release(self, message_id: Any, *, again: bool) -> None:
-        """The message failed, and is open. Called once.
+        """Put a failed message back or give it up. Called once.
 
         Args:
-            message_id: as ``receive`` gave it.
-            again: True: put it back into the queue, to be given again (there is no ``retry``). False: it is given up,
-                because its retries are used or because it cannot be decoded: the queue's own dead letters, if it has
-                any, take it.
+            message_id: The id that ``receive`` returned.
+            again: If True, put the message back into the queue for another delivery (``retry`` is None). If False,
+                the message is given up, because its retries are used up or because it cannot be decoded; the queue's
+                own dead letter facility, if there is one, takes it.
         """
 
     def lost(self, message_ids: Iterable[Hashable] | None = None, *, come_again: int | None = None) -> None:
-        """The connection of these messages, or of all, is gone, and the queue has taken them back; any method may call.
+        """Report that the connection of these messages is lost and the queue has taken them back; any method may call.
 
         Args:
-            message_ids: what was open on it; None: all that is open.
-            come_again: how many messages the queue gives again, where that is known: those too that had arrived and
-                were not given yet, or of which it has not heard that they are done.
+            message_ids: The messages that were open on the connection; None means all open messages.
+            come_again: How many messages the queue will deliver again, if known. This includes messages that had
+                arrived but were not yet emitted, and messages whose confirmation the queue did not receive.
         """
         gone = self._open.copy() if message_ids is None else self._open.intersection(message_ids)
         self._open -= gone
@@ -133,24 +134,24 @@ class QueueSpout(Spout):
 
     @property
     def open_messages(self) -> int:
-        """How many messages of this task the queue has handed out and not heard of."""
+        """How many messages of this task are neither confirmed nor released yet."""
         return len(self._open)
 
     @property
     def wanted(self) -> int:
-        """How many messages may be open now, as the topology's pace and ``max_spout_pending`` say.
+        """How many messages may be open now, given the topology's rate and ``max_spout_pending``.
 
-        A queue that gives messages ahead is to give no more.
+        A queue that delivers messages ahead (prefetch) must not have more than this open.
         """
         return len(self._open) + self._room
 
     @property
     def dropped(self) -> int:
-        """How many verdicts came for messages whose connection was gone."""
+        """How many acks and fails were dropped because the message's connection was lost."""
         return self._dropped
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit what has arrived, as far as there is room."""
+        """Emit the messages that have arrived, as far as there is room."""
         self._room = min(collector.room, self._open_max - len(self._open))
         if self._room < 1:
             return
@@ -161,7 +162,7 @@ class QueueSpout(Spout):
             message_id, values = message
             try:
                 collector.emit(values, message_id=message_id)
-            except EmitError as error:  # the messages behind it are taken already: nobody would hear of them again
+            except EmitError as error:  # the messages after it are taken already and must not be lost
                 self._give_up(BadMessage(message_id, str(error)), collector)
             else:
                 self._open.add(message_id)
@@ -172,12 +173,12 @@ class QueueSpout(Spout):
         self.release(message.message_id, again=False)
 
     def ack(self, message_id: Any) -> None:
-        """Let the queue forget the message, unless its connection is gone."""
+        """Confirm the message, unless its connection is lost."""
         if self._is_open(message_id):
             self.confirm(message_id)
 
     def fail(self, message_id: Any) -> None:
-        """Give the message back, or up, unless its connection is gone."""
+        """Release the message, unless its connection is lost."""
         if self._is_open(message_id):
             self.release(message_id, again=self._decides)
 

@@ -1,10 +1,10 @@
-"""RabbitMQ as a source.
+"""RabbitMQSpout: reads a RabbitMQ queue.
 
-Which question it answers: how does a delivery of a RabbitMQ queue become a tracked tuple, and what does the broker hear
-of it?
-Rule 1: a delivery is acked after the micro-batch is committed that completed its tree.
-Rule 2: no more deliveries are open than ``max_spout_pending``: that is the most that the prefetch may be. It follows
-the topology's pace: about what the next two micro-batches take, besides what is under way.
+Which question it answers: how does a delivery of a RabbitMQ queue become a tracked tuple, and when is the broker
+notified?
+Rule 1: a delivery is acked after the micro-batch that completed its tree is committed.
+Rule 2: at most ``max_spout_pending`` deliveries are open, and the prefetch count is never higher. It follows the
+topology's rate: about what the next two micro-batches take, in addition to the deliveries in flight.
 
 Read before: ``queue``, ``rabbitmq_link``.
 """
@@ -22,20 +22,21 @@ from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery, parameters_of, place_of
 
 PREFETCH_MAX = 65_535
-"""The protocol has 16 bits for it."""
+"""The protocol encodes the prefetch count in 16 bits."""
 
 
 class RabbitMQSpout(QueueSpout):
-    """Emits the messages of one queue, which must exist; each task has a connection and a consumer of its own.
+    """Emits the messages of one queue, which must exist; each task has its own connection and consumer.
 
-    Args of the constructor: ``url`` (``amqps://`` for TLS; it is never printed), ``queue``, ``value`` (what a message
-    is: ``"bytes"``, ``"text"``, ``"json"``, or a function of its bytes), ``outputs`` (the fields; of a JSON object its
-    values under these names). To emit routing keys or headers, override ``values_of``.
+    Args of the constructor: ``url`` (``amqps://`` for TLS; it is never printed), ``queue``, ``value`` (how to decode a
+    message: ``"bytes"``, ``"text"``, ``"json"``, or a function of its bytes), ``outputs`` (the fields; from a JSON
+    object each field takes the value under its name), ``retry`` and ``backoff_max_secs`` (the longest pause between
+    two attempts to connect). To emit routing keys or headers, override ``values_of``.
 
-    A message whose tuple failed is given again from memory, as ``retry`` says (five times unless told otherwise). One
-    that is given up, or cannot be decoded, is rejected: the queue's dead letter exchange takes it if it has one,
-    otherwise RabbitMQ drops it; an error line says so. With ``retry=None`` each failure puts the message back into the
-    queue, for ever. When a connection is lost the broker gives what was open on it again; the spout connects again and
+    A message whose tuple failed is retried from memory according to ``retry`` (by default five times). A message that
+    is given up or cannot be decoded is rejected: the queue's dead letter exchange takes it if there is one, otherwise
+    RabbitMQ drops it; an ERROR line reports it. With ``retry=None`` each failure puts the message back into the queue,
+    without a limit. When a connection is lost, the broker delivers its open messages again; the spout reconnects and
     goes on.
 
     >>> jobs = RabbitMQSpout("amqp://ann:secret@localhost:5672/", queue="jobs", value="json", outputs=["id", "task"])
@@ -53,10 +54,10 @@ class RabbitMQSpout(QueueSpout):
         retry: RetryPolicy | None = RETRY,
         backoff_max_secs: float = 30.0,
     ) -> None:
-        """Check what was given; nothing is connected yet.
+        """Check and store the arguments; no connection is opened yet.
 
         Raises:
-            ConfigError: one of them cannot be meant.
+            ConfigError: An argument is invalid.
         """
         parameters_of(url)
         self.url = url
@@ -67,7 +68,7 @@ class RabbitMQSpout(QueueSpout):
         self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
-        """Begin to connect; the first ``next_tuple`` need not wait for it."""
+        """Start to connect in the background; ``next_tuple`` does not wait for it."""
         super().open(context)
         self._open_max = min(self._open_max, PREFETCH_MAX)
         self._link = Link(self.url, self.queue, self._open_max, self.backoff_max_secs)
@@ -75,15 +76,15 @@ class RabbitMQSpout(QueueSpout):
         self._link.start()
 
     def values_of(self, delivery: RabbitMQDelivery) -> Sequence[Any]:
-        """The values of stream ``default``: the decoded body. Override it for what else a delivery has.
+        """Return the values of stream ``default``: the decoded body. Override it to emit other parts of a delivery.
 
         Raises:
-            Exception: any; the delivery is given up, as one that cannot be decoded.
+            Exception: Any exception; the delivery is then given up as one that cannot be decoded.
         """
         return self.decoder(delivery.body)
 
     def receive(self, limit: int) -> Iterator[tuple[Delivered, Sequence[Any]] | BadMessage]:
-        """What has arrived."""
+        """Yield the deliveries that have arrived."""
         connection, deliveries = self._link.take(limit)
         self._link.want(self.wanted)
         if connection != self._connection:
@@ -94,7 +95,7 @@ class RabbitMQSpout(QueueSpout):
                 values = self.values_of(delivery)
             except ValueError as error:
                 yield BadMessage(delivery.id, str(error))
-            except Exception as error:  # noqa: BLE001  what stands behind it in this call must not be forgotten
+            except Exception as error:  # noqa: BLE001  the deliveries after it in this call must not be lost
                 yield BadMessage(delivery.id, f"{type(error).__name__}: {error}")
             else:
                 yield delivery.id, values
@@ -104,7 +105,7 @@ class RabbitMQSpout(QueueSpout):
         self._link.settle(message_id, Disposition.ACK)
 
     def release(self, message_id: Any, *, again: bool) -> None:
-        """Reject the delivery, back into the queue or for good."""
+        """Reject the delivery: requeue it if ``again``, otherwise for good."""
         self._link.settle(message_id, Disposition.REQUEUE if again else Disposition.REJECT)
 
     def close(self) -> None:

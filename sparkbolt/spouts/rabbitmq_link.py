@@ -1,13 +1,15 @@
-"""One consumer's connection to RabbitMQ, on a thread of its own.
+"""Link: one consumer's connection to RabbitMQ, on its own thread.
 
-Which question it answers: who keeps the connection alive while its spout waits for its topology?
-Rule 1: the connection belongs to its thread: heartbeats are answered however long nobody calls, and no call of the
-spout waits for the network.
-Rule 2: a delivery is named by the number of its connection and its tag. What is said of a delivery of an earlier
-connection is dropped: its tag may be another message's by now, or nobody's, which RabbitMQ punishes by closing.
-Rule 3: a connection that is lost, or cannot be had, is tried again after 0.1 s, then twice as long each time.
-Rule 4: the prefetch is what is wanted, rounded up to a power of two. RabbitMQ takes another one for another consumer
-only, so the consumer is exchanged, which leaves its deliveries open; both together never have more than the limit.
+Which question it answers: what keeps the connection alive while the spout waits for its topology?
+Rule 1: only its thread uses the connection: it answers heartbeats however long the spout makes no call, and no call of
+the spout waits for the network.
+Rule 2: a delivery is identified by the number of its connection and its tag. A verdict on a delivery of an earlier
+connection is dropped: its tag may now belong to another message or to none, and RabbitMQ closes the channel for an
+unknown tag.
+Rule 3: a connection that is lost or cannot be opened is tried again after 0.1 s, then after twice as long each time.
+Rule 4: the prefetch count is the wanted number, rounded up to a power of two. RabbitMQ applies a new prefetch count
+only to a new consumer, so the consumer is replaced; its deliveries stay open, and both consumers together never have
+more open than the limit.
 
 Read before: ``queue``.
 """
@@ -29,23 +31,23 @@ log = logging.getLogger(__name__)
 
 BACKOFF_SECS_MIN = 0.1
 PREFETCH_MIN = 32
-"""Less than that is asked for only where the limit is lower."""
+"""A lower prefetch count is used only if the limit itself is lower."""
 PREFETCH_FALL = 4
-"""The prefetch falls where so many times as much is open, or may be, as is wanted."""
+"""The prefetch count falls when it is at least this many times the wanted number."""
 TELL_SECS = 60.0
-"""How often the same trouble is told: the next line says how often it was not."""
+"""The same problem is logged once per this many seconds; the next line counts the suppressed ones."""
 CLOSE_SECS_MAX = 4.0
 
 
 class Delivered(NamedTuple):
-    """Names one delivery of one connection: the message id of its tuple."""
+    """Identifies one delivery of one connection; it is the message id of the delivery's tuple."""
 
     connection: int
     tag: int
 
 
 class RabbitMQDelivery(NamedTuple):
-    """What came over the connection."""
+    """One delivery as the broker sent it."""
 
     id: Delivered
     body: bytes
@@ -57,19 +59,19 @@ class RabbitMQDelivery(NamedTuple):
 
 
 class Disposition(Enum):
-    """What may be said of a delivery."""
+    """What the broker is told about a delivery."""
 
     ACK = "ack"
     REJECT = "reject"
-    """It is given up: the queue's dead letter exchange takes it, if it has one; otherwise RabbitMQ drops it."""
+    """The message is given up: the queue's dead letter exchange takes it, if there is one; otherwise it is dropped."""
     REQUEUE = "requeue"
 
 
 def pika() -> Any:
-    """The client library.
+    """Return the client library.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: It is not installed.
     """
     try:
         import pika as library
@@ -77,12 +79,12 @@ def pika() -> Any:
         raise ConfigError("RabbitMQ needs the package pika: pip install 'sparkbolt[rabbitmq]'") from None
     its_log = logging.getLogger("pika")
     if its_log.level == logging.NOTSET:
-        its_log.setLevel(logging.CRITICAL)  # it has eight error lines for a refused connection; ours is one
+        its_log.setLevel(logging.CRITICAL)  # it logs eight ERROR lines for one refused connection; we log one line
     return library
 
 
 def reason_of(error: BaseException | str) -> str:
-    """What went wrong, where pika wraps it in errors without a text."""
+    """Return the cause of an error that pika wraps in errors without a text."""
     while isinstance(error, BaseException) and error.args and isinstance(error.args[0], BaseException):
         error = error.args[0]
     for inner in getattr(error, "exceptions", ())[-1:]:
@@ -91,10 +93,10 @@ def reason_of(error: BaseException | str) -> str:
 
 
 def parameters_of(url: str) -> Any:
-    """Pika's parameters for an AMQP URL.
+    """Return pika's parameters for an AMQP URL.
 
     Raises:
-        ConfigError: the URL is not one. The message does not show it, since it may hold a password.
+        ConfigError: The URL is invalid. The message does not show it, since it may hold a password.
     """
     try:
         if not url.startswith(("amqp://", "amqps://")):
@@ -105,7 +107,7 @@ def parameters_of(url: str) -> Any:
 
 
 def place_of(url: str) -> str:
-    """Host, port and virtual host of an AMQP URL: what may be printed.
+    """Return host, port and virtual host of an AMQP URL, which may be printed.
 
     >>> place_of("amqp://ann:secret@queues:5672/shop")
     'queues:5672/shop'
@@ -115,17 +117,17 @@ def place_of(url: str) -> str:
 
 
 class Link:
-    """Consumes from one queue. What begins with ``_io`` is for the connection's thread, the rest for the spout's."""
+    """Consumes from one queue. ``_io`` methods run on the connection's thread, all others on the spout's."""
 
     def __init__(self, url: str, queue: str, prefetch_max: int, backoff_secs_max: float) -> None:
-        """Nothing is connected before ``start``."""
+        """Store the parameters; ``start`` connects."""
         self._parameters = parameters_of(url)
         self._name = f"queue {queue!r} at {place_of(url)}"
         self._queue = queue
         self._prefetch_max = prefetch_max
         self._backoff_secs_max = backoff_secs_max
         self._lock = threading.Lock()
-        # Under the lock:
+        # Guarded by the lock:
         self._number = 0
         self._arrived: deque[RabbitMQDelivery] = deque()
         self._verdicts: list[tuple[Delivered, Disposition]] = []
@@ -133,23 +135,23 @@ class Link:
         self._wanted = min(PREFETCH_MIN, prefetch_max)
         self._lost = 0
         self._broken: Exception | None = None
-        # Of the connection's thread:
+        # Used only by the connection's thread:
         self._connection: Any = None
         self._channel: Any = None
         self._unsettled: dict[int, None] = {}
-        """Tags in the order in which they came."""
+        """Tags of open deliveries, in the order of their arrival."""
         self._prefetch = 0
-        """Of the consumer; 0 while there is none, or it is exchanged."""
+        """Prefetch count of the consumer; 0 while there is none or it is being replaced."""
         self._consumer = ""
         self._why = ""
-        """Why a connection is closed that could not be used."""
+        """Why an unusable connection is being closed."""
         self._throttle = Throttle(1, TELL_SECS)
         self._backoff_secs = BACKOFF_SECS_MIN
         self._closing = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to connect; deliveries arrive when they do."""
+        """Start to connect in the background."""
         pika()
         from pika.adapters.select_connection import IOLoop
 
@@ -158,10 +160,10 @@ class Link:
         self._thread.start()
 
     def take(self, limit: int) -> tuple[int, list[RabbitMQDelivery]]:
-        """The number of the connection, which rises when one is lost, and up to ``limit`` deliveries of it.
+        """Return the connection's number, which rises when one is lost, and up to ``limit`` of its deliveries.
 
         Raises:
-            RuntimeError: the connection's thread has ended, and nothing will arrive any more.
+            RuntimeError: The connection's thread has ended, so nothing will arrive any more.
         """
         with self._lock:
             if self._broken is not None:
@@ -169,13 +171,13 @@ class Link:
             return self._number, [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
 
     def take_lost(self) -> int:
-        """How many deliveries were open on what was lost since the last call: the queue gives them again."""
+        """Return how many deliveries were open on connections lost since the last call; the queue redelivers them."""
         with self._lock:
             lost, self._lost = self._lost, 0
             return lost
 
     def want(self, count: int) -> None:
-        """Say how many deliveries may be open; the prefetch follows."""
+        """Set how many deliveries may be open; the prefetch count follows."""
         wanted = min(self._prefetch_max, max(PREFETCH_MIN, 1 << max(0, count - 1).bit_length()))
         with self._lock:
             changed, self._wanted = wanted != self._wanted, wanted
@@ -183,7 +185,7 @@ class Link:
             self._loop.add_callback_threadsafe(self._io_pace)
 
     def settle(self, delivered: Delivered, verdict: Disposition) -> None:
-        """Say what became of a delivery; it is sent soon, and dropped if its connection is gone."""
+        """Ack or reject a delivery; it is sent soon, or dropped if the connection is lost."""
         with self._lock:
             self._verdicts.append((delivered, verdict))
             wake, self._woken = not self._woken, True
@@ -191,7 +193,7 @@ class Link:
             self._loop.add_callback_threadsafe(self._io_settle)
 
     def close(self) -> None:
-        """Send what is to be said, and close the connection; what is open goes back to the queue."""
+        """Send pending acks and close the connection; open deliveries go back to the queue."""
         if self._thread is None or not self._thread.is_alive():
             return
         self._loop.add_callback_threadsafe(self._io_close)
@@ -206,7 +208,7 @@ class Link:
         try:
             self._io_connect()
             self._loop.start()
-        except Exception as error:  # noqa: BLE001  who waits for deliveries must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001  ``take`` must raise it, whatever it is
             with self._lock:
                 self._broken = error
         self._loop.close()
@@ -251,10 +253,10 @@ class Link:
             log.info("%s: consuming, with %d messages open and at most %d", self._name, prefetch, self._prefetch_max)
         self._channel, self._prefetch = channel, prefetch
         self._backoff_secs = BACKOFF_SECS_MIN
-        self._io_pace()  # more, or less, may be wanted by now
+        self._io_pace()  # the wanted number may have changed meanwhile
 
     def _io_pace(self) -> None:
-        """Exchange the consumer where another prefetch is wanted: any higher one, and a much lower one."""
+        """Replace the consumer if any higher prefetch count is wanted, or a much lower one."""
         if self._channel is None or not self._channel.is_open or not self._prefetch or self._closing:
             return
         with self._lock:
@@ -275,7 +277,7 @@ class Link:
         self._io_give_up(str(error))
 
     def _io_give_up(self, why: str) -> None:
-        """The channel is of no use any more: a new connection is the one way to go on."""
+        """Close the connection, because the channel is unusable: only a new connection can go on."""
         if self._connection.is_open:
             self._why = why
             self._connection.close()
@@ -311,7 +313,7 @@ class Link:
             if id_.connection == number and verdict is not Disposition.ACK and id_.tag in self._unsettled:
                 del self._unsettled[id_.tag]
                 self._channel.basic_reject(id_.tag, requeue=verdict is Disposition.REQUEUE)
-        # One frame acks the oldest tags, as long as all of them are done; the others are acked one by one.
+        # One frame acks the oldest tags, as long as all of them are acked; the others are acked one by one.
         run = list(takewhile(acked.__contains__, self._unsettled))
         if run:
             self._channel.basic_ack(run[-1], multiple=True)

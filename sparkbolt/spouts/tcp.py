@@ -1,10 +1,10 @@
-"""Lines of text from a TCP connection.
+"""SocketSpout: reads lines of text from a TCP connection.
 
 Which question it answers: how does a connection that cannot be read again become a tracked spout?
-Rule 1: a line is kept until it is acked, and given again when it failed, up to ``max_retries`` times. It
-lives in the driver's memory alone: what is not acked is lost with the driver.
-Rule 2: no call waits: connecting and reading are non-blocking, so that acks are not held up.
-Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept nothing is read, and the sender has to
+Rule 1: a line is kept until it is acked, and is emitted again after a failure, at most ``max_retries`` times. It is
+stored only in the driver's memory: lines that are not acked are lost with the driver.
+Rule 2: no call blocks: connecting and reading are non-blocking, so acks are not delayed.
+Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept, the spout reads nothing, and the sender has to
 wait.
 
 Read before: ``core.model.components``.
@@ -31,19 +31,20 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 16
 EMIT_MAX = 1000
-"""How many lines one call emits, at most."""
+"""The most lines that one call emits."""
 CONNECT_SECS = 10.0
-"""How long a connection may take to be made."""
+"""How long connecting may take, in seconds."""
 
 
 class SocketSpout(Spout):
     """Emits the lines that a TCP server sends: field ``line`` (str, without its newline).
 
-    Each task has a connection of its own. A connection that breaks, or cannot be made, is tried again after
-    0.1 s, then twice as long each time, up to ``backoff_max_secs``. When the server closes, what it sent
-    after its last newline counts as a line. With ``reconnect=False`` the spout is exhausted then, once every
-    line is settled. A line longer than ``line_bytes_max`` is dropped and logged. A host name is looked up at
-    each attempt, which may take a while: give an address where that matters.
+    Each task has its own connection. If a connection breaks or cannot be opened, the spout tries again after 0.1 s,
+    then after twice as long each time, up to ``backoff_max_secs``. A line that failed is emitted again, at most
+    ``max_retries`` times. When the server closes the connection, the bytes after its last newline count as a line.
+    With ``reconnect=False`` the spout then ends, as soon as every line is acked or given up. A line longer than
+    ``line_bytes_max`` bytes is dropped and logged. While ``pending_lines_max`` lines are open, the spout reads nothing.
+    A host name is resolved at each attempt, which may block; use an address where that matters.
 
     >>> SocketSpout("127.0.0.1", 9999).outputs
     ['line']
@@ -64,10 +65,10 @@ class SocketSpout(Spout):
         line_bytes_max: int = 1 << 20,
         backoff_max_secs: float = 30.0,
     ) -> None:
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: a number is out of its range.
+            ConfigError: An argument is invalid, such as a number that is out of range.
         """
         self.host = arguments.text("host", host, "the name or address of a host")
         self.port = arguments.whole("port", port, 1, 65535)
@@ -79,7 +80,7 @@ class SocketSpout(Spout):
         self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
-        """Start with no connection; the first ``next_tuple`` makes one."""
+        """Start without a connection; the first ``next_tuple`` opens one."""
         self._socket: socket.socket | None = None
         self._connected = False
         self._closed = False
@@ -93,11 +94,11 @@ class SocketSpout(Spout):
         self._next_id = 0
 
     def __getstate__(self) -> Mapping[str, Any]:
-        """The arguments only: nothing that ``open`` makes."""
+        """Return the arguments only: nothing that ``open`` creates."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit lines that failed, then new ones; read what has arrived if there are none."""
+        """Emit failed lines first, then new ones; if there is no new line, read from the connection."""
         room = EMIT_MAX
         while self._again and room:
             message_id = self._again.popleft()
@@ -113,11 +114,11 @@ class SocketSpout(Spout):
             room -= 1
 
     def ack(self, message_id: Any) -> None:
-        """Let the line go."""
+        """Forget the line."""
         self._kept.pop(message_id, None)
 
     def fail(self, message_id: Any) -> None:
-        """Give the line again, unless it was given often enough."""
+        """Emit the line again later, or give it up if its retries are used up."""
         line, retries = self._kept.get(message_id, (None, 0))
         if line is None:
             return
@@ -134,7 +135,7 @@ class SocketSpout(Spout):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the server closed, no further connection is wanted, and every line is settled."""
+        """Whether the server closed, ``reconnect`` is False, and every line is acked or given up."""
         return self._closed and not self.reconnect and not self._lines and not self._kept
 
     @property
@@ -142,7 +143,7 @@ class SocketSpout(Spout):
         return f"SocketSpout {self.host}:{self.port}"
 
     def _receive(self) -> None:
-        """Take what has arrived, at most ``READ_BYTES``; make the connection first if there is none."""
+        """Read what has arrived, at most ``READ_BYTES``; open a connection first if there is none."""
         try:
             if self._ready():
                 assert self._socket is not None
@@ -157,7 +158,7 @@ class SocketSpout(Spout):
             self._lost(error)
 
     def _ready(self) -> bool:
-        """Whether there is a connection; begins one, or looks whether the one that was begun is made."""
+        """Whether there is a connection; starts one, or checks whether the started one is established."""
         if self._connected:
             return True
         if self._socket is None:

@@ -1,4 +1,4 @@
-"""Lines of text files.
+"""TextSpout: reads the lines of text files.
 
 Which question it answers: how do files become spout tuples that can be read again after any crash?
 Rule: the driver plans byte ranges and never sees a line; executors read them.
@@ -32,16 +32,16 @@ _PATHS = pa.dictionary(pa.int32(), pa.string())
 
 Paths: TypeAlias = str | Path | Iterable[str | Path]
 OPEN_FILES_MAX = 8
-"""How many compressed files a worker keeps open between ranges."""
+"""Number of compressed files that a worker keeps open between ranges."""
 
 
 def absolute_patterns(paths: Paths) -> tuple[str, ...]:
-    """The paths as absolute patterns; ``~`` is the home directory.
+    """Return the paths as absolute patterns; ``~`` is the home directory.
 
     Raises:
-        ConfigError: there is none, or one is empty or no path at all.
+        ConfigError: There is no path, or one is empty or not a path.
     """
-    given: object = paths  # whatever an annotation says
+    given: object = paths  # users may pass anything, whatever the annotation
     if isinstance(given, bytes | bytearray) or not isinstance(given, str | Path | Iterable):
         raise ConfigError(
             f"paths is {paths!r}, of type {type(paths).__name__}: expected a str or a Path (a file, a directory, a "
@@ -72,31 +72,31 @@ def _checked_encoding(encoding: str) -> str:
 class TextSpout(OpenedInEachProcess, PartitionedSpout):
     r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
 
-    ``paths`` is a file, a directory (with all below it but names that begin with ``.`` or ``_``), a glob
-    (``books/*.txt``, ``**`` for any directories), or a list of those. A source is a file, named by its
-    absolute path (and by more with ``follow``); a position is the byte at which a line starts. A path that is not valid
-    UTF-8 is told as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the files under the same
-    paths. A line ends with ``\n`` or ``\r\\n``. Bytes that are not text in
-    ``encoding`` become U+FFFD. A line longer than ``line_bytes_max`` fails its tree alone.
+    ``paths`` is a file, a directory, a glob (``books/*.txt``; ``**`` matches any directories), or a list of those. A
+    directory stands for all files below it, except names that begin with ``.`` or ``_``. Each file is a source, named
+    by its absolute path (and by more with ``follow``); a position is the byte offset at which a line starts. A path
+    that is not valid UTF-8 is shown as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the
+    files under the same paths. A line ends with ``\n`` or ``\r\n``. Bytes that are not valid in ``encoding`` become
+    U+FFFD. A line longer than ``line_bytes_max`` bytes fails only its own tree.
 
-    Without ``follow`` the list of files and their sizes are taken when the topology starts, a last line
-    without a newline counts, and the spout ends; files must not change meanwhile.
+    Without ``follow`` the list of files and their sizes are read when the topology starts, a last line without a
+    newline counts as a line, and the spout ends. The files must not change meanwhile.
 
-    With ``follow=True`` it goes on, as ``tail -F`` does: files that grow are read on up to their last newline, and new
-    files are looked for once a second; every plan asks the system for the size of every file, about 2 us each. A file
-    is known by its inode and its beginning (``identity``), so one that is renamed is read to its end, under its new
-    name in the same directory or among the patterns, once, and the one that takes its place from its start; ``path``
-    stays the path under which a file was found. A file that was emptied is read from its start again, and a warning
-    counts what was not read of it; so it does for one that is gone. Nothing is lost or read twice where a copy of it
-    is beside it, also a compressed one. A range that was planned of a file which is gone, or was emptied, when it is
-    read fails one tree: what stands there now is never taken for it.
+    With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
+    for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
+    identified by its inode and its beginning (``identity``). So a renamed file is read to its end once, under its new
+    name in the same directory or among the patterns; the file that takes its old name is read from its start.
+    ``path`` stays the path under which a file was found first. A file that was emptied is read again from its start. A
+    warning reports how much was not read of a file that was emptied or is gone. If a copy of such a file, compressed
+    or not, lies beside it, no line is lost or read twice. If a file is gone or was emptied after a range of it was
+    planned and before it is read, the range fails as one tree: the spout never reads other content in its place.
 
-    Compressed files (``.gz``, ``.bz2``, ``.xz``, and ``.zst`` with ``zstandard``): ``offset`` counts unpacked
-    bytes. A file is read by one task at a time, a piece a micro-batch. Its price: the driver unpacks it too,
-    ahead of the plan and keeping nothing, since only so it knows where the file ends; and each worker process
-    unpacks it once, as it goes on from where it was. A worker that is new starts from the first byte. A
-    compressed file does not grow: it must be whole when it appears, so write it under another name (or one
-    with ``.`` in front) and rename it.
+    Compressed files (``.gz``, ``.bz2``, ``.xz``, and ``.zst`` with ``zstandard``): ``offset`` counts unpacked bytes.
+    One task at a time reads a file, one piece per micro-batch. The cost: the driver unpacks the file too, ahead of the
+    plan and without keeping the content, because it cannot find the end otherwise. Each worker process unpacks it
+    once and continues where it stopped; a new worker starts from the first byte. A compressed file must be complete
+    when it appears, since it is not read on as it grows. So write it under another name (or one that begins with
+    ``.``) and rename it.
 
     >>> TextSpout("books/*.txt").outputs
     ['line', 'path', 'offset']
@@ -115,10 +115,10 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
         encoding: str = "utf-8",
         line_bytes_max: int = 16 << 20,
     ) -> None:
-        """Keep what was given; files are looked at when the topology starts.
+        """Check and store the arguments; the files are looked up when the topology starts.
 
         Raises:
-            ConfigError: an argument cannot be what it is.
+            ConfigError: An argument is invalid.
         """
         self.patterns = absolute_patterns(paths)
         self.follow = arguments.flag("follow", follow)
@@ -130,36 +130,36 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
         self._planner: FilePlanner | None = None
         self._unpacked: dict[str, UnpackedFile] = {}
         self._places: dict[str, str] = {}
-        """Where followed files were found last, by source."""
+        """The last known path of each followed file, by source."""
         self._warned: set[str] = set()
 
     def open(self, context: TopologyContext) -> None:
         """Find the files.
 
         Raises:
-            ConfigError: a path names none, and files are not followed.
+            ConfigError: A path names no file, and ``follow`` is False.
         """
         self._planner = FilePlanner(
             self.patterns, follow=self.follow, parallelism=context.parallelism, clock=time.monotonic
         )
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """The next bytes of the files, in the order of their paths; followed files take turns."""
+        """Plan the next bytes of the files, in the order of their paths; followed files take turns."""
         assert self._planner is not None, "next_ranges is called after open"
         return self._planner.next_ranges(progress, budget)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether every file's end was planned."""
+        """Whether every file is planned to its end."""
         assert self._planner is not None, "finished is called after open"
         return self._planner.finished(progress)
 
     def close(self) -> None:
-        """Close what the driver has open."""
+        """Close the files that the driver has open."""
         if self._planner is not None:
             self._planner.close()
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """The lines that start in the range, as (offset, [line, path, offset])."""
+        """Yield the lines that start in the range, as (offset, [line, path, offset])."""
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -168,7 +168,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
                 yield position, [line, self.path_of(range_), position]
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """The lines as Arrow columns (string, dictionary of string, int64), about 1 MiB at a time."""
+        """Yield the lines as Arrow columns (string, dictionary of string, int64), about 1 MiB at a time."""
         path = pa.array([self.path_of(range_)], pa.string())
         for chunk in self.chunks(range_):
             if isinstance(chunk, BadRecord):
@@ -180,11 +180,11 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
             yield positions, [lines, paths, pa.array(positions)]
 
     def path_of(self, range_: Range) -> str:
-        """The path under which the file of a range was found, as its tuples tell it."""
+        """Return the path under which the file of a range was found, as its tuples show it."""
         return path_of(range_.source) if self.follow else escape(range_.source)
 
     def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
-        """Where lines start and the lines, a block at a time; a ``BadRecord`` for a line that is too long."""
+        """Yield blocks of lines with their offsets, and a ``BadRecord`` for each line that is too long."""
         id_ = FileId.parse(range_.source) if self.follow else None
         try:
             file = self._take(range_, id_)
@@ -196,7 +196,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
         try:
             if isinstance(file, PlainFile) and file.size < range_.end:
                 what = f"was planned up to byte {range_.end} but has {file.size} bytes now"
-                if id_ is not None:  # what it holds now may be anything
+                if id_ is not None:  # its content may now be anything
                     self._warn(range_.source, f"{what}: it was emptied, and what was planned and not yet read fails")
                     yield BadRecord(range_.start, f"{self.path_of(range_)!r} {what}: it was emptied before it was read")
                     return
@@ -209,7 +209,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
                 file.close()
 
     def _take(self, range_: Range, id_: FileId | None) -> PlainFile | UnpackedFile:
-        """The file of a range: one that is open, if it has not gone beyond it; else from its first byte."""
+        """Return the file of a range: an open one that can still read the range's start, else one opened anew."""
         kept = self._unpacked.get(range_.source)
         if kept is not None and kept.oldest <= max(0, range_.start - 1):
             return self._unpacked.pop(range_.source)
@@ -221,7 +221,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
         return file
 
     def _give_back(self, source: str, file: UnpackedFile) -> None:
-        """Keep the file open for the next range, unless the one that is kept is further."""
+        """Keep the file open for the next range; of two open files of one source keep the one that is further."""
         kept = self._unpacked.pop(source, None)
         if kept is not None:
             file, kept = (file, kept) if file.unpacked >= kept.unpacked else (kept, file)
@@ -245,7 +245,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
             log.warning("%s %s", path, what)
 
     def cleanup(self) -> None:
-        """Close what the worker has open."""
+        """Close the files that the worker has open."""
         for file in self._unpacked.values():
             file.close()
         self._unpacked.clear()

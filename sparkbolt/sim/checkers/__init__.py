@@ -1,4 +1,4 @@
-"""The checkers of a simulation: each watches one promise.
+"""Checkers: each watches one promise of a simulation.
 
-Read ``base`` first: what a checker is, and what all of them know. ``acks`` lists them all.
+Read ``base`` first: it explains what a checker is and what all of them know. ``acks`` has the list of all checkers.
 """

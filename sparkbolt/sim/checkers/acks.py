@@ -1,7 +1,7 @@
-"""Checkers: each watches one promise.
+"""Checkers: one object for each promise, and the checkers of acks, progress and memory.
 
 Which question it answers: has anything happened that must never happen?
-Rule: each promise is one object, so that a failure says which one was broken.
+Rule: each promise is one object, so that a failure names the broken promise.
 
 Read before: ``base``.
 """
@@ -37,12 +37,12 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class NoFalseAck(Checker):
-    """A tree is acked if, and only if, each of its deliveries was; it fails if, and only if, somebody failed it."""
+    """A tree is acked if, and only if, each of its deliveries was; it fails if, and only if, a component failed it."""
 
     promise = "no false ack"
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """Compare verdicts, tree by tree."""
+        """Compare the verdicts, tree by tree."""
         others = [*self.facts.trees.open, *verdict.failed]
         known = verdict.acked
         if others:
@@ -77,11 +77,11 @@ class NoFalseAck(Checker):
         self._compare_open(driver)
 
     def life_began(self, driver: Driver) -> None:
-        """A ledger that was loaded knows the same open trees."""
+        """Check that a loaded ledger has the same open trees."""
         self._compare_open(driver)
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Deliveries belong to trees that began."""
+        """Check that all deliveries belong to trees that began."""
         for root in self.facts.trees.strangers[:1]:
             self.broken(f"micro-batch {plan.micro_batch_id} has deliveries of root {root:016x}, which nobody began")
 
@@ -97,29 +97,29 @@ class NoFalseAck(Checker):
 
 
 class AcksAreDurable(Checker):
-    """A spout hears of a verdict once, and of an ack only when the work it stands for is committed."""
+    """A spout is notified of a verdict once, and of an ack only after the work of its tree is committed."""
 
     promise = "no ack before the commit"
 
     def __init__(self, facts: Facts) -> None:
-        """No message is known yet."""
+        """Start without messages."""
         super().__init__(facts)
         self._keys: dict[tuple[int, Any], int] = {}
         self._former: set[tuple[int, Any]] = set()
-        """Messages of lives that ended while the driver went on: those that are not given again, it fails."""
+        """Messages of lives that ended while the driver went on: it fails those that are not emitted again."""
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
         self._letters: set[int] = set()
-        """The keys of dead letters for the checkpoint: a spout whose message has one hears that it failed."""
+        """Keys of dead letters for the checkpoint: a spout whose message has one is notified that it failed."""
 
     def life_began(self, driver: Driver) -> None:
-        """Message ids are known to one driver only."""
+        """Forget message ids of another driver: only one driver knows them."""
         self._former = {*self._former, *self._keys} if driver.took_over else set()
         self._keys.clear()
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """Learn which tree stands for which message id."""
+        """Record which tree stands for which message id."""
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
@@ -130,14 +130,14 @@ class AcksAreDurable(Checker):
                         self._letters.add(key)
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Learn what may be told."""
+        """Record which verdicts spouts may be notified of."""
         if self.facts.queues or self._keys:
             acked = set(verdict.acked.tolist())
             self._acked |= acked - self._letters
             self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
-        """Look at what spouts are about to hear."""
+        """Check the verdicts of which spouts are about to be notified."""
         if not driver.coordinator.lane.tracked:
             return
         for number, buffer in driver.coordinator.buffers.items():
@@ -163,12 +163,12 @@ class AcksAreDurable(Checker):
 
 
 class NothingIsLost(Checker):
-    """Every message is acked or put aside in the end, each once; progress never passes one that is neither."""
+    """Every message is acked or set aside in the end, each once; progress never passes an unfinished one."""
 
     promise = "no tree lost"
 
     def __init__(self, facts: Facts) -> None:
-        """No message is done."""
+        """Start without finished messages."""
         super().__init__(facts)
         self._done: dict[tuple[str, str], set[int]] = {}
         self._ranged = {
@@ -178,16 +178,16 @@ class NothingIsLost(Checker):
             for number in facts.subject.topology.tasks(spec.id)
         }
         self._promised = {spec.id for spec in self._ranged.values()}
-        """The spouts that promise it."""
+        """The spouts for which the promise holds."""
         self._entries: list[Entry] = []
         self._reached: dict[tuple[str, str], int] = {}
         self._lettered: dict[tuple[str, str, int], range] = {}
-        """What waits for its dead letter, by its first position."""
+        """Positions that wait for their dead letter, by the first of them."""
         self._perhaps: set[tuple[str, str, int]] = set()
-        """What was given up or not: its tree timed out while a bolt was out."""
+        """Messages that may have been given up or not: their trees timed out while a bolt was unavailable."""
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Learn which messages are done."""
+        """Record which messages are finished."""
         self._entries += [entry for entry in plan.entries if entry.source is not None and entry.task in self._ranged]
         if not self.facts.subject.lane.tracked:
             return
@@ -215,9 +215,9 @@ class NothingIsLost(Checker):
         self._entries = kept
 
     def _put_aside(self, spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
-        """The positions that are done when a tree fails: not those of which a dead letter is to be written first."""
+        """Return the positions that are finished when a tree fails; those that still need a dead letter are not."""
         if entry.letters is not None:
-            return range(0)  # it comes again, until somebody takes it
+            return range(0)  # it is retried until a bolt processes it
         forgiven = self.facts.forgiven(key)
         positions = _given_up(spec, entry, key, cause) if not forgiven or cause in FINAL else range(0)
         if forgiven is None and positions:
@@ -229,7 +229,7 @@ class NothingIsLost(Checker):
         return positions
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """Progress has reached only what is done."""
+        """Check that progress has passed only finished messages."""
         if not self.facts.subject.lane.tracked:
             return
         for component, moved in promotion.progress_moved.items():
@@ -247,7 +247,7 @@ class NothingIsLost(Checker):
                 self._reached[component, source] = position
 
     def ended(self, driver: Driver) -> None:
-        """All messages are done."""
+        """Check that all messages are finished."""
         if not self.facts.subject.lane.tracked:
             return
         for component, found in self.facts.subject.surveys.items():
@@ -271,7 +271,7 @@ class NothingIsLost(Checker):
                 self.broken(f"all is finished, but the queue of task {number} still has {left} message(s)")
 
     def _open(self, source: str) -> set[int]:
-        """Positions whose trees are open in the end: without message timeouts nothing ends what nobody acks."""
+        """Return positions of trees that are open in the end: without timeouts, an unacked tree stays open."""
         return {
             entry.position_of(sequence)
             for task, sequence in map(split_key, self.facts.trees.open)
@@ -281,7 +281,7 @@ class NothingIsLost(Checker):
 
 
 def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> range:
-    """The positions that are put aside when a tree of the entry fails."""
+    """Return the positions that are set aside when a tree of the entry fails."""
     position = entry.position_of(split_key(key)[1])
     unread = entry.positions is None and cause in NOT_READ
     new = entry.positions is None and (not unread or position != entry.start)
@@ -293,17 +293,17 @@ def _given_up(spec: ComponentSpec, entry: Entry, key: int, cause: Cause) -> rang
 
 
 class SequencesAreNew(Checker):
-    """No sequence is used for two messages."""
+    """No two messages have the same sequence."""
 
     promise = "no sequence used twice"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing is reserved."""
+        """Start without reserved sequences."""
         super().__init__(facts)
         self._used: dict[int, list[tuple[int, int, Any]]] = {}
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """Compare with all that ran before."""
+        """Compare the plan with all that ran before."""
         for entry in plan.reserving:
             if not entry.lasting and entry not in records:
                 continue
@@ -327,7 +327,7 @@ class ProgressRises(Checker):
     promise = "progress never moves back"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing has moved."""
+        """Start without values."""
         super().__init__(facts)
         self._now_ms = 0
         self._life = -1
@@ -335,7 +335,7 @@ class ProgressRises(Checker):
         self._acked: dict[str, int] = {}
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """The plan's time and number."""
+        """Check the plan's time and number."""
         if plan.now_ms < self._now_ms:
             self.broken(
                 f"micro-batch {plan.micro_batch_id} is at {plan.now_ms} ms, one before was at {self._now_ms} ms"
@@ -343,14 +343,14 @@ class ProgressRises(Checker):
         self._now_ms = plan.now_ms
 
     def life_began(self, driver: Driver) -> None:
-        """The life's number, and what was promoted before."""
+        """Check the life's number, and what was promoted before."""
         if driver.coordinator.life <= self._life:
             self.broken(f"life {driver.coordinator.life} begins after life {self._life}")
         self._life = driver.coordinator.life
         self._look(driver)
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """What has moved."""
+        """Check everything that has moved."""
         self._look(driver)
 
     def _look(self, driver: Driver) -> None:
@@ -372,12 +372,12 @@ class ProgressRises(Checker):
 
 
 class MemoryIsBounded(Checker):
-    """What is kept follows from what is open, not from what was ever read."""
+    """The memory in use depends on what is open, not on what was ever read."""
 
     promise = "memory is bounded"
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """The ledger, its log, buffers and state."""
+        """Check the sizes of the ledger, its log, buffers and state."""
         topology = self.facts.subject.topology
         open_trees = len(self.facts.trees.open)
         entries = driver.ledger.messages.entries
@@ -387,7 +387,7 @@ class MemoryIsBounded(Checker):
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))
-        # A driver that dies when a compaction is due leaves it to the next time that one is.
+        # If a driver dies when a compaction is due, the compaction happens only when the next one is due.
         if files > topology.config.compact_every * (2 + driver.coordinator.life) + 2:
             self.broken(
                 f"the ledger's log has {files} files, though {topology.config.compact_every} are compacted into one"
@@ -417,10 +417,10 @@ PROMISES = (
 
 
 class Checkers:
-    """All checkers of one world, told of everything once."""
+    """All checkers of one world; calls each of them for every event."""
 
     def __init__(self, facts: Facts, *, state: bool = True) -> None:
-        """One of each; ``state`` says whether state is compared, too, which costs as much as the run."""
+        """Create all checkers; ``state``: whether to compare state too, which costs as much as the run."""
         self.facts = facts
         facts.outages = Outages(feeders_of(facts.subject.lane))
         promises = (*PROMISES, StateIsWhatWasCommitted) if state else PROMISES
@@ -435,35 +435,35 @@ class Checkers:
 
     @property
     def violations(self) -> list[Violation]:
-        """What was found, in the order of the promises."""
+        """The violations that were found, in the order of the promises."""
         return [violation for checker in self.each for violation in checker.violations]
 
     def life_began(self, driver: Driver) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         self.facts.trees.forget(self._queued)
         self.facts.verdicts.clear()
         for checker in self.each:
             checker.life_began(driver)
 
     def told(self, driver: Driver) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         for checker in self.each:
             checker.told(driver)
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         self.facts.running = records
         self.facts.records += sum(map(len, records.values()))
         for checker in self.each:
             checker.begun(plan, records)
 
     def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         for checker in self.each:
             checker.ran(plan, outcome)
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         facts = self.facts
         facts.committed = plan.micro_batch_id
         facts.plans[plan.micro_batch_id] = plan
@@ -474,7 +474,7 @@ class Checkers:
             checker.committed(plan, outcome, verdict)
 
     def _look_for_outages(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """What the ledger has to know of bolts with this commit, from what was seen of them."""
+        """Derive from what was seen of bolts which outages the ledger must know after this commit."""
         facts, topology = self.facts, self.facts.subject.topology
         fails = [fail for seen in outcome.sightings for fail in seen.fails]
         facts.fails = {fail.key: fail for fail in one_fail_each(fails)}
@@ -491,18 +491,18 @@ class Checkers:
                 facts.in_vain[bolt] = facts.in_vain.get(bolt, 0) + 1 if health.unavailable == health.got else 0
 
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         verdict = self.facts.verdicts.pop(promotion.micro_batch_id)
         self.facts.stopped = self.facts.stopped or driver.coordinator.reason_to_stop(promotion)
         for checker in self.each:
             checker.promoted(driver, promotion, verdict)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         for checker in self.each:
             checker.idle(driver, now_ms, due_ms)
 
     def ended(self, driver: Driver) -> None:
-        """As of ``Checker``."""
+        """See ``Checker``."""
         for checker in self.each:
             checker.ended(driver)

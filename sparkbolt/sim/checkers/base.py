@@ -1,10 +1,10 @@
-"""What a checker is, and what all of them know.
+"""Checker: what a checker is, and what all checkers know.
 
-Which question it answers: when is a checker told, and of what?
-Rule: a checker only watches. It believes what was committed, and what deliveries and acks it has seen, never what the
-ledger says of itself.
+Which question it answers: when is a checker called, and with what?
+Rule: a checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the
+ledger reports about itself.
 
-Read before: ``trees``, ``driver``, ``executors``.
+Read before: ``trees``, ``sim.driver``, ``sim.executors``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
 
 TRIES_IN_VAIN_MAX = 20
-"""In so many micro-batches in a row a bolt says Unavailable for all that it gets; then it will for ever."""
+"""A bolt that raised Unavailable for all its input in this many micro-batches in a row counts as away for ever."""
 
 Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
 """(record, message id) of the entries of ``Spout`` tasks."""
@@ -35,54 +35,54 @@ Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
 
 @dataclass(frozen=True)
 class Violation:
-    """A promise that was broken."""
+    """A broken promise."""
 
     promise: str
     words: str
     key: int | None = None
-    """The tree that it was broken for."""
+    """The tree for which it was broken, if it concerns one."""
     component: str | None = None
-    """Who is to blame, where that is known."""
+    """The responsible component, if it is known."""
 
 
 @dataclass
 class Facts:
-    """What all checkers know."""
+    """The facts that all checkers share."""
 
     subject: Subject
     queues: Mapping[int, Queue]
     trees: Trees = field(default_factory=Trees)
     verdicts: dict[int, ExpectedVerdict] = field(default_factory=dict)
-    """What has to become of trees, by committed micro-batch that is not promoted."""
+    """The expected verdicts of micro-batches that are committed but not promoted."""
     plans: dict[int, MicroBatchPlan] = field(default_factory=dict)
     """The plan with which each micro-batch was committed."""
     alive: dict[int, Records] = field(default_factory=dict)
     """The records of ``Spout`` tasks with which each micro-batch was committed."""
     running: Records = field(default_factory=dict)
     records: int = 0
-    """How many records ``Spout`` tasks have put into plans."""
+    """How many records of ``Spout`` tasks were in plans."""
     stores: Mapping[int, DictStore] = field(default_factory=dict)
     """The committed segments of each task, by its dest."""
     mono_s: float = 0.0
-    """The monotonic clock."""
+    """The monotonic clock, in seconds."""
     letters: Mapping[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
     fails: Mapping[int, Fail] = field(default_factory=dict)
-    """Who failed each tree of the micro-batch that was committed last; of several, whom the acker believes."""
+    """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
     outages: Outages = field(default_factory=Outages)
-    """The bolts that are out as of the last commit, whatever drivers have died since."""
+    """The bolts that are unavailable after the last commit, whatever drivers have died since."""
     in_vain: dict[str, int] = field(default_factory=dict)
-    """By bolt, in how many micro-batches in a row it was unavailable for all that it got."""
+    """By bolt, in how many micro-batches in a row it was unavailable for all its input."""
     committed: int = -1
     stopped: str | None = None
 
     @property
     def away(self) -> str | None:
-        """A bolt that is unavailable for ever, so that what waits for it is never finished; None where none is."""
+        """A bolt that is unavailable for ever, so that trees that wait for it never finish; None if there is none."""
         return next((bolt for bolt, tries in self.in_vain.items() if tries >= TRIES_IN_VAIN_MAX), None)
 
     def where(self, key: int) -> str:
-        """A tree in words."""
+        """Describe a tree in words."""
         task, sequence = split_key(key)
         component, index = self.subject.topology.task_owner(task)
         for number, plan in self.plans.items():
@@ -95,7 +95,7 @@ class Facts:
     def forgiven(self, key: int) -> bool | None:
         """Whether the failure of a tree of the last micro-batch costs no attempt.
 
-        None where that depends on who had a tree that timed out, which nobody here knows.
+        Returns None if this depends on which task held a tree that timed out, which checkers do not know.
         """
         fail = self.fails.get(key)
         if fail is not None:
@@ -104,46 +104,46 @@ class Facts:
 
 
 class Checker:
-    """Watches one promise; what it finds is in ``violations``."""
+    """Watches one promise; its findings are in ``violations``."""
 
     promise = ""
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing has happened yet."""
+        """Start with no events."""
         self.facts = facts
         self.violations: list[Violation] = []
 
     def broken(self, words: str, key: int | None = None, component: str | None = None) -> None:
-        """The promise was broken."""
+        """Record that the promise was broken."""
         self.violations.append(Violation(self.promise, words, key, component))
 
     def life_began(self, driver: Driver) -> None:
-        """A driver has loaded what is durable."""
+        """Called when a driver has loaded the durable state."""
 
     def told(self, driver: Driver) -> None:
-        """Spouts are about to hear of verdicts."""
+        """Called before spouts are notified of verdicts."""
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """A micro-batch is about to run, perhaps not for the first time."""
+        """Called before a micro-batch runs, also when it runs again."""
 
     def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """All its spark_tasks have run."""
+        """Called when all spark_tasks of a micro-batch have run."""
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """It is committed: the verdict is what has to become of trees."""
+        """Called when a micro-batch is committed; ``verdict`` is what must become of its trees."""
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """It is promoted, by the driver that has committed it."""
+        """Called when a micro-batch is promoted, by the driver that has committed it."""
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """There is nothing to do now; the engine would sleep until ``due_ms``, or for ever."""
+        """Called when there is nothing to do now; the engine would sleep until ``due_ms``, or for ever if None."""
 
     def ended(self, driver: Driver) -> None:
-        """Everything is finished."""
+        """Called when everything is finished."""
 
 
 def hashable(message_id: Any) -> Any:
-    """A message id as it can be a key."""
+    """Return a message id in a form that can be a key."""
     try:
         hash(message_id)
     except TypeError:

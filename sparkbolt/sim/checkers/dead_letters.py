@@ -1,12 +1,12 @@
-"""Sinks of dead letters in a simulation, and the promise that is made of them.
+"""Dead letters: the sinks of a simulation, and the promise about dead letters.
 
-Which question it answers: what stands where dead letters go, and is it what it has to be?
-Rule 1: in the place of every sink stands one that outlives all processes, whatever a spout's own would be: nothing that
-is simulated is written to a file or sent to a broker. Dead letters that go to a stream go there.
-Rule 2: a sink fails by chance, sometimes with the letters already in it, and its worker may die before it has said so.
-Chance depends on the letter and the micro-batch, so that a micro-batch that runs again does the same.
+Which question it answers: what is stored where dead letters go, and is it correct?
+Rule 1: every sink is replaced by one that outlives all processes, also a spout's own sink: a simulation writes no file
+and sends nothing to a broker. Dead letters for a stream go to that stream.
+Rule 2: a sink fails at random, sometimes after it has stored the letters, and its worker may die before it returns. The
+randomness depends on the letter and the micro-batch, so that a micro-batch that runs again does the same.
 
-Read before: ``base``, ``observer``.
+Read before: ``base``, ``sim.observer``.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ FAILS_ONE_IN = 5
 
 
 class SimulatedSink:
-    """Keeps letters by their ids, and fails by chance; obeys ``DeadLetterSink``."""
+    """Stores letters by their ids, and fails at random; implements ``DeadLetterSink``."""
 
     def __init__(self, kept: MutableMapping[str, DeadLetter], observer: AttemptObserver) -> None:
-        """Put letters into ``kept``; ``observer`` see each of them, and say whether the worker dies."""
+        """Store letters in ``kept``; ``observer`` sees each of them and decides whether the worker dies."""
         self._kept = kept
         self._observer = observer
 
     def open(self, context: TopologyContext) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep the letters.
+        """Store the letters.
 
         Raises:
-            OSError: by chance.
+            OSError: At random.
         """
         for letter in letters:
             chance = zlib.crc32(f"{letter.id}/{self._observer.now.micro_batch_id}".encode()) % (2 * FAILS_ONE_IN)
@@ -60,32 +60,32 @@ class SimulatedSink:
                 raise OSError("the sink has gone away without an answer")
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def letters_in(bodies: Iterable[bytes]) -> list[DeadLetter]:
-    """The letters of files as the checkpoint has them."""
+    """Return the letters of files in the checkpoint's format."""
     return [DeadLetter.from_json(json.loads(line)) for body in bodies for line in body.splitlines()]
 
 
 class NothingIsGivenUpInSilence(Checker):
-    """What is given up is finished only once its dead letter is durable, and a letter tells only of what failed."""
+    """A given-up message is finished only after its dead letter is durable, and letters exist only for failures."""
 
     promise = "a dead letter for what is given up"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing has failed."""
+        """Start without failures."""
         super().__init__(facts)
         self._failed: set[str] = set()
         """Roots of trees that failed with committed micro-batches."""
         self._seen: set[str] = set()
         self._finished: set[str] = set()
         self._open: dict[int, tuple[str, str]] = {}
-        """Key of each dead letter's tree that is open to (component, id)."""
+        """Open trees of dead letters: key -> (component, id)."""
         self._lettered = {spec.id: spec for spec in facts.subject.topology.spouts if spec.dead_letters is not None}
 
     def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """Look at the letters that are new."""
+        """Check the new letters."""
         for name in [name for name in self.facts.letters if name not in self._seen]:
             self._seen.add(name)
             self._look(self.facts.letters[name])
@@ -104,7 +104,7 @@ class NothingIsGivenUpInSilence(Checker):
                 self.broken(f"the dead letter of {letter.where} holds {letter.tuples!r:.80}, the message is {values!r}")
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """A letter's tree is complete only if the letter is there."""
+        """Check that a letter's tree is complete only if the letter is stored."""
         for key, component, name in self._letters(plan, verdict):
             if name in self._finished:
                 self.broken(f"{self.facts.where(key)}: its message is finished for the second time", key)
@@ -115,7 +115,7 @@ class NothingIsGivenUpInSilence(Checker):
         self._failed.update(map(root_text, verdict.failed))
 
     def _letters(self, plan: MicroBatchPlan, verdict: ExpectedVerdict) -> Iterator[tuple[int, str, str]]:
-        """(key, component, id) of the letters whose trees are complete with this micro-batch."""
+        """Yield (key, component, id) of the letters whose trees are complete with this micro-batch."""
         topology = self.facts.subject.topology
         for entry in plan.entries:
             if entry.letters is None or (entry.source is None and entry not in self.facts.running):
@@ -135,19 +135,19 @@ class NothingIsGivenUpInSilence(Checker):
             del self._open[key]
 
     def life_began(self, driver: Driver) -> None:
-        """The letters of a ``Spout``'s messages are void with their life: its queue gives the messages again."""
+        """Forget letters of ``Spout`` messages with their life: the queue delivers those messages again."""
         topology = self.facts.subject.topology
         ranged = {spec.id for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._open = {key: known for key, known in self._open.items() if known[0] in ranged}
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """No letter is counted as an acked message."""
+        """Check that no letter counts as an acked message."""
         for first, _, _ in promotion.letters:
             if driver.coordinator.topology.task_owner(split_key(first)[0])[0] not in self._lettered:
                 self.broken(f"{self.facts.where(first)} counts as a dead letter, and is none", first)
 
     def ended(self, driver: Driver) -> None:
-        """Each message that was given up has been counted, as what it is."""
+        """Check that each given-up message was counted, with the right outcome."""
         for component in self._lettered:
             counts = driver.ledger.metrics.of(component)
             if counts.set_aside != counts.dead_letters:

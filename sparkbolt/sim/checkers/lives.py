@@ -1,8 +1,8 @@
-"""The lives of trees: each tree goes only through steps that the table of its life allows.
+"""Lives of trees: checks that each tree takes only steps that the table of its life allows.
 
 Which question it answers: does a tree that has ended come back, or skip a step?
-Rule: the states are what the drivers say of trees, promotion by promotion. Whether that is right, the other checkers
-know; this one knows whether it is a life.
+Rule: the states are those that drivers report, promotion by promotion. The other checkers check whether the reports are
+right; this one checks whether they form a valid life.
 
 Read before: ``base``, ``core.model.tree_life``.
 """
@@ -26,18 +26,18 @@ _OF_OUTCOMES = {
 
 
 class LivesFollowTheTable(Checker):
-    """A tree takes only steps that the table allows: what has ended stays ended."""
+    """A tree takes only steps that the table allows: a tree that has ended stays ended."""
 
     promise = "a tree ends once"
 
     def __init__(self, facts: Facts) -> None:
-        """No tree has begun."""
+        """Start without trees."""
         super().__init__(facts)
         self._states: dict[int, TreeState] = {}
-        """By key, of the trees that were not acked in the micro-batch in which they began."""
+        """States by key, of the trees that were not acked in the micro-batch in which they began."""
 
     def life_began(self, driver: Driver) -> None:
-        """Trees of a dead life's ``Spout`` records are void."""
+        """Forget trees of a dead life's ``Spout`` records."""
         void = dict(driver.ledger.void)
         for key, state in self._states.items():
             task, sequence = split_key(key)
@@ -45,13 +45,13 @@ class LivesFollowTheTable(Checker):
                 self._states[key] = TreeState.VOID
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """Take each tree that the promotion names, or that is open, to its next state."""
+        """Move each tree that the promotion names, or that is open, to its next state."""
         for tree in (*promotion.failed, *promotion.letters_failed):
             failed = TreeState.TIMED_OUT if tree.fail.cause == Cause.TIMEOUT else TreeState.FAILED
             outcome = _OF_OUTCOMES.get(tree.outcome)
             self._move(tree.key, TreeState.FAILING, failed, *(() if outcome is None else (outcome,)))
         for first, last, _ in (*promotion.acked, *promotion.letters):
-            if first == last and first in self._states:  # a range of several names trees that began just now
+            if first == last and first in self._states:  # a longer range names trees that began just now
                 self._move(first, TreeState.ACKED)
         for key in driver.ledger.open_keys(driver.ledger.open_trees):
             held = bool(driver.ledger.holders_of([key]))

@@ -1,7 +1,7 @@
-"""What bolts start, watched: each value that belongs to no tree is acked or set aside in the end, and let go.
+"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten.
 
-Which question it answers: has a task lost something of what it owed to whoever is behind it, or kept it for ever?
-Rule: what a task owes is what it was seen to start; which attempt a tree is stands in the committed plans.
+Which question it answers: has a task lost a value of its outbox, or kept one for ever?
+Rule: what a task must deliver is what it was seen to start; the committed plans have the attempt of each tree.
 
 Read before: ``base``, ``core.worker.outbox``.
 """
@@ -25,12 +25,12 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class NothingStartedIsLost(Checker):
-    """What a bolt's task starts is acked or put aside in the end, each value once, and is not kept longer."""
+    """Each value that a bolt's task starts is acked or set aside in the end, once, and is not kept longer."""
 
     promise = "no tree of a bolt lost"
 
     def __init__(self, facts: Facts) -> None:
-        """Nobody owes anything."""
+        """Start without values."""
         super().__init__(facts)
         topology = facts.subject.topology
         self._policies = {
@@ -40,14 +40,14 @@ class NothingStartedIsLost(Checker):
         }
         self._begun: set[int] = set()
         self._owed: set[int] = set()
-        """The keys of first attempts at values that are neither acked nor put aside."""
+        """Keys of first attempts at values that are neither acked nor set aside."""
         self._perhaps: set[int] = set()
-        """Those of which nobody here knows: they timed out while a bolt was out."""
+        """Keys of values with an unknown outcome: they timed out while a bolt was unavailable."""
         self._again: dict[int, tuple[int, int]] = {}
-        """Key of a further attempt -> (key of the first one, attempt)."""
+        """Key of a further attempt -> (key of the first attempt, number of the attempt)."""
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Learn what was started, and what of it is done."""
+        """Record which values were started, and which are finished."""
         if not self._policies:
             return
         for entry in plan.again:
@@ -91,7 +91,7 @@ class NothingStartedIsLost(Checker):
             self.broken(f"{self.facts.where(key)} was given again, though its value was finished before", key)
 
     def ended(self, driver: Driver) -> None:
-        """All values are done, and kept only where the task has not yet heard of it."""
+        """Check that all values are finished, and kept only by tasks that are not yet notified."""
         for key in sorted(self._owed)[:1]:
             self.broken(
                 f"all is finished, but {len(self._owed)} value(s) were neither acked nor put aside, the first of them "

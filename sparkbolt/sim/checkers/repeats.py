@@ -1,6 +1,6 @@
-"""The same again: what runs twice does the same twice.
+"""Repeats: checks that what runs twice does the same twice.
 
-Which question it answers: did a micro-batch, or a spark_task, do something else when it ran again, and who did?
+Which question it answers: did a micro-batch or a spark_task act differently when it ran again, and which component did?
 
 Read before: ``base``.
 """
@@ -19,12 +19,12 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 
 
 class TheSameAgain(Checker):
-    """A micro-batch that runs again does the same again, and so does a spark_task."""
+    """A micro-batch that runs again does the same, and so does a spark_task."""
 
     promise = "the same micro-batch again is the same"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing ran yet."""
+        """Start without runs."""
         super().__init__(facts)
         self._number = -1
         self._plan: MicroBatchPlan | None = None
@@ -33,7 +33,7 @@ class TheSameAgain(Checker):
         self._logged: dict[int, str] = {}
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """The plan is the one that ran before."""
+        """Check that the plan is the same as in the earlier run."""
         if self._plan is not None and plan.micro_batch_id == self._plan.micro_batch_id and plan != self._plan:
             self.broken(
                 f"micro-batch {plan.micro_batch_id} ran with one plan and runs again with another: the offset log's "
@@ -41,7 +41,7 @@ class TheSameAgain(Checker):
             )
 
     def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """The rows are those that were made before."""
+        """Check that the rows are the same as in the earlier run."""
         for name, first, second in outcome.repeats:
             self._compare(plan.micro_batch_id, name, first, second)
         alive = tuple(entry for entry in plan.entries if entry.lasting or entry in self.facts.running)
@@ -71,7 +71,7 @@ def _plain(row: Row) -> tuple[int, bytes]:
 
 
 def _difference(first: Sequence[Row], second: Sequence[Row]) -> tuple[int, str] | None:
-    """(task number or 0, in words) of the first thing that two runs of a spark_task did differently."""
+    """Return (task number or 0, description) of the first difference between two runs of a spark_task."""
     frames = [
         {
             (dest, *frame.order): frame

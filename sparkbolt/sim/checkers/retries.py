@@ -1,7 +1,7 @@
-"""Retries, watched: each in its time, under its number, and somebody wakes for it; or none, where none may be.
+"""Retries: checks that each retry comes at its time and under its number, that the engine wakes for it, and no other.
 
-Which question it answers: is a message that failed given again when its policy says so, neither earlier nor forgotten?
-Rule: what is due is reckoned here, from the failures that were committed and from the policy; the engine is not asked.
+Which question it answers: is a failed message retried when its policy demands it, neither earlier nor never?
+Rule: due times are computed here, from the committed failures and the policy; the engine is not asked.
 
 Read before: ``base``, ``core.model.retry``, ``core.driver.ledger.outcomes``.
 """
@@ -26,7 +26,7 @@ from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
 
 ROUNDED_MS = 3
-"""By so much times may differ that are reckoned at another speed than that of the clock, each in whole milliseconds."""
+"""Two times that are computed at different clock speeds, each in whole milliseconds, may differ by this many ms."""
 MessageKey = tuple[Hashable, ...]
 """A message: (component, source, position), or (task number, message id) of a ``Spout``; with ``_LETTER`` at its end it
 is the message's dead letter."""
@@ -34,12 +34,12 @@ _LETTER = "dead letter"
 
 
 class RetriesAreInTime(Checker):
-    """What failed is given again after its wait, as the attempt that it is; an idle engine wakes for it."""
+    """A failed message is retried after its wait, with the right attempt number; an idle engine wakes for it."""
 
     promise = "retries are in time"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing has failed."""
+        """Start without failures."""
         super().__init__(facts)
         topology = facts.subject.topology
         names = [*(spec.id for spec in topology.spouts), *facts.subject.lane.starters]
@@ -48,24 +48,24 @@ class RetriesAreInTime(Checker):
         self._once = {name for name, spout in ranged.items() if spout.once}
         self._lettered = {spec.id for spec in topology.spouts if spec.dead_letters is not None}
         self._due: dict[MessageKey, tuple[int, int]] = {}
-        """What waits: (when it is due, the attempt to come)."""
+        """Waiting messages: (time when due in ms, number of the next attempt)."""
         self._records: dict[int, tuple[MessageKey, int]] = {}
         """Key of a tree of a ``Spout`` -> (message, attempt)."""
         self._failures: dict[int, tuple[str, bool | None]] = {}
-        """Of the trees that failed last: (cause, whether that costs no attempt)."""
+        """The trees that failed last: (cause, whether the failure costs no attempt)."""
         self._forgiven_ms: dict[int, int] = {}
         self._base = (0, 0.0)
-        """(time of the newest promoted plan, monotonic clock when it was run, or at the beginning of the life)."""
+        """(Time of the newest promoted plan in ms, monotonic clock in seconds at its run or at the life's start)."""
         self._ran_s = 0.0
 
     def life_began(self, driver: Driver) -> None:
-        """Records of a ``Spout`` are gone, and with them what waited of them."""
+        """Forget records of a ``Spout``, and their waiting retries, with their life."""
         self._base = (self._base[0], self.facts.mono_s)
         self._records.clear()
         self._due = {place: due for place, due in self._due.items() if isinstance(place[0], str)}
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """Nothing is given before its time, nor under another number."""
+        """Check that no message is retried too early or under a wrong number."""
         self._ran_s = self.facts.mono_s
         ready_ms = self._ready_ms(plan.now_ms)
         self._check_probe(plan, ready_ms)
@@ -83,7 +83,7 @@ class RetriesAreInTime(Checker):
                 self.broken(f"{place} is given again as attempt {attempt}, expected {expected}")
 
     def _check_probe(self, plan: MicroBatchPlan, ready_ms: int) -> None:
-        """Nothing is given to a bolt that is out before its next probe."""
+        """Check that a bolt that is unavailable receives nothing before its next probe."""
         allowances = self.facts.outages.allowances(ready_ms)
         for entry in plan.reserving:
             component, _ = self.facts.subject.topology.task_owner(entry.task)
@@ -95,7 +95,7 @@ class RetriesAreInTime(Checker):
                 )
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """What was given does not wait any more."""
+        """Record that messages in the plan no longer wait."""
         for place, _ in self._given(plan, self.facts.running):
             self._due.pop(place, None)
         fails = self.facts.fails
@@ -106,7 +106,7 @@ class RetriesAreInTime(Checker):
         self._forgiven_ms = {key: self.facts.outages.wait_ms(fail) for key, fail in fails.items()}
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """What has failed waits, unless it is given up."""
+        """Record that failed messages wait, unless they are given up."""
         now_ms = self.facts.plans[promotion.micro_batch_id].now_ms
         self._base = (max(self._base[0], now_ms), self._ran_s)
         for key in verdict.failed:
@@ -122,7 +122,7 @@ class RetriesAreInTime(Checker):
     ) -> None:
         cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
         if cause in AWAY or (forgiven is None and cause == Cause.TIMEOUT):
-            return  # how long depends on how often its source was away in a row, or on who had the tree
+            return  # the wait depends on how often its source was away in a row, or on which task held the tree
         if component not in self._once and cause not in FINAL and forgiven:
             self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
         elif component not in self._once and cause not in FINAL and policy.allows(attempt):
@@ -141,7 +141,7 @@ class RetriesAreInTime(Checker):
         self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """Somebody wakes when something is due, and nobody wakes for what cannot be done."""
+        """Check that the engine wakes when something is due, and not for what it cannot do."""
         if due_ms is not None and due_ms <= now_ms:
             self.broken(f"there was nothing to do, but something is said to be due {now_ms - due_ms} ms ago")
         if not self._due:
@@ -154,7 +154,7 @@ class RetriesAreInTime(Checker):
             self.broken(f"{place} is due in {left:.0f} ms, but the engine sleeps until {due_ms}, now is {now_ms}")
 
     def _due_ms(self, place: MessageKey, due: tuple[int, int]) -> int:
-        """When something is given again that is due: not before a probe may have it."""
+        """Return when a due message is retried: not before a probe may carry it."""
         if _LETTER in place:
             return due[0]
         owner = self.facts.subject.topology.task_owner
@@ -163,17 +163,17 @@ class RetriesAreInTime(Checker):
         return max(due[0], allowance.next_probe_ms if allowance is not None else 0)
 
     def ended(self, driver: Driver) -> None:
-        """Everything was given again."""
+        """Check that every retry has happened."""
         for place, (_, attempt) in list(self._due.items())[:1]:
             self.broken(f"all is finished, but attempt {attempt} at {place} was never made")
 
     def _ready_ms(self, now_ms: int) -> int:
-        """Up to when retries are due."""
+        """Return the time, in ms, up to which retries are due."""
         newest_ms, mono_s = self._base
         return max(now_ms, newest_ms + int((self.facts.mono_s - mono_s) * 1000 * CATCH_UP_SPEED + 0.5))
 
     def _given(self, plan: MicroBatchPlan, records: Records) -> Iterator[tuple[MessageKey, int]]:
-        """The messages that a plan gives, with the attempts; of a range its beginning."""
+        """Yield the messages of a plan with their attempts; of a range only its first message."""
         owner = self.facts.subject.topology.task_owner
         for entry in plan.reserving:
             if entry.source is not None:
@@ -184,7 +184,7 @@ class RetriesAreInTime(Checker):
                 yield _of_spout(entry, message_id), entry.attempt
 
     def _message(self, key: int) -> tuple[Any, int] | None:
-        """The message that a tree stands for, and which attempt it was."""
+        """Return the message that a tree stands for, and the number of its attempt."""
         if key in self._records:
             return self._records[key]
         task, sequence = split_key(key)
@@ -211,26 +211,26 @@ def _of_spout(entry: Entry, message_id: Any) -> MessageKey:
 
 
 class ReadOnce(Checker):
-    """What a spout gives at most once is begun in one life only, and in one micro-batch."""
+    """A message of a spout with ``once`` begins in only one life, and in only one micro-batch."""
 
     promise = "read at most once"
 
     def __init__(self, facts: Facts) -> None:
-        """Nothing is read."""
+        """Start without messages."""
         super().__init__(facts)
         topology = facts.subject.topology
         ranged = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, PartitionedSpout)}
         self._tasks = {task for name, spout in ranged.items() if spout.once for task in topology.tasks(name)}
         self._begun: dict[MessageKey, tuple[int, int]] = {}
-        """A message to (life, micro-batch)."""
+        """Message -> (life, micro-batch)."""
         self._life = -1
 
     def life_began(self, driver: Driver) -> None:
-        """The life's number."""
+        """Record the life's number."""
         self._life = driver.coordinator.life
 
     def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """Look at what began, be it committed or not."""
+        """Check which messages began, whether the micro-batch is committed or not."""
         if not self._tasks:
             return
         entries = [entry for entry in plan.entries if entry.task in self._tasks and entry.letters is None]

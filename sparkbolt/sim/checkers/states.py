@@ -1,10 +1,10 @@
-"""State compared with that of a run in which nothing went wrong.
+"""States: compares state with that of a run without faults.
 
-Which question it answers: is every task's state what the committed micro-batches make of it, each run once?
-Rule: the plans are those that were committed, with the records that rode along; so nothing depends on which messages
-were read again, and everything else must be equal, value by value.
+Which question it answers: is every task's state the result of the committed micro-batches, each run once?
+Rule: the comparison runs the committed plans with the records that they carried. So it does not depend on which
+messages were read again, and everything else must be equal, value by value.
 
-It costs about as much as the run itself. Read before: ``base``, ``executors``.
+It costs about as much as the run itself. Read before: ``base``, ``sim.executors``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkbolt.sim.observer import AttemptObserver
 
 @dataclass(frozen=True)
 class StateContent:
-    """What one task keeps."""
+    """The state of one task."""
 
     attributes: Any
     key_values: dict[Any, Any]
@@ -34,7 +34,7 @@ class StateContent:
 
 
 def content_of(store: DictStore, namespace: Any) -> StateContent:
-    """The content of a task's segments."""
+    """Return the content of a task's segments."""
     state = TaskState(namespace)
     state.begin(store)
     data = state.snapshot()
@@ -48,7 +48,7 @@ def content_of(store: DictStore, namespace: Any) -> StateContent:
 
 
 class StateIsWhatWasCommitted(Checker):
-    """The state in the end is that of the committed plans, run once and without faults."""
+    """The final state is that of the committed plans, run once and without faults."""
 
     promise = "state is what a run without faults gives"
 
@@ -59,7 +59,7 @@ class StateIsWhatWasCommitted(Checker):
         stamps = random.Random(0)
         stores: dict[int, DictStore] = {}
         observer = AttemptObserver(lane)
-        sink = SimulatedSink({}, observer)  # it fails as the one did that the plans were run with
+        sink = SimulatedSink({}, observer)  # it fails in the same cases as the sink of the original run
         environment = facts.subject.environment_with(lambda: stamps.getrandbits(63) + 1, None, sink)
         executors = Executors(lane, environment, observer, stores)
         for number in sorted(facts.plans):

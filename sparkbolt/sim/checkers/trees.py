@@ -1,11 +1,11 @@
-"""Every tree, whole: which deliveries it consists of, and which of them nobody acked yet.
+"""Trees: knows which deliveries each tree consists of, and which of them are not acked yet.
 
 Which question it answers: which trees are complete, by counting deliveries one by one and never by XOR?
-Rule 1: a tree is complete when each delivery that was sent was acked as often as it was sent. Two deliveries with the
-same edge are two.
+Rule 1: a tree is complete when each delivery was acked as often as it was sent. Two deliveries with the same edge count
+as two.
 Rule 2: only what is committed counts.
 
-Read before: ``observer``.
+Read before: ``sim.observer``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sparkbolt.sim.observer import Sightings, TreeStep
 
 @dataclass
 class ExpectedVerdict:
-    """What has to become of trees with one micro-batch."""
+    """What must become of trees with one micro-batch."""
 
     acked: U64 = field(default_factory=empty_u64)
-    """Keys, rising."""
+    """Keys of acked trees: ``uint64[trees]``, ascending."""
     failed: frozenset[int] = frozenset()
 
 
@@ -43,26 +43,26 @@ class Trees:
     """All open trees of a run."""
 
     def __init__(self) -> None:
-        """No tree has begun."""
+        """Start without trees."""
         self.open: dict[int, dict[int, int]] = {}
-        """Key of each open tree to its deliveries that are not acked, each with how often."""
+        """Key of each open tree -> its unacked deliveries, each with its count."""
         self.hops: list[TreeStep] = []
         self.strangers: list[int] = []
         """Roots of deliveries whose trees never began."""
         self._ended: set[int] = set()
-        """Keys of trees that failed or that are void, while somebody may still hold deliveries of them."""
+        """Keys of failed or void trees, of which tasks may still hold deliveries."""
         self._last: dict[int, int] = {}
-        """The newest sequence that each task has begun."""
+        """The newest sequence that each task has started."""
 
     def commit(self, sightings: Sequence[Sightings], expired: Iterable[int]) -> ExpectedVerdict:
-        """A micro-batch is committed.
+        """Apply a committed micro-batch.
 
         Args:
-            sightings: of the attempts that count.
-            expired: keys of the trees that it lets time out.
+            sightings: The records of the attempts that count.
+            expired: Keys of the trees that time out with this micro-batch.
 
         Returns:
-            What became of which trees.
+            The expected verdict of its trees.
         """
         for seen in sightings:
             self.hops += seen.hops
@@ -93,7 +93,12 @@ class Trees:
         return ExpectedVerdict(whole, frozenset(failed))
 
     def _settle(self, sightings: Sequence[Sightings], started: U64) -> dict[int, dict[int, int]]:
-        """Count deliveries and acks; what is left of the trees that begin, and changes in the open ones."""
+        """Count deliveries and acks; return what is left of the trees that begin, and changes in the open ones.
+
+        Args:
+            sightings: The records of the attempts that count.
+            started: Keys of the trees that begin: ``uint64[trees]``.
+        """
         sent = [pairs for seen in sightings for pairs in seen.sent]
         settled = [pairs for seen in sightings for pairs in seen.settled]
         roots = _join(roots for roots, _ in [*sent, *settled])
@@ -131,7 +136,7 @@ class Trees:
             self._last[task] = max(sequence, self._last.get(task, -1))
 
     def forget(self, tasks: Iterable[int]) -> None:
-        """A driver has died, and with it the records of these spout tasks: nobody waits for their trees."""
+        """Drop the trees of these spout tasks, whose records are lost because their driver has died."""
         for task in tasks:
             first, last = tree_key(task, 0), tree_key(task, MAX_SEQUENCE)
             for key in [key for key in self.open if first <= key <= last]:
@@ -139,7 +144,7 @@ class Trees:
                 self._ended.add(key)
 
     def story(self, key: int) -> list[str]:
-        """What happened to a tree, line by line; empty where nothing was noted."""
+        """Return what happened to a tree, line by line; empty if nothing was recorded."""
         root = mix64(key)
         return [f"micro-batch {hop.micro_batch_id}: {hop.words}" for hop in self.hops if hop.root == root]
 
@@ -155,11 +160,11 @@ def _among(rising: U64, key: int) -> bool:
 
 
 def expand(ranges: Sequence[tuple[int, int, int]], known: U64) -> tuple[U64, list[tuple[int, int, int]]]:
-    """The keys that ranges stand for, and the ranges that stand for another number of trees than they say.
+    """Return the keys that ranges stand for, and the ranges whose number of trees is wrong.
 
     Args:
-        ranges: (first, last, how many), as a promotion gives them.
-        known: the keys that may be meant, rising.
+        ranges: (first key, last key, number of trees), from a promotion.
+        known: The possible keys: ``uint64[trees]``, ascending.
     """
     parts: list[npt.NDArray[np.uint64]] = []
     wrong = []

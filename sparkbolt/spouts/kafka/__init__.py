@@ -1,7 +1,7 @@
-"""Kafka: topics as a spout.
+"""Kafka: reads topics as a spout.
 
-Read in this order: ``spout``, then its half in the driver (``planning``, ``starting``, ``offsets``, ``watching``) and
-its half on executors (``reading``, ``decoding``).
+Read in this order: ``spout``, then its driver side (``driver``: ``planning``, ``sizing``, ``starting``, ``offsets``,
+``cluster``, ``watching``) and its executor side (``executor``: ``reading``, ``decoding``).
 """
 
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters

@@ -1,9 +1,9 @@
-"""What may be given to a Kafka spout.
+"""Arguments of a Kafka spout: checks them.
 
-Which question it answers: is an argument one that can be meant, and what is it then?
-Rule: what cannot be meant is refused where the spout is made, by the name of the argument.
+Which question it answers: is an argument valid, and what does it mean?
+Rule: an invalid argument is refused when the spout is created, with the argument's name.
 
-Read before: ``sources``, ``decoding``.
+Read before: ``sources``, ``executor.decoding``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sparkbolt.spouts.kafka.sources import is_topic
 
 
 def topics_of(topics: Any) -> Topics:
-    """The topics that ``topics`` names.
+    """Return the topics that ``topics`` names.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: It names no topic, or an invalid one.
     """
     if isinstance(topics, re.Pattern):
         return topics
@@ -36,10 +36,10 @@ def topics_of(topics: Any) -> Topics:
 
 
 def fields_of(outputs: Any, translate: Translator | None) -> list[str]:
-    """The fields that ``outputs`` declares.
+    """Return the fields that ``outputs`` declares.
 
     Raises:
-        ConfigError: they are not those of one stream, or a translator has none.
+        ConfigError: ``outputs`` is not a list of names, or is missing although ``translate`` is given.
     """
     if outputs is None:
         if translate is not None:

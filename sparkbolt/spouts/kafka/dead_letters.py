@@ -1,11 +1,12 @@
-"""A Kafka topic of dead letters: written as the messages came, with their story in the headers.
+"""KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages, with their story in headers.
 
-Which question it answers: how is a dead letter a message, and what is read back from one?
+Which question it answers: how is a dead letter written as a message, and what is read back from it?
 
-Rule 1: key, value and headers are those of the message that was given up, so that whoever can read its topic can read
-this one. The story is in headers more: those of Kafka Streams' dead letter topics by its names, and the whole letter
-as JSON. Where there is no message as it came (of a spout of another kind, or gone), that is all.
-Rule 2: a letter counts once by its id, however often it stands in the topic. That it was replayed is a message too.
+Rule 1: key, value and headers are those of the message that was given up, so a reader of the original topic can read
+this one. The story is in additional headers: those of Kafka Streams' dead letter topics, under the same names, and the
+whole letter as JSON. If there is no original message (it is gone, or the spout is of another kind), there are only
+these headers.
+Rule 2: a letter counts once by its id, however often it is in the topic. A replay is recorded by a message too.
 
 Prior art: the dead letter queue of Kafka Streams (KIP-1034). Read before: ``core.model.dead_letters``, ``settings``.
 """
@@ -31,42 +32,42 @@ from sparkbolt.spouts.kafka.sources import Source, is_topic
 STREAMS = "__streams.errors."
 LETTER = "sparkbolt.letter"
 TIMESTAMP = "sparkbolt.timestamp"
-"""The message's own, in milliseconds since the epoch: the letter has that of its writing, by which brokers keep it."""
+"""The original message's timestamp in ms since the epoch; the letter's own is its time of writing, for retention."""
 REPLAYED = "sparkbolt.replayed"
 GONE = "sparkbolt.gone"
-"""A header of letters whose message is not there: what stands in its place is none, and is never replayed."""
+"""Header of letters without an original message: the letter has no key and value and is never replayed."""
 LETTER_BYTES_MAX = 262_144
-"""A letter that is longer as JSON is written without its tuples: the message has them."""
+"""A letter whose JSON is longer than this, in bytes, is written without its tuples: the message has them."""
 LONG = {"message.max.bytes": 1_000_000_000}
-"""How long a message may be is for its topic to say, not for the client."""
+"""The topic limits the length of messages, so the client does not."""
 CUTS = 3
-"""How many forms a letter's message has: whole, and shorter ones for topics that do not take that."""
+"""How many forms a letter's message has: the whole one, and shorter ones for topics that refuse it."""
 DELIVER_SECS = 30.0
 READ_SECS = 10.0
-"""How long the brokers may say nothing."""
+"""How long the brokers may give no answer, in seconds."""
 WAIT_SECS = 0.1
 
 
 class LettersNotTakenError(SparkboltError):
-    """The brokers did not take letters; they are written again later."""
+    """The brokers did not accept some letters; they are written again later."""
 
 
 class KafkaDeadLetters:
-    """Writes dead letters to a Kafka topic: ``dead_letters=`` of any spout.
+    """Writes dead letters to a Kafka topic: use it as ``dead_letters=`` of any spout.
 
-    A plain name as ``dead_letters=`` of a ``KafkaSpout`` stands for it, with the brokers and ``client`` of the spout.
-    ``client`` takes further properties of the client, such as those of SASL and TLS; they are never printed.
+    For a ``KafkaSpout``, ``dead_letters="topic"`` creates this sink with the brokers and ``client`` of the spout.
+    ``client`` takes further client properties, such as those for SASL and TLS; they are never printed.
 
     >>> KafkaDeadLetters("localhost:9092", "orders.dlq").topic
     'orders.dlq'
     """
 
     def __init__(self, brokers: str, topic: str, *, client: Mapping[str, Any] | None = None) -> None:
-        """Keep what was given; nothing is connected.
+        """Check and store the arguments; no connection is opened.
 
         Raises:
-            ConfigError: no topic can be called so, a client property cannot be given, or the client library is not
-                installed.
+            ConfigError: The name of the topic is invalid, a client property cannot be given, or the client library is
+                not installed.
         """
         if not is_topic(topic):
             raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
@@ -75,17 +76,17 @@ class KafkaDeadLetters:
         client_library()
 
     def open(self, context: TopologyContext) -> None:
-        """Make the producer."""
+        """Create the producer."""
         properties = self.settings.producer(**{"linger.ms": 5, **LONG})
         properties["message.timeout.ms"] = int(DELIVER_SECS * 1000)
         kafka = client_library()
         self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Write the letters, and wait until the brokers have acknowledged them.
+        """Write the letters and wait until the brokers have acknowledged them.
 
         Raises:
-            LettersNotTakenError: they may have been written or not; writing them again is no harm.
+            LettersNotTakenError: Some or all letters may have been written; it is safe to write them again.
         """
         for number in send(
             self.settings, self._producer, [(self.topic, message_of(letter), None) for letter in letters]
@@ -93,29 +94,29 @@ class KafkaDeadLetters:
             self._write_alone(letters[number])
 
     def _write_alone(self, letter: DeadLetter) -> None:
-        """Write a letter that the topic did not take with others: whole if it can be, else what is most worth."""
+        """Write a letter that the topic refused, by itself: whole if possible, else in a shorter form."""
         for cut in range(CUTS):
             if not send(self.settings, self._producer, [(self.topic, message_of(letter, cut), None)]):
                 return
         raise LettersNotTakenError(f"topic {self.topic!r} is for shorter messages than the story of {letter.where}")
 
     def close(self) -> None:
-        """Let the producer go."""
+        """Release the producer."""
         self._producer = None
 
 
 Sent = tuple[str, RawMessage, int | None]
-"""A topic, a message for it, and its kafka_partition, if that is told."""
+"""A topic, a message for it, and its kafka_partition, if one is given."""
 
 
 def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> list[int]:
-    """Write messages, and wait until the brokers have acknowledged them.
+    """Write messages and wait until the brokers have acknowledged them.
 
     Returns:
-        The indexes of those that are longer than their topic takes, or that came with others that are.
+        The indexes of messages that are too long for their topic, or that were sent together with such messages.
 
     Raises:
-        LettersNotTakenError: others of them were not acknowledged.
+        LettersNotTakenError: Other messages were not acknowledged.
     """
     kafka = client_library()
     too_long: list[int] = []
@@ -148,11 +149,11 @@ def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> l
 
 
 def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
-    """The message that stands for a letter.
+    """Return the message for a letter.
 
     Args:
-        letter: what is told.
-        cut: for topics that do not take all of it, 1: without tuples and tracebacks, 2: without the message, too.
+        letter: The dead letter.
+        cut: 0: everything; 1: without tuples and tracebacks; 2: also without the original message.
     """
     raw = letter.raw
     if cut:
@@ -167,7 +168,7 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
     source = Source.of(letter.source)
     if source is not None and letter.position is not None:
         told |= {"topic": source.topic, "partition": str(source.number), "offset": str(letter.position)}
-    # A reason may hold what poisoned the message, such as half a character.
+    # A reason may hold what made decoding fail, such as a lone surrogate.
     streams = [(STREAMS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
     line = replace(letter, raw=None).to_line().encode()
     if raw is not None and len(line) > LETTER_BYTES_MAX:
@@ -179,10 +180,10 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
 
 
 def letter_of(message: RawMessage) -> DeadLetter:
-    """The inverse of ``message_of``.
+    """Return the letter of a message: undoes ``message_of``.
 
     Raises:
-        ValueError: the message is no dead letter.
+        ValueError: The message is not a dead letter.
     """
     headers = dict(message.headers)
     if headers.get(LETTER) is None:
@@ -205,16 +206,16 @@ class TopicRead:
     """Each id once."""
     repeated: int = 0
     damaged: list[str] = field(default_factory=list)
-    """Where the messages stand that are no letters: ``partition 0, offset 17``."""
+    """Places of the messages that are not letters: ``partition 0, offset 17``."""
     replayed: set[str] = field(default_factory=set)
 
 
 def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
-    """All letters of a topic, as far as it reaches now; those of one kafka_partition in order.
+    """Read all letters of a topic up to its present end; those of one kafka_partition are in order.
 
     Raises:
-        ConfigError: there is no such topic.
-        LettersNotTakenError: the brokers do not answer.
+        ConfigError: There is no such topic.
+        LettersNotTakenError: The brokers do not answer.
     """
     kafka = client_library()
     consumer = made(settings, kafka.Consumer, settings.consumer("sparkbolt-dlq"))
@@ -265,10 +266,10 @@ def _sort(found: TopicRead, known: set[str], message: Any) -> None:
 
 
 def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> None:
-    """Write the messages of letters again, and note it in the topic of the letters.
+    """Write the messages of letters again, and record this in the topic of the letters.
 
     Raises:
-        LettersNotTakenError: not all were taken; those that were not noted may be there twice after the next try.
+        LettersNotTakenError: Some messages were not accepted; the next try may write unrecorded ones a second time.
     """
     producer = give_again(settings, letters, into)
     notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
@@ -276,13 +277,13 @@ def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], 
 
 
 def give_again(settings: ClientSettings, letters: Sequence[DeadLetter], into: str | None) -> Any:
-    """Write the messages of letters again, as they came, to where they came from or to another topic.
+    """Write the original messages of letters again, to their own topics or to another topic.
 
     Returns:
-        The producer that has done it.
+        The producer that was used.
 
     Raises:
-        LettersNotTakenError: not all were taken.
+        LettersNotTakenError: Some messages were not accepted.
     """
     kafka = client_library()
     producer = made(settings, kafka.Producer, settings.producer(**LONG))
@@ -299,7 +300,7 @@ def give_again(settings: ClientSettings, letters: Sequence[DeadLetter], into: st
 
 
 def raw_of(message: Any) -> RawMessage:
-    """A message of the client as it came."""
+    """Return a message of the client library as a ``RawMessage``."""
     kind, milliseconds = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     return RawMessage(message.value(), message.key(), headers, int(milliseconds) if kind else None)

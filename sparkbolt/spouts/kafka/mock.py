@@ -1,10 +1,10 @@
-"""Kafka without a broker, for examples and tests.
+"""MockKafka: Kafka without a broker, for examples and tests.
 
-Which question it answers: what does a topology read from where nobody has installed Kafka?
-Rule: it is the mock cluster that the client library ships: brokers within this process, reached over loopback by
-whoever knows the address. It keeps everything in memory and forgets it with the process.
+Which question it answers: what does a topology read where Kafka is not installed?
+Rule: it is the mock cluster of the client library: brokers within this process, which any process on the machine can
+reach over loopback. It keeps everything in memory, and all is lost when the process ends.
 
-What it cannot do: make topics with settings, delete records, compact, look up by time, transactions' isolation.
+What it cannot do: create topics with settings, delete records, compact, look up by time, isolate transactions.
 Read before: ``settings``.
 """
 
@@ -21,7 +21,7 @@ PRODUCE_SECS = 30.0
 
 
 class MockKafka:
-    """Brokers within this process; a topic has four kafka_partitions and is there once it was named.
+    """Brokers within this process; a topic has four kafka_partitions and is created when it is first named.
 
     >>> with MockKafka() as kafka:
     ...     kafka.produce("orders", [b"first", b"second"])
@@ -31,20 +31,20 @@ class MockKafka:
     """
 
     def __init__(self, brokers: int = 1) -> None:
-        """Start it.
+        """Start the brokers.
 
         Raises:
-            ConfigError: the client library is not installed.
-            EngineError: it does not start.
+            ConfigError: The client library is not installed.
+            EngineError: The mock cluster does not start.
         """
         kafka = client_library()
         self._producer: Any = kafka.Producer({"test.mock.num.brokers": brokers, "log_level": 0, "linger.ms": 5})
         found = self._producer.list_topics(timeout=PRODUCE_SECS).brokers.values()
         self.brokers = ",".join(f"{broker.host}:{broker.port}" for broker in found)
-        """The address: ``host:port``, several with commas between."""
+        """The brokers' addresses: ``host:port``, separated by commas."""
 
     def create(self, topic: str) -> int:
-        """Make a topic, unless it is there; how many kafka_partitions it has."""
+        """Create a topic unless it exists; return its number of kafka_partitions."""
         return len(self._producer.list_topics(topic, timeout=PRODUCE_SECS).topics[topic].partitions)
 
     def produce(
@@ -56,10 +56,10 @@ class MockKafka:
         kafka_partition: int | None = None,
         headers: Mapping[str, bytes | str] | None = None,
     ) -> int:
-        """Write messages; how many. They are spread by key, or at random, unless ``kafka_partition`` is given.
+        """Write messages and return their number; they are spread by key, or at random, or to ``kafka_partition``.
 
         Raises:
-            EngineError: not all of them were taken.
+            EngineError: The cluster did not accept all of them.
         """
         self.create(topic)
         options: dict[str, Any] = {"key": key, "headers": dict(headers or {})}
@@ -80,15 +80,15 @@ class MockKafka:
         return count
 
     def close(self) -> None:
-        """Stop it; what it had is forgotten."""
+        """Stop the brokers; their messages are lost."""
         self._producer = None
 
     def __enter__(self) -> MockKafka:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop it."""
+        """Stop the brokers."""
         self.close()

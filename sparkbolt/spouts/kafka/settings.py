@@ -1,8 +1,8 @@
-"""Settings of Kafka's client, and what must never be printed.
+"""ClientSettings: the properties of Kafka's client, and which of them must never be printed.
 
-Which question it answers: with which properties is each client made, and what may a message say of them?
-Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever prints, logs or
-raises shows ``***`` in its place.
+Which question it answers: with which properties is each client created, and which of them may a message show?
+Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever is printed, logged
+or raised shows ``***`` in its place.
 
 Read before: nothing.
 """
@@ -41,10 +41,10 @@ _OF_CONSUMERS = re.compile(
 
 
 def client_library(module: str = "confluent_kafka") -> ModuleType:
-    """The client library, or a module of it.
+    """Return the client library, or a module of it.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: It is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -65,7 +65,7 @@ def is_secret(key: str) -> bool:
 
 
 def scrubbed(text: object, options: Mapping[str, Any]) -> str:
-    """A text without the secrets of some properties, and without what stands before the host of an address.
+    """Return a text without the secrets of some properties, and without the user info of addresses.
 
     >>> scrubbed("ann:x4! is refused by http://ann:x4!@registry", {"basic.auth.user.info": "ann:x4!"})
     '*** is refused by http://***@registry'
@@ -79,7 +79,7 @@ def scrubbed(text: object, options: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ClientSettings:
-    """The brokers and the user's properties of the client, such as those of SASL and TLS.
+    """The brokers and the user's client properties, such as those for SASL and TLS.
 
     >>> ClientSettings("localhost:9092", {"sasl.mechanism": "PLAIN", "sasl.password": "x4!"})
     ClientSettings('localhost:9092', sasl.mechanism=PLAIN, sasl.password=***)
@@ -89,10 +89,10 @@ class ClientSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Check the properties.
 
         Raises:
-            ConfigError: there is no broker, or a property is one that the spout or bolt decides.
+            ConfigError: There is no broker, or ``options`` has a property that the spout or bolt itself sets.
         """
         arguments.text("brokers", self.brokers, "'host:port', several with commas between")
         for key in self.options:
@@ -100,17 +100,17 @@ class ClientSettings:
                 raise ConfigError(f"client property {key!r} cannot be given: {_OURS[key]}")
 
     def __repr__(self) -> str:
-        """Everything but the secrets."""
+        """Return all properties, with secrets masked."""
         shown = (f"{key}={MASK if is_secret(key) else value}" for key, value in self.options.items())
         return self.scrub(f"ClientSettings({', '.join([repr(self.brokers), *shown])})")
 
     def _common(self) -> dict[str, Any]:
-        # Errors reach us by callbacks and results. A broker that was away is tried again within a second, not ten.
+        # We get errors through callbacks and results. After an outage the client reconnects within 1 s instead of 10 s.
         ours = {"log_level": 0, "client.id": "sparkbolt", "reconnect.backoff.max.ms": 1000}
         return {**ours, **self.options, "bootstrap.servers": self.brokers}
 
     def consumer(self, group: str, **more: Any) -> dict[str, Any]:
-        """Properties of a consumer that is assigned by hand and commits nothing by itself."""
+        """Return the properties of a consumer with manual assignment and without automatic commits."""
         ours = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -121,13 +121,13 @@ class ClientSettings:
         return {**more, **self._common(), **ours}
 
     def admin(self) -> dict[str, Any]:
-        """Properties of a client that asks for topics and offsets."""
+        """Return the properties of a client that asks for topics and offsets."""
         return {key: value for key, value in self._common().items() if not _OF_CONSUMERS.match(key)}
 
     def producer(self, **more: Any) -> dict[str, Any]:
-        """Properties of an idempotent producer."""
+        """Return the properties of an idempotent producer."""
         return {**more, **self._common(), "enable.idempotence": True}
 
     def scrub(self, text: object) -> str:
-        """A text without the secrets that stand in it."""
+        """Return a text with its secrets masked."""
         return scrubbed(text, self.options)

@@ -1,9 +1,10 @@
-"""Sources of a Kafka spout: kafka_partitions by name.
+"""Source: names a kafka_partition as a source of a Kafka spout.
 
-Which question it answers: how is a kafka_partition called in plans, in the ledger and in stories?
-Rule: the name is ``topic/partition``. A topic that was made again counts its offsets from the start, so its
-kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. Which topic the
-positions of a source are of is planned once, as a *mark*: a source without records, ``topic/partition#id``.
+Which question it answers: what is the name of a kafka_partition in plans, in the ledger and in stories?
+Rule: the name is ``topic/partition``. A topic that was deleted and created again counts its offsets from the start, so
+its kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. A *mark*
+stores to which topic the positions of a source belong: it is a source without records, ``topic/partition#id``, which is
+planned once.
 
 Read before: nothing.
 """
@@ -19,7 +20,7 @@ _NAME = re.compile(r"(?P<topic>[^/~]+)/(?P<number>\d+)(?:~(?P<turn>\d+))?")
 
 
 def is_topic(name: object) -> bool:
-    """Whether a topic may be called so.
+    """Whether a topic may have this name.
 
     >>> is_topic("orders.dlq"), is_topic("orders dlq")
     (True, False)
@@ -28,18 +29,18 @@ def is_topic(name: object) -> bool:
 
 
 class KafkaPartition(NamedTuple):
-    """One kafka_partition of one topic, as the brokers name it."""
+    """One kafka_partition of one topic, as the brokers identify it."""
 
     topic: str
     number: int
 
     def __str__(self) -> str:
-        """As a source that was never made again is called."""
+        """Return the name of its first source: ``topic/partition``."""
         return f"{self.topic}/{self.number}"
 
 
 class Source(NamedTuple):
-    """A kafka_partition during the life of one topic of its name.
+    """A kafka_partition of one particular topic among those that had the same name.
 
     >>> Source.parse("orders/3"), str(Source("orders", 3, 2))
     (Source(topic='orders', number=3, turn=0), 'orders/3~2')
@@ -48,14 +49,14 @@ class Source(NamedTuple):
     topic: str
     number: int
     turn: int = 0
-    """How often the topic was made again, or cut back, while it was read."""
+    """How often the topic was created again, or its log truncated, while it was read."""
 
     @classmethod
     def parse(cls, name: str) -> Source:
-        """The source of a name.
+        """Return the source with this name.
 
         Raises:
-            ValueError: it is no name of one.
+            ValueError: It is not the name of a source.
         """
         match = _NAME.fullmatch(name)
         if match is None:
@@ -64,23 +65,23 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, name: str | None) -> Source | None:
-        """The source of a name; None where it is no name of one, as where the spout is another one."""
+        """Return the source with this name, or None if it is not the name of one, such as another spout's source."""
         return cls.parse(name) if name is not None and _NAME.fullmatch(name) else None
 
     @property
     def place(self) -> KafkaPartition:
-        """Where it is."""
+        """The kafka_partition of the source."""
         return KafkaPartition(self.topic, self.number)
 
     def __str__(self) -> str:
-        """The name."""
+        """Return the name."""
         return f"{self.topic}/{self.number}" + (f"~{self.turn}" if self.turn else "")
 
 
 def mark_of(source: Source, topic_id: str) -> str:
-    """The name of the mark that a source's positions are of the topic with this id.
+    """Return the name of the mark that assigns a source's positions to the topic with this id.
 
-    Its position is the source's turn: so the last position of all marks of a kafka_partition is that of its newest one.
+    The mark's position is the source's turn; so the highest position among a kafka_partition's marks is the newest one.
 
     >>> mark_of(Source("orders", 3, 2), "Xk5q")
     'orders/3#Xk5q'
@@ -89,12 +90,12 @@ def mark_of(source: Source, topic_id: str) -> str:
 
 
 def is_mark(name: str) -> bool:
-    """Whether a name of a source is that of a mark."""
+    """Whether the name of a source is that of a mark."""
     return _MARK in name
 
 
 def marked(progress: Mapping[str, int]) -> dict[tuple[str, int], str]:
-    """The id of the topic by (kafka_partition, turn), as the marks in a spout's progress tell it.
+    """Return topic ids by (kafka_partition, turn), from the marks in a spout's progress.
 
     >>> marked({"orders/3": 40, "orders/3#Xk5q": 1, "orders/3#Yw8a": 2})
     {('orders/3', 0): 'Xk5q', ('orders/3', 1): 'Yw8a'}

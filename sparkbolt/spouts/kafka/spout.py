@@ -1,9 +1,9 @@
-"""Kafka topics as a spout that can be read again.
+"""KafkaSpout: reads Kafka topics, and can read them again.
 
-Which question it answers: how do the messages of Kafka topics become spout tuples, and how is their progress kept?
+Which question it answers: how do the messages of Kafka topics become spout tuples, and how is their progress stored?
 Rule: the driver plans offsets and never sees a message; executors read them.
 
-Read before: ``planning``, ``watching``, ``reading``, ``decoding``.
+Read before: ``driver.planning``, ``driver.watching``, ``executor.reading``, ``executor.decoding``.
 """
 
 from __future__ import annotations
@@ -50,44 +50,53 @@ log = logging.getLogger(__name__)
 Guarantee = Literal["at-least-once", "at-most-once", "none"]
 MAX_UNCOMMITTED = 10_000_000
 ENOUGH = 2
-"""A range is read up to so many times ``max_bytes``: what is larger is so unexpectedly, and the rest comes later."""
+"""A range is read up to this many times ``max_bytes``. If its messages are unexpectedly large, the rest comes later."""
 INTERVALS_MAX = 1000
-"""How many finished intervals beyond the committed offset are told, at most."""
+"""The most finished intervals beyond the committed offset that are stored."""
 
 
 class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
-    """Emits the messages of Kafka topics, each tracked to its end.
+    """Emits the messages of Kafka topics and tracks each of them until it is finished.
 
-    ``topics`` is a name, a list of names, or a compiled pattern for whole names; topics and kafka_partitions that come
-    while the topology runs are found within seconds, and read from their first message. A source is a
-    kafka_partition, ``topic/number``; a position is an offset.
+    ``topics`` is a name, a list of names, or a compiled pattern for whole names. Topics and kafka_partitions that are
+    created while the topology runs are found within seconds and read from their first message. Each kafka_partition
+    is a source, ``topic/number``; a position is an offset.
 
-    Fields: without ``outputs`` they are ``topic``, ``partition``, ``offset``, ``key`` and ``value``. ``key`` and
-    ``value`` say how those are decoded: ``bytes``, ``text`` (UTF-8), ``json``, ``avro``, ``protobuf`` (both with
-    ``schema_registry``, its URL or the properties of its client; the second with ``protobuf_type``, the generated
-    class), or a function of the bytes. With ``bytes`` and ``text``, ``outputs`` names parts of the message (those
-    above, ``timestamp`` in milliseconds, ``headers``) and may give the value one name of its own. Otherwise they are
-    fields of the decoded object, None where one is missing or the message has no value. ``translate`` makes tuples
-    of a ``KafkaMessage``: a list of values for each; the message is finished when all of them are, at once if there
-    are none. A message that cannot be decoded fails without being tried again.
+    Fields: without ``outputs`` they are ``topic``, ``partition``, ``offset``, ``key`` and ``value``. ``key=`` and
+    ``value=`` set the decoding: ``bytes``, ``text`` (UTF-8), ``json``, ``avro``, ``protobuf``, or a function of the
+    bytes. ``avro`` and ``protobuf`` need ``schema_registry``, its URL or the properties of its client; ``protobuf``
+    also needs ``protobuf_type``, the generated class. With ``bytes`` and ``text``, ``outputs`` names parts of the
+    message (those above, ``timestamp`` in milliseconds, ``headers``) and may give the value one other name. With the
+    other decodings ``outputs`` names fields of the decoded object; a field is None if it is missing or the message
+    has no value. ``translate`` is a function that takes a ``KafkaMessage`` and returns a list of values for each
+    tuple. The message is finished when all of its tuples are, or at once if there are none. A message that cannot be
+    decoded fails without a retry.
 
-    Where to begin: within one checkpoint, where it ended. With a new one, at what ``offsets`` holds of this spout of
-    this topology, else as ``start`` says: ``earliest``, ``latest``, a datetime, offsets by ``"topic/number"``, or
-    ``uncommitted-earliest`` and ``uncommitted-latest``, which heed offsets that somebody else committed. Offsets that
-    another topology stored are refused, unless ``other_topology`` is ``start_over`` or ``take_over``. ``offsets`` is
-    ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; they are told after each commit.
+    Where it begins: within one checkpoint, it continues where it stopped. With a new checkpoint it begins at the
+    offsets that ``offsets`` holds for this spout of this topology. If there are none, ``start`` decides: ``earliest``,
+    ``latest``, a datetime, offsets by ``"topic/number"``, or ``uncommitted-earliest`` and ``uncommitted-latest``,
+    which also use offsets that another client has committed. Offsets that another topology stored are refused, unless
+    ``other_topology`` is ``take_over`` (continue from them) or ``start_over`` (begin as ``start`` says). ``offsets``
+    is ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; finished offsets are stored
+    there after each commit.
 
-    Offsets that are gone (``out_of_range``): go on at the ``earliest`` that is there, the ``latest``, the nearest
-    (``match``), or ``fail``; what is skipped is an ERROR line, and counted.
+    If offsets are gone, ``out_of_range`` decides: go on at the ``earliest`` offset that exists, at the ``latest``, at
+    the nearest (``match``), or ``fail``. Skipped offsets are reported in an ERROR line and counted.
 
-    ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are told before messages are read) or ``none``.
-    ``max_poll_records`` limits how many offsets a micro-batch reads of one kafka_partition, ``max_bytes`` about how
-    many bytes of keys and values of all together (an aim: sizes are learned from what was read, and where messages
-    suddenly grow, twice as much may be read of each kafka_partition; a single larger one is read whole),
-    ``max_records_per_sec`` how many offsets are read in all, ``max_uncommitted`` how far reading may be ahead of the
-    first unfinished message. ``isolation`` is Kafka's. With ``stop_at_end`` the spout ends where the topics ended when
-    it started. ``client`` takes further properties of the client, such as those of SASL and TLS; they are never
-    printed.
+    ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are stored before their messages are read) or
+    ``none``. ``retry`` is the policy for failed messages; None means that of the topology's settings. ``dead_letters``
+    is the place for messages that are given up; a plain name is a topic of the same brokers.
+
+    Four arguments limit reading. ``max_poll_records`` is the most offsets of one kafka_partition in a
+    micro-batch. ``max_bytes`` is about the number of bytes of keys and values in a micro-batch over all
+    kafka_partitions. It is a target: sizes are estimated from earlier reads. When messages suddenly grow, up to twice
+    as much may be read of each kafka_partition, and a single larger message is read whole. ``max_records_per_sec`` is
+    the most offsets per second over all kafka_partitions. ``max_uncommitted`` is how far reading may be ahead of the
+    first unfinished message of a kafka_partition, in offsets.
+
+    ``isolation`` is Kafka's isolation level. With ``stop_at_end`` the spout ends where the topics ended when it
+    started. ``request_secs`` limits one request to the brokers, in seconds. ``client`` takes further client properties,
+    such as those for SASL and TLS; they are never printed.
 
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
@@ -125,10 +134,10 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         request_secs: float = 10.0,
         client: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check and keep what was given; nothing is connected.
+        """Check and store the arguments; no connection is opened.
 
         Raises:
-            ConfigError: an argument cannot be what it is, or the client library is not installed.
+            ConfigError: An argument is invalid, or the client library is not installed.
         """
         self.settings = ClientSettings(brokers, arguments.properties("client", client))
         self.topics = topics_of(topics)
@@ -172,22 +181,22 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         self._readers: dict[tuple[KafkaPartition, bool], PartitionReader] = {}
         self._shaper: Shaper | None = None
         self._reserved: tuple[list[Range], int] | None = None
-        """At most once: ranges that are read when the offsets store says that they are, and which call tells it so."""
+        """At most once: ranges to read once the offsets store has them, and the number of the call that stores them."""
         self._single: tuple[Range, Any] | None = None
-        """The last message that was read alone."""
+        """The last message that was read by a range of one offset."""
         self._enough: int | None = None
-        """At how many bytes the rest of a range is left for later."""
+        """After this many bytes the rest of a range is left for later; None without ``max_bytes``."""
         self._read_bytes = 0
-        """Of the range that was read last."""
+        """Bytes of keys and values of the range that was read last."""
 
     # In the driver.
 
     def open(self, context: TopologyContext) -> None:
-        """Ask the brokers which topics there are and how far they reach; a thread goes on asking.
+        """Ask the brokers for the topics and the ends of their logs; a thread then asks again and again.
 
         Raises:
-            ConfigError: stored offsets are another topology's, or the client refuses its properties.
-            BrokersAwayError: nobody answers.
+            ConfigError: The stored offsets belong to another topology, or the client refuses its properties.
+            BrokersAwayError: No broker answers.
         """
         self._owner = Owner(f"{context.topology}/{context.component}", context.topology, context.version)
         self._sizes = Sizes(self.max_bytes) if self.max_bytes is not None else None
@@ -203,21 +212,21 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         self._watcher.open(3 * self.request_secs)
         self._stop_at = {place: log_.end for place, log_ in self._watcher.look.logs.items()}
         self._stop_later = set(self._watcher.look.silent)
-        """What was there and could not say where it ended: it is read up to where it ends when it answers."""
+        """Kafka_partitions whose end was unknown at the start: each is read up to the end that it reports first."""
         self._positions: dict[Source, int] = {}
         self._elsewhere: set[KafkaPartition] = set()
-        """Of which the store knows what another checkpoint has finished, and ours has not."""
+        """Kafka_partitions for which the store has progress of another checkpoint that ours does not have."""
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
         self._asked: Sequence[Range] = ()
         self._skipped = 0
         self._topic_ids: dict[tuple[str, int], str] = {}
-        """By kafka_partition and turn, the ids of the topics whose offsets the ledger knows."""
+        """Ids of the topics whose offsets the ledger has, by kafka_partition and turn."""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """What comes next of each kafka_partition that has something.
+        """Plan the next offsets of each kafka_partition that has messages.
 
         Raises:
-            ConfigError: nothing can be read any more, as where offsets are gone and ``out_of_range`` is ``fail``.
+            ConfigError: Reading cannot go on: offsets are gone and ``out_of_range`` is ``fail``, for example.
         """
         assert self._watcher is not None
         look = self._watcher.look
@@ -259,11 +268,11 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         return [*ranges, *self._planner.marks(progress, ranges, logs, look.ids)]
 
     def _earlier(self, look: Look) -> Mapping[KafkaPartition, Intervals]:
-        """What need not be read since an earlier run has finished it, unless this checkpoint knows better."""
+        """Return what an earlier run has finished and need not be read, unless this checkpoint knows better."""
         return {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
 
     def _take_reserved(self) -> list[Range]:
-        """The ranges that are reserved, as soon as the offsets store has been told that they are read."""
+        """Return the reserved ranges, as soon as the offsets store has them."""
         assert self._watcher is not None
         assert self._reserved is not None
         ranges, call = self._reserved
@@ -273,7 +282,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         return ranges
 
     def _stored(self, positions: Mapping[str, int]) -> dict[KafkaPartition, Stored]:
-        """Positions of sources as the offsets store is told them."""
+        """Convert positions of sources to what the offsets store keeps."""
         sources = [(Source.parse(name), position) for name, position in positions.items()]
         return {source.place: self._told_as(source, position) for source, position in sources}
 
@@ -283,7 +292,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         )
 
     def _allowed(self, progress: Mapping[str, int], budget: int) -> int:
-        """How much of the budget ``max_records_per_sec`` leaves."""
+        """Return how much of the budget ``max_records_per_sec`` leaves."""
         rate = self.max_records_per_sec
         if rate is None:
             return budget
@@ -291,18 +300,18 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         refused = [range_ for range_ in self._asked if progress.get(range_.source, -1) < range_.end]
         self._asked = ()
         tokens = self._tokens + _length(refused) + rate * (now - self._tokens_at)
-        # A second's worth may be read at once, and one record even where that is less.
+        # At most one second's worth may be read at once, but always one record.
         self._tokens, self._tokens_at = min(max(1.0, rate), tokens), now
         return min(budget, int(self._tokens))
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
-        """Learn how large messages are."""
+        """Learn the sizes of messages from ranges that executors have read."""
         for range_, size in reads:
             if self._sizes is not None and not is_mark(range_.source):
                 self._sizes.learn(range_.source, range_.end - range_.start, size)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """With ``stop_at_end``, whether all was planned that was there when the topology started."""
+        """With ``stop_at_end``, whether everything is planned that existed when the topology started."""
         if not self.stop_at_end or self._watcher is None or self._stop_later:
             return False
         look = self._watcher.look
@@ -311,7 +320,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         )
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
-        """Have the thread tell the offsets store how far the sources are."""
+        """Let the thread store in the offsets store how far the sources are finished."""
         assert self._watcher is not None
         look = self._watcher.look
         news: dict[KafkaPartition, Stored] = {}
@@ -333,7 +342,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             self._watcher.tell(news)
 
     def lag(self) -> dict[str, int]:
-        """For each source how many offsets are not finished, by what the brokers said last."""
+        """Return the number of unfinished offsets by source, from the brokers' last answer."""
         look = self._watcher.look if self._watcher is not None else None
         if look is None:
             return {}
@@ -345,14 +354,14 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         return found
 
     def take_skipped(self) -> int:
-        """How many offsets were passed over since the last call."""
+        """Return how many offsets were skipped since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 
     def close(self) -> None:
-        """Tell what is finished, and let the brokers go."""
+        """Store what is finished and close the clients."""
         if self._watcher is not None:
-            if self._reserved is not None:  # nobody will read it in this life
+            if self._reserved is not None:  # they will not be read in this life
                 self._watcher.tell(self._stored({r.source: r.start for r in reversed(self._reserved[0])}))
             self._watcher.close()
             self._watcher = None
@@ -360,8 +369,8 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
     # On executors.
 
     def prepare(self, context: TopologyContext) -> None:
-        """Make the decoders; consumers are made when they are first read from."""
-        if self.max_bytes is not None and context.config.acker_tasks != 0:  # else nobody would ask for the rest
+        """Create the decoders; each consumer is created when it is first needed."""
+        if self.max_bytes is not None and context.config.acker_tasks != 0:  # else the rest would never be read
             self._enough = ENOUGH * self.max_bytes
         self._shaper = Shaper(
             self._fields,
@@ -373,7 +382,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         )
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """The messages of the range, as (offset, values)."""
+        """Yield the messages of the range, as (offset, values)."""
         for chunk in self.read_columns(range_):
             if isinstance(chunk, BadRecord):
                 yield chunk
@@ -383,7 +392,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             yield from zip(positions.tolist(), map(list, zip(*plain, strict=True)), strict=True)
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """The messages of the range in columns."""
+        """Yield the messages of the range as columns, with their offsets: ``int64[messages]``."""
         assert self._shaper is not None
         self._read_bytes = 0
         if is_mark(range_.source):
@@ -402,11 +411,11 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
                     yield np.asarray(shaped[0], dtype=np.int64), shaped[1]
 
     def read_bytes(self) -> int | None:
-        """Keys and values of the range that was read last; None where there is no ``max_bytes``."""
+        """Return the bytes of keys and values of the range that was read last; None without ``max_bytes``."""
         return self._read_bytes if self.max_bytes is not None else None
 
     def _reader(self, range_: Range) -> PartitionReader:
-        """The consumer for a range; single messages from elsewhere have one of their own, so that no other seeks."""
+        """Return the consumer for a range; distant single messages use a second one, to spare the main one a seek."""
         place = Source.parse(range_.source).place
         main = self._readers.get((place, False))
         alone = range_.end - range_.start == 1 and main is not None and main.at != range_.start
@@ -423,14 +432,14 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         return reader
 
     def raw(self, range_: Range) -> RawMessage | None:
-        """The message at a range of one offset as it came."""
+        """Return the original message of a range of one offset."""
         if self._single is None or self._single[0] != range_:
             for _ in self.read_columns(range_):
                 pass
         return raw_of(self._single[1]) if self._single is not None and self._single[0] == range_ else None
 
     def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
-        """A plain name is a topic of the same brokers."""
+        """Return a sink for a topic of the same brokers if ``name`` is a valid topic name, else None."""
         return KafkaDeadLetters(self.settings.brokers, name, client=self.settings.options) if is_topic(name) else None
 
     def cleanup(self) -> None:

@@ -1,7 +1,7 @@
-"""What the driver asks the brokers.
+"""Cluster: the driver's questions to the brokers.
 
-Which question it answers: which kafka_partitions are there, and which offsets do the brokers have of them?
-Rule: every call waits, up to a timeout, so it is made from a thread of its own, never under the host's lock.
+Which question it answers: which kafka_partitions exist, and which offsets do the brokers have of them?
+Rule: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
 
 Read before: ``settings``, ``sources``.
 """
@@ -23,21 +23,21 @@ Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
 
 
 NO_ID = "A" * 22
-"""What stands for the id of a topic where brokers know none: those older than Kafka 2.8."""
+"""The id that brokers older than Kafka 2.8 return for every topic: they know no ids."""
 
 
 class BrokersAwayError(SourceUnavailable):
-    """The brokers did not answer, or not with what was asked for; it may pass."""
+    """The brokers did not answer, or not with the requested information; the problem may pass."""
 
 
 class Cluster:
-    """The brokers, asked one question at a time."""
+    """A client of the brokers that makes one request at a time."""
 
     def __init__(self, settings: ClientSettings, group: str, *, read_committed: bool, request_secs: float) -> None:
-        """Make the clients; they connect when they are first asked.
+        """Create the clients; they connect at the first request.
 
         Raises:
-            ConfigError: the client library is missing, or refuses a property.
+            ConfigError: The client library is missing, or refuses a property.
         """
         library = client_library("confluent_kafka.admin")
         self._kafka = client_library()
@@ -47,22 +47,22 @@ class Cluster:
         self._specs = library.OffsetSpec
         self._said = ""
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
-        """Host and port of the broker that leads each kafka_partition that was ever asked for."""
+        """Host and port of the leader of each kafka_partition that was ever requested."""
         self._asked: dict[str, Future[Any]] = {}
         self._ids: dict[str, str] = {}
         heard = {"error_cb": self._hear}
         self._admin = made(settings, library.AdminClient, {**settings.admin(), **heard})
-        # Topics are asked for as a consumer, since asking as an admin would make those that are not there.
+        # A consumer asks for topics, since an admin client's request would create missing topics.
         self._consumer = made(settings, self._kafka.Consumer, {**settings.consumer(group), **heard})
 
     def _hear(self, error: Any) -> None:
         self._said = self._settings.scrub(error.str())
 
     def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
-        """The kafka_partitions of the topics that are there, sorted.
+        """Return the kafka_partitions of the topics that exist, sorted.
 
         Raises:
-            BrokersAwayError: nobody answered.
+            BrokersAwayError: No broker answered.
         """
         known: dict[str, Any] = {}
         if isinstance(topics, re.Pattern):
@@ -91,7 +91,7 @@ class Cluster:
         return topics
 
     def ask_ids(self, topics: Iterable[str]) -> None:
-        """Ask what tells each topic apart from others of its name, before and after it; nobody waits for answers."""
+        """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
         names = set(topics)
         self._ids = {name: topic_id for name, topic_id in self.ids().items() if name in names}
         new = sorted(names - self._asked.keys())
@@ -100,7 +100,7 @@ class Cluster:
             self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
 
     def ids(self) -> dict[str, str]:
-        """What was answered so far to the last ``ask_ids``; empty for a topic whose id nobody can tell."""
+        """Return the answers so far to the last ``ask_ids``; an empty id if brokers know none for the topic."""
         for name in [name for name, asked in self._asked.items() if asked.done()]:
             asked = self._asked.pop(name)
             topic_id = NO_ID if asked.exception() else str(asked.result().topic_id)
@@ -111,10 +111,10 @@ class Cluster:
         return dict(self._ids)
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
-        """The group's offsets with their metadata, where there are any.
+        """Return the group's offsets with their metadata, for kafka_partitions that have one.
 
         Raises:
-            BrokersAwayError: nobody answered.
+            BrokersAwayError: No broker answered.
         """
         try:
             asked = [self._kafka.TopicPartition(*place) for place in places]
@@ -131,10 +131,10 @@ class Cluster:
         }
 
     def commit(self, offsets: Mapping[KafkaPartition, tuple[int, str]]) -> None:
-        """Write the group's offsets with their metadata.
+        """Commit the group's offsets with their metadata.
 
         Raises:
-            BrokersAwayError: they may not have been written.
+            BrokersAwayError: The commit may have failed or not.
         """
         told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
         try:
@@ -146,28 +146,28 @@ class Cluster:
             raise self._away(self._kafka.KafkaException(broken))
 
     def close(self) -> None:
-        """Let the brokers go."""
+        """Close the clients."""
         self._consumer.close()
 
     def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
-        """Where each log ends: the offset that its next record will have, or the first of an open transaction."""
+        """Return the end of each log: the offset of its next record, or the first offset of an open transaction."""
         return self._offsets(places, self._specs.latest())
 
     def firsts(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
-        """The first offset that each log has."""
+        """Return the first offset of each log."""
         return self._offsets(places, self._specs.earliest())
 
     def since(self, places: Sequence[KafkaPartition], timestamp_ms: int) -> dict[KafkaPartition, int]:
-        """The first offset whose record is not older; the log's end where all are."""
+        """Return the first offset whose record is not older than the time; the log's end if all are older."""
         found = self._offsets(places, self._specs.for_timestamp(timestamp_ms))
         late = [place for place, offset in found.items() if offset < 0]
         return {**found, **(self.ends(late) if late else {})}
 
     def _offsets(self, places: Iterable[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
-        """The offsets of those that answered; a kafka_partition without a leader is left out.
+        """Return the offsets of the kafka_partitions that answered; those without a leader are left out.
 
         Raises:
-            BrokersAwayError: none answered.
+            BrokersAwayError: None answered.
         """
         asked = {self._kafka.TopicPartition(*place): spec for place in places}
         if not asked:
@@ -182,7 +182,7 @@ class Cluster:
             except (self._kafka.KafkaException, TimeoutError) as error:
                 last = error
                 unknown.add(place.topic)
-        for topic in unknown:  # the client has kept what it knew of the topic: a new leader, or a new kafka_partition
+        for topic in unknown:  # the client has cached old metadata: there is a new leader or a new kafka_partition
             with contextlib.suppress(self._kafka.KafkaException):
                 self._admin.list_topics(topic, timeout=self._secs)
         if not found and last is not None:
@@ -198,16 +198,16 @@ class Cluster:
 
 
 def error_text(error: Any) -> str:
-    """What an error of the client says, be it an exception or the code within one."""
+    """Return the text of a client error, given the exception or the error code within one."""
     inner = error.args[0] if getattr(error, "args", ()) else error
     return str(inner.str() if hasattr(inner, "str") else inner)
 
 
 def made(settings: ClientSettings, make: Any, properties: Mapping[str, Any]) -> Any:
-    """A client with these properties.
+    """Create a client with these properties.
 
     Raises:
-        ConfigError: the library refuses one of them; what it says is told without secrets.
+        ConfigError: The library refuses a property; its message is shown without secrets.
     """
     try:
         return make(dict(properties))

@@ -1,6 +1,6 @@
-"""How far behind a spout's stored offsets are.
+"""Lag: computes how far a spout's stored offsets are behind.
 
-Which question it answers: what would Kafka's own tools say, for the group, a file and ZooKeeper alike?
+Which question it answers: what lag would Kafka's own tools report, for the group, a file and ZooKeeper alike?
 Rule: it only reads; the topology may be running or not.
 
 Read before: ``offsets``, ``cluster``.
@@ -23,26 +23,26 @@ class Lag:
 
     source: str
     stored: int | None
-    """None: nothing is stored."""
+    """The stored offset; None if nothing is stored."""
     first: int
     end: int
     ahead: int
     """How many offsets beyond ``stored`` are finished already."""
     owner: str
-    """Who stored it; empty: nobody said."""
+    """Id of the owner that stored it; empty if unknown."""
 
     @property
     def lag(self) -> int:
-        """How many offsets are not finished, of those that are there."""
+        """How many existing offsets are not finished."""
         begin = self.first if self.stored is None else max(self.stored, self.first)
         return max(0, self.end - begin - self.ahead)
 
 
 def lags_of(spout: KafkaSpout) -> list[Lag]:
-    """The lag of each kafka_partition of a spout's topics, by what is stored and what the brokers say now.
+    """Return the lag of each kafka_partition of a spout's topics, from the store and the brokers' present answer.
 
     Raises:
-        BrokersAwayError: nobody answered.
+        BrokersAwayError: No broker answered.
     """
     cluster = Cluster(spout.settings, spout.group, read_committed=spout.read_committed, request_secs=spout.request_secs)
     store = store_of(spout.offsets)

@@ -1,9 +1,9 @@
-"""Where progress is kept besides the checkpoint: the consumer group, or a file.
+"""OffsetsStore: stores progress outside of the checkpoint, in the consumer group or in a file.
 
-Which question it answers: what is written about a kafka_partition, where, and whose is what was found there?
-Rule 1: within one checkpoint the ledger's log is the truth; these places are told after each promotion, and are read
-where a checkpoint knows nothing.
-Rule 2: what was written names its topology, so that offsets of another one are never mixed up with ours.
+Which question it answers: what is stored about a kafka_partition, where, and who owns what is found there?
+Rule 1: within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read
+where a checkpoint has no progress.
+Rule 2: every entry names its topology, so that offsets of another topology are never used by mistake.
 
 Read before: ``sources``, ``cluster``.
 """
@@ -24,7 +24,7 @@ from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 METADATA_CHARACTERS_MAX = 4000
-"""Brokers refuse more than 4,096 bytes, and the client appends one."""
+"""Brokers refuse metadata of more than 4,096 bytes, and the client appends one byte."""
 FILE_FORMAT = 1
 
 OtherTopology = Literal["refuse", "start_over", "take_over"]
@@ -32,10 +32,10 @@ OtherTopology = Literal["refuse", "start_over", "take_over"]
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose offsets they are."""
+    """The owner of stored offsets."""
 
     id: str
-    """Unique to a spout of a topology: its name and the spout's."""
+    """Unique to a spout of a topology: the topology's name and the spout's id."""
     name: str
     """The topology's name."""
     version: str = ""
@@ -48,48 +48,49 @@ class Stored:
     offset: int
     """All records below it are finished."""
     owner: Owner | None = None
-    """None: whoever wrote it did not say."""
+    """None if the writer did not name itself."""
     finished: Intervals = ()
-    """Intervals beyond ``offset`` that are finished too."""
+    """Finished intervals beyond ``offset``."""
     topic: str | None = None
-    """The topic that it was written for, where that is not part of the name."""
+    """The topic that it was written for, if the place does not imply it."""
     topic_id: str | None = None
-    """The id of that topic, which another one of its name has not; None where it was not known."""
+    """The id of that topic, which distinguishes it from others of its name; None if it was unknown."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a store is opened for."""
+    """The circumstances under which a store is opened."""
 
     cluster: Cluster
     group: str
     topics: Sequence[str] | None
-    """By name; None where they are given by a pattern."""
+    """Names of the topics; None if a pattern gives them."""
 
 
 class OffsetsStore(Protocol):
-    """A place where offsets are kept; all calls come from one thread of the driver, and may wait."""
+    """A place that stores offsets; one thread of the driver makes all calls, and they may block."""
 
     def open(self, scope: Scope) -> None:
-        """Called first; what is wrong with the place is a ``ConfigError``, what may pass any other exception."""
+        """Called first. An unusable place raises ``ConfigError``; a problem that may pass raises another exception."""
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """What is there; places of which nothing is known are left out."""
+        """Return what is stored; kafka_partitions of which nothing is stored are missing."""
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Write; it is durable when the call returns."""
+        """Store offsets; they are durable when the call returns."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the store."""
 
 
 def packed(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> str:
-    """The metadata of a committed offset: one JSON object, with as many finished intervals as have room.
+    """Return the metadata of a committed offset: one JSON object, with as many finished intervals as fit.
 
-    Each interval is two numbers: how far it begins behind the end of the one before (or the offset), and its length.
+    Each interval is two numbers: the distance from the previous interval's end (or the offset) to its start, and its
+    length.
 
     Raises:
-        ConfigError: not even the names have room.
+        ConfigError: Not even the names fit.
 
     >>> packed(Stored(40, Owner("word-count/lines", "word-count", "ab12"), [(45, 50), (52, 53)]))
     '{"sparkbolt":1,"id":"word-count/lines","topology":"word-count","version":"ab12","finished":[5,5,2,1]}'
@@ -115,7 +116,7 @@ def packed(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> str
 
 
 def unpacked(offset: int, metadata: str) -> Stored:
-    """The inverse of ``packed``; metadata that others wrote says nothing of an owner.
+    """Undo ``packed``; metadata that another program wrote yields no owner.
 
     >>> unpacked(40, '{"sparkbolt":1,"id":"a/b","topology":"a","version":"","finished":[5,5]}').finished
     [(45, 50)]
@@ -146,43 +147,43 @@ class GroupOffsets:
     """Offsets in the consumer group, where Kafka's own tools show them."""
 
     def open(self, scope: Scope) -> None:
-        """Use the spout's own connection."""
+        """Use the spout's own clients."""
         self._cluster = scope.cluster
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """The group's offsets."""
+        """Return the group's offsets."""
         return {place: unpacked(*found) for place, found in self._cluster.committed(places).items()}
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Commit."""
+        """Commit the offsets."""
         self._cluster.commit({place: (stored.offset, packed(stored)) for place, stored in offsets.items()})
 
     def close(self) -> None:
-        """Nothing: the connection is the spout's."""
+        """Do nothing: the spout owns the clients."""
 
 
 class FileOffsets:
-    """Offsets in a file of JSON, replaced as a whole each time; several spouts may share it."""
+    """Offsets in a JSON file that is replaced as a whole each time; several spouts may share it."""
 
     def __init__(self, path: str | Path) -> None:
-        """Keep the path."""
+        """Store the path."""
         self.path = os.path.abspath(os.path.expanduser(path))
 
     def open(self, scope: Scope) -> None:
-        """Look at what is there.
+        """Check the existing file.
 
         Raises:
-            ConfigError: the file is there and holds something else.
+            ConfigError: The file exists and holds something else.
         """
         self._read()
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """What the file says."""
+        """Return what the file holds."""
         known = self._read()
         return {place: known[place] for place in places if place in known}
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Replace the file, with what others have written into it meanwhile."""
+        """Replace the file; entries that others have written meanwhile are kept."""
         directory = os.path.dirname(self.path)
         os.makedirs(directory, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY)
@@ -220,40 +221,40 @@ class FileOffsets:
         return known
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class RehearsedOffsets:
-    """A store that is only read while a topology is tried: what is saved stays in memory, and nobody's offsets move."""
+    """A read-only view of a store for rehearsals: saved offsets stay in memory, and the store does not change."""
 
     def __init__(self, store: OffsetsStore) -> None:
-        """Read ``store``."""
+        """Wrap ``store``."""
         self._store = store
         self._saved: dict[KafkaPartition, Stored] = {}
 
     def open(self, scope: Scope) -> None:
-        """As of the store."""
+        """Open the store."""
         self._store.open(scope)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """What is there, and what was saved here since."""
+        """Return what is stored, and what was saved here since."""
         own = {place: self._saved[place] for place in places if place in self._saved}
         return self._store.load(places) | own
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Keep it in memory."""
+        """Keep the offsets in memory."""
         self._saved.update(offsets)
 
     def close(self) -> None:
-        """As of the store."""
+        """Close the store."""
         self._store.close()
 
 
 def check_file(body: Any) -> None:
-    """Refuse what is no file of offsets.
+    """Refuse a file that does not hold offsets.
 
     Raises:
-        ValueError: it is none.
+        ValueError: It does not.
     """
     if not isinstance(body, dict) or body.get("sparkbolt") != FILE_FORMAT or not isinstance(body.get("offsets"), dict):
         raise ValueError("it has no offsets of this format")
@@ -276,10 +277,10 @@ def _of_topic(stored: Stored) -> dict[str, str]:
 
 
 def store_of(offsets: Any) -> OffsetsStore:
-    """The store that ``offsets=`` of a spout means: ``group``, ``file:PATH``, or a store itself.
+    """Return the store that a spout's ``offsets=`` means: ``group``, ``file:PATH``, or a store itself.
 
     Raises:
-        ConfigError: it means none.
+        ConfigError: It means none of these.
     """
     if offsets == "group":
         return GroupOffsets()

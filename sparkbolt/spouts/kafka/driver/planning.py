@@ -1,18 +1,18 @@
-"""The driver's half of the Kafka spout: which offsets come next.
+"""OffsetPlanner: plans which offsets come next, in the driver.
 
-Which question it answers: given how far each kafka_partition was planned and what the brokers have of it, which
-offsets does the next micro-batch read, and what if those that come next are not there any more?
+Which question it answers: given how far each kafka_partition is planned and what the brokers have of it, which offsets
+does the next micro-batch read, and what happens if the next offsets no longer exist?
 
-Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have something, and of that no
-more than fits into ``max_bytes``, as far as ``Sizes`` can tell.
-Rule 2: nothing is left out in silence: what is gone is a ``Gap`` with its size.
-Rule 3: positions of a source only rise. Where the brokers' offsets went back (a topic made again, an unclean
-leader), reading goes on as another source.
-Rule 4: a topic that has another id than the one that was read is another topic, even if it has grown beyond what was
-read already.
+Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have messages, and no more than
+fits into ``max_bytes`` according to ``Sizes``.
+Rule 2: nothing is skipped silently: offsets that are gone become a ``Gap`` with its size.
+Rule 3: positions of a source only rise. If the brokers' offsets went back (the topic was created again, or an unclean
+leader was elected), reading goes on as another source.
+Rule 4: a topic with another id than the one that was read is another topic, even if it has already grown beyond the
+part that was read.
 
-Pure: what the brokers have, and the time, are arguments.
-Read before: ``intervals``, ``sources``, ``sizing``.
+Pure: the brokers' answers and the time are arguments.
+Read before: ``core.base.intervals``, ``sources``, ``sizing``.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, mark
 OutOfRange = Literal["earliest", "latest", "match", "fail"]
 
 BACKWARDS_SECS = 10.0
-"""How long the brokers must say that a log ends before what was read of it, until that is believed: a leader that is
-new may know less for a moment."""
+"""How long the brokers must report that a log ends before the part that was read, until this is believed, in seconds: a
+new leader may know less for a moment."""
 
 
 @dataclass(frozen=True)
 class PartitionLog:
-    """What the brokers have of a kafka_partition: offsets ``first`` (inclusive) to ``end`` (exclusive)."""
+    """Offsets that the brokers have of a kafka_partition: ``first`` (inclusive) to ``end`` (exclusive)."""
 
     first: int
     end: int
 
     def up_to(self, end: int) -> PartitionLog:
-        """The log as if it ended there."""
+        """Return the log as if it ended at ``end``."""
         return PartitionLog(self.first, max(self.first, min(self.end, end)))
 
 
 @dataclass(frozen=True)
 class TopicIds:
-    """What tells topics apart from others of their names, as far as it is known."""
+    """Ids of topics, as far as they are known; they distinguish topics of the same name."""
 
     now: Mapping[str, str] = field(default_factory=dict)
-    """By name, of the topics that are there; empty where nobody can say, missing where it was not said yet."""
+    """Ids of existing topics by name; empty if the brokers know none, missing if they have not answered yet."""
     stored: Mapping[KafkaPartition, str] = field(default_factory=dict)
-    """Of the topics that first positions are of, where that was stored with them."""
+    """Ids of the topics to which first positions belong, if they were stored with the positions."""
 
 
 NO_IDS = TopicIds()
@@ -60,31 +60,31 @@ NO_IDS = TopicIds()
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets that come next and are not there."""
+    """Offsets that come next but do not exist."""
 
     source: Source
     start: int
-    """What came next."""
+    """The offset that comes next."""
     log: PartitionLog
     resume: Source | None
-    """Where reading goes on; None: nowhere, since ``out_of_range`` is ``fail``."""
+    """The source that is read next; None if ``out_of_range`` is ``fail``."""
     offset: int = 0
-    """From which offset on."""
+    """The offset at which reading goes on."""
     ids: tuple[str, str] | None = None
-    """Where it is another topic of the same name: the id of the one that was read, and of this one."""
+    """If it is another topic of the same name: the id of the topic that was read, and of this one."""
 
     @property
     def skipped(self) -> int:
-        """How many offsets of the log that is there are left out.
+        """How many offsets of the existing log are skipped.
 
-        What another topic held before is not among them, nor what a leader that had more: nobody knows it any more.
+        Offsets that an earlier topic held, or a leader with more records, do not count: their number is unknown.
         """
         if self.ids is not None and self.resume is not None:
             return self.offset - self.log.first
         return max(0, self.offset - self.start) if self.resume == self.source else 0
 
     def __str__(self) -> str:
-        """The whole story, as the end of a log line."""
+        """Return the whole story, as the end of a log line."""
         have = f"the brokers have offsets {self.log.first} to {self.log.end}"
         if self.ids is not None:
             old, new = self.ids
@@ -107,7 +107,7 @@ class Gap:
 
 @dataclass
 class OffsetPlanner:
-    """Plans ranges of offsets; keeps only what follows from a ``Gap`` until it is in the ledger's progress.
+    """Plans ranges of offsets; its only state follows from a ``Gap``, until the ledger's progress has it.
 
     >>> planner = OffsetPlanner(parallelism=2)
     >>> place = KafkaPartition("orders", 0)
@@ -119,14 +119,14 @@ class OffsetPlanner:
     out_of_range: OutOfRange = "earliest"
     max_poll_records: int | None = None
     sizes: Sizes | None = None
-    """What a micro-batch may read in bytes; None: as much as the budget allows."""
+    """Limits a micro-batch in bytes; None: only the budget is a limit."""
     _resumes: dict[Source, int] = field(default_factory=dict)
-    """Where reading goes on after a gap."""
+    """Where reading goes on after a gap, until the progress shows it."""
     _behind_since: dict[Source, float] = field(default_factory=dict)
     _turn: int = 0
 
     def current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Source:
-        """The source that stands for a kafka_partition now."""
+        """Return the source that now stands for a kafka_partition."""
         source = Source(*place)
         while True:
             later = source._replace(turn=source.turn + 1)
@@ -145,16 +145,16 @@ class OffsetPlanner:
         now_s: float,
         ids: TopicIds = NO_IDS,
     ) -> tuple[list[Range], list[Gap]]:
-        """The next ranges, and what was found missing.
+        """Return the next ranges, and the gaps that were found.
 
         Args:
-            progress: of each source that was ever planned, the end of what was planned.
-            logs: what the brokers have.
-            firsts: where to begin with a kafka_partition that was never planned; one that is not named waits.
-            finished: offsets that need not be read, because an earlier run has finished them.
-            budget: how many offsets all ranges may cover.
-            now_s: a monotonic clock.
-            ids: of the topics.
+            progress: The end of the planned part of each source that was ever planned.
+            logs: What the brokers have.
+            firsts: Where to begin with a kafka_partition that was never planned; if it is missing here, it waits.
+            finished: Offsets that need not be read, because an earlier run has finished them.
+            budget: How many offsets all ranges may cover.
+            now_s: The time of a monotonic clock, in seconds.
+            ids: The topics' ids.
         """
         known = marked(progress)
         gaps: list[Gap] = []
@@ -192,7 +192,7 @@ class OffsetPlanner:
         return ranges, gaps
 
     def _next_of(self, source: Source, progress: Mapping[str, int], firsts: Mapping[KafkaPartition, int]) -> int:
-        """The offset that comes next of a source; -1 if that is not known."""
+        """Return the next offset of a source; -1 if it is unknown."""
         start = max(progress.get(str(source), -1), self._resumes.get(source, -1))
         return start if start >= 0 else firsts.get(source.place, -1)
 
@@ -206,10 +206,10 @@ class OffsetPlanner:
         places: Container[KafkaPartition],
         ids: TopicIds,
     ) -> bool:
-        """Whether everything up to these ends is planned, of the topics that are there now.
+        """Whether everything up to these ends is planned, for the topics that exist now.
 
-        Where it is known of which topic the positions are, and one is there (``places``), it is waited for what ``ids``
-        will say of that one.
+        If the topic id of the positions is known, and the kafka_partition exists (is in ``places``), the answer is
+        False until ``ids`` has the existing topic's id.
 
         >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
         >>> progress = {"orders/0": 9, "orders/0#Xk5q": 1}
@@ -237,9 +237,9 @@ class OffsetPlanner:
         places: Iterable[KafkaPartition],
         ids: TopicIds,
     ) -> list[Range]:
-        """Ranges without records, which tell the ledger of which topic the positions of sources are.
+        """Return marks: ranges without records that tell the ledger to which topic the positions of sources belong.
 
-        Each is planned once, with the first ranges of its source or, where the id was not known then, when it is.
+        Each mark is planned once: with the first ranges of its source, or as soon as the id is known.
 
         >>> planner, place = OffsetPlanner(parallelism=2), KafkaPartition("orders", 0)
         >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], TopicIds({"orders": "Xk5q"}))
@@ -257,7 +257,7 @@ class OffsetPlanner:
         return found
 
     def _made_again(self, source: Source, start: int, log: PartitionLog, ids: tuple[str, str]) -> Gap:
-        """It is another topic, and what comes next of the old one is gone, whatever offsets the new one has."""
+        """Return the gap to another topic of the same name: the old one's next offsets are gone, whatever it has."""
         self._behind_since.pop(source, None)
         if self.out_of_range == "fail":
             return Gap(source, start, log, None, ids=ids)
@@ -266,7 +266,7 @@ class OffsetPlanner:
         return Gap(source, start, log, source._replace(turn=source.turn + 1), offset, ids)
 
     def _gap(self, source: Source, start: int, log: PartitionLog, now_s: float) -> Gap | None:
-        """What is missing, if what comes next is not there; decided by ``out_of_range``."""
+        """Return the gap if the next offset does not exist; ``out_of_range`` decides where reading goes on."""
         if start > log.end:
             since = self._behind_since.setdefault(source, now_s)
             if now_s - since < BACKWARDS_SECS:
@@ -284,10 +284,10 @@ class OffsetPlanner:
         return Gap(source, start, log, source, log.end if self.out_of_range == "latest" else log.first)
 
     def _shares(self, room: Mapping[int, int], budget: int) -> dict[int, int]:
-        """Spread the budget evenly: who has less than an even share leaves the rest to the others."""
+        """Spread the budget evenly; a kafka_partition that has less than an even share leaves the rest to others."""
         if sum(room.values()) <= budget:
             return dict(room)
-        if budget < len(room):  # not enough for all: they take turns
+        if budget < len(room):  # there is not enough for all: they take turns
             order = sorted(room, key=lambda index: (index < self._turn, index))[:budget]
             self._turn = order[-1] + 1
             return dict.fromkeys(order, 1)
@@ -300,6 +300,6 @@ class OffsetPlanner:
 
 
 def _id_of(source: Source, known: Mapping[tuple[str, int], str], ids: TopicIds) -> str | None:
-    """Of which topic the positions of a source are: as the ledger knows, else as its first one was stored."""
+    """Return the id of the topic to which a source's positions belong: from the ledger, else as stored at the start."""
     first = ids.stored.get(source.place) if source.turn == 0 else None
     return known.get((str(source.place), source.turn), first)

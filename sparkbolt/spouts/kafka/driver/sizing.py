@@ -1,12 +1,12 @@
-"""How large messages are, as far as the driver knows, and what fits into a number of bytes.
+"""Sizes: estimates how large messages are, and how many fit into a number of bytes.
 
 Which question it answers: how many offsets of each kafka_partition does the next micro-batch read, so that their
 messages have about ``max_bytes`` together?
 
-Rule 1: the driver never sees a message. It learns bytes per offset from what executors have read, and takes the
-largest mean of the last reads of a kafka_partition: a plan that is too small costs time, one that is too large memory.
-Rule 2: what is not known is taken for large; an estimate rises at once, and falls step by step.
-Rule 3: one offset is read even if it is larger than everything that fits, or reading would end there.
+Rule 1: the driver never sees a message. It learns bytes per offset from what executors have read, and uses the largest
+mean of the last reads of a kafka_partition: a plan that is too small costs time, one that is too large costs memory.
+Rule 2: unknown sizes count as large; an estimate rises at once and falls step by step.
+Rule 3: one offset is read even if it is larger than the limit, since reading would stop there otherwise.
 
 Pure. Read before: nothing.
 """
@@ -18,16 +18,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN_BYTES = 1_048_576
-"""For how large an offset counts of which nothing was read yet: what brokers take at most, by their defaults."""
+"""Bytes per offset of a source of which nothing was read yet: the largest message that brokers accept by default."""
 GROWTH = 8.0
-"""By how much an estimate may fall with one read: the first messages may be the small ones."""
+"""An estimate falls at most to this fraction (1/8) with one read: the first messages may be the small ones."""
 READS = 8
-"""How many of the last reads of a kafka_partition count."""
+"""How many of the last reads of a kafka_partition are used."""
 
 
 @dataclass
 class _Known:
-    """What is known of one kafka_partition."""
+    """The estimate of one kafka_partition."""
 
     estimate: float = UNKNOWN_BYTES
     means: deque[float] = field(default_factory=lambda: deque(maxlen=READS))
@@ -35,7 +35,7 @@ class _Known:
 
 @dataclass
 class Sizes:
-    """Bytes per offset by source, and what fits into ``max_bytes``; in the driver.
+    """Bytes per offset by source, and how many offsets fit into ``max_bytes``; used in the driver.
 
     >>> sizes = Sizes(max_bytes=1000)
     >>> for _ in range(4):
@@ -50,23 +50,24 @@ class Sizes:
     max_bytes: int
     _known: dict[str, _Known] = field(default_factory=dict)
     _next: str = ""
-    """Whose turn it is where not all get one."""
+    """The source whose turn is next, when not all get a position."""
 
     def learn(self, source: str, positions: int, size: int) -> None:
-        """Executors have read so many bytes of messages at so many positions of a source."""
+        """Learn from a read: executors have read ``size`` bytes of messages at this many positions of a source."""
         known = self._known.setdefault(source, _Known())
         known.means.append(max(1.0, size / positions))
         known.estimate = max(*known.means, known.estimate / GROWTH)
 
     def of(self, source: str) -> float:
-        """For how many bytes a position of a source counts."""
+        """Return the estimated bytes per position of a source."""
         known = self._known.get(source)
         return known.estimate if known is not None else float(UNKNOWN_BYTES)
 
     def fit(self, wanted: Mapping[str, int]) -> dict[str, int]:
-        """How many positions of each source are read, of so many; a source that gets none is not in it.
+        """Return how many of the wanted positions of each source are read; a source that gets none is missing.
 
-        Bytes are shared evenly, and who needs less than that leaves the rest to the others. Where not even one position
+        Bytes are shared evenly, and a source that needs less leaves the rest to the others. If not even one position
+        of each source fits, the sources take turns.
         of each fits, they take turns.
         """
         costs = {source: self.of(source) for source in wanted}
@@ -80,7 +81,7 @@ class Sizes:
         shares = [
             *range(len(order), 0, -1),
             *[1] * len(order),
-        ]  # then what is less than one message of somebody's share
+        ]  # then bytes that are left over because they are less than one message
         for source, share in zip([*order, *order], shares, strict=True):
             more = min(wanted[source] - given[source], int(left / share / costs[source]))
             given[source] += more
@@ -88,7 +89,7 @@ class Sizes:
         return given
 
     def _in_turn(self, costs: Mapping[str, float]) -> dict[str, int]:
-        """One position each, as many as fit, and at least one; the first that does not fit is the next one's first."""
+        """Return one position each for as many sources as fit, at least one; the first that does not fit is next."""
         given: dict[str, int] = {}
         left = float(self.max_bytes)
         for source in sorted(costs, key=lambda one: (one < self._next, one)):

@@ -1,6 +1,6 @@
-"""Where to begin with a kafka_partition that the checkpoint does not know.
+"""Start: decides where to begin with a kafka_partition that the checkpoint does not know.
 
-Which question it answers: given what is stored elsewhere and what the user wants, from which offset on?
+Which question it answers: given what is stored elsewhere and what the user wants, which offset is the first?
 
 Rule: the table (Storm's ``FirstPollOffsetStrategy``), from top to bottom:
 
@@ -9,15 +9,15 @@ stored elsewhere                         earliest          latest       time, gi
 ======================================== ================= ============ =================== ===================
 by another topology, ``refuse``          an error          an error     an error            an error
 by another topology, ``take_over``       stored            stored       stored              stored
-by another topology, ``start_over``      first             end          as asked            first or end
+by another topology, ``start_over``      first             end          as given            first or end
 by this spout of this topology           stored            stored       stored              stored
-by nobody who said who he was            first             end          as asked            stored
+without the name of an owner             first             end          as given            stored
 nothing, found while the topology ran    first             first        first               first
-nothing                                  first             end          as asked            first or end
+nothing                                  first             end          as given            first or end
 ======================================== ================= ============ =================== ===================
 
-What is new while the topology runs is read from its first record, whatever ``start`` says: nothing that was produced
-while nobody had looked is passed over.
+A kafka_partition that appears while the topology runs is read from its first record, whatever ``start`` says, so that
+records that were produced before it was found are not skipped.
 
 Read before: ``offsets``.
 """
@@ -36,20 +36,20 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
 Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
 StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
-"""A name, a time with a zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
+"""A name, a time with a time zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
 
 
 class StartAt(Word):
-    """Where to begin, where no offset says it."""
+    """Where to begin, if no offset is given."""
 
     STORED = "stored"
-    """At the offset that is stored."""
+    """At the stored offset."""
     FIRST = "first"
-    """At the first record that is there."""
+    """At the first record that exists."""
     END = "end"
-    """Behind the last one."""
+    """After the last record."""
     TIME = "time"
-    """At the time that was given."""
+    """At the given time."""
 
 
 Where: TypeAlias = int | StartAt
@@ -57,7 +57,7 @@ Where: TypeAlias = int | StartAt
 
 @dataclass(frozen=True)
 class Start:
-    """What a user wants, checked."""
+    """The user's choice, checked."""
 
     name: Named | None = "uncommitted-earliest"
     timestamp_ms: int | None = None
@@ -65,10 +65,10 @@ class Start:
 
     @classmethod
     def parse(cls, start: Any) -> Start:
-        """What ``start=`` of a spout means.
+        """Parse the ``start=`` argument of a spout.
 
         Raises:
-            ConfigError: it means nothing.
+            ConfigError: It is invalid.
 
         >>> Start.parse({"orders/1": 17}).offsets
         {KafkaPartition(topic='orders', number=1): 17}
@@ -96,17 +96,17 @@ class Start:
     def where(
         self, place: KafkaPartition, stored: Stored | None, owner: Owner, *, other: OtherTopology, new: bool
     ) -> Where:
-        """Where to begin; the table says it.
+        """Return where to begin, according to the table.
 
         Args:
-            place: the kafka_partition.
-            stored: what is stored elsewhere.
-            owner: who we are.
-            other: what to do about offsets of another topology.
-            new: whether it was found while the topology ran.
+            place: The kafka_partition.
+            stored: What is stored elsewhere.
+            owner: The identity of this spout.
+            other: What to do with offsets of another topology.
+            new: Whether the kafka_partition was found while the topology ran.
 
         Raises:
-            ConfigError: the offsets are another topology's, and it was not said what to do about them.
+            ConfigError: The offsets belong to another topology, and ``other`` is ``refuse``.
         """
         uncommitted = self.name is not None and self.name.startswith("uncommitted")
         if stored is not None:
@@ -129,7 +129,7 @@ class Start:
 
 
 def _mismatch(place: KafkaPartition, stored: Stored, owner: Owner) -> str | None:
-    """Whose a stored offset is, if it is not ours; None if it is, or if nobody said."""
+    """Describe the owner of a stored offset if it is not ours; None if it is ours or has no owner."""
     if stored.topic is not None and stored.topic != place.topic:
         return f"was stored for topic {stored.topic!r}"
     if stored.owner is not None and stored.owner.id != owner.id:

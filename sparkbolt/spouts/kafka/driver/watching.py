@@ -1,10 +1,10 @@
-"""The driver's thread that speaks with the brokers.
+"""Watcher: the driver's thread that talks to the brokers.
 
-Which question it answers: who asks for topics and offsets, who tells what is finished, and when?
-Rule 1: the thread waits for brokers, the driver never does: it takes the last ``Look`` and leaves what is to be told.
-Rule 2: brokers that are away are an ERROR line once, and are asked again until they answer.
-Rule 3: what is to be told is told latest-wins, at most once an interval, and once more at the end; soon where somebody
-waits for it.
+Which question it answers: when are brokers asked for topics and offsets, and when are finished offsets stored?
+Rule 1: the thread waits for brokers, the driver never does: it reads the last ``Look`` and leaves offsets to store.
+Rule 2: brokers that do not answer are reported in one ERROR line, and are asked again until they answer.
+Rule 3: of several offsets to store, only the latest are stored, at most once per interval, and once more at the end;
+they are stored soon if a caller waits for it.
 
 Read before: ``cluster``, ``offsets``, ``starting``.
 """
@@ -28,40 +28,40 @@ from sparkbolt.spouts.kafka.sources import KafkaPartition
 log = logging.getLogger(__name__)
 
 LOOK_SECS = 2.0
-"""How often topics, and the first offsets of logs, are asked for."""
+"""How often topics, and the first offsets of logs, are requested, in seconds."""
 ENDS_SECS = 0.5
-"""How often the ends of logs are asked for while there is enough to read."""
+"""How often the ends of logs are requested while there is enough to read, in seconds."""
 ENDS_SECS_MIN = 0.05
-"""And where the driver waits for them."""
+"""How often they are requested while the driver waits for them, in seconds."""
 TELL_SECS = 1.0
 TELL_AGAIN_SECS = 3600.0
-"""How often what has not moved is told again: brokers forget a group's offsets after some days without a commit."""
+"""How often unchanged offsets are stored again, in seconds: brokers delete a group's offsets after days without one."""
 AWAY_SECS = 1.0
 OPEN_AGAIN_SECS = 5.0
-"""How long ``open`` asks again and again what raises."""
+"""How long ``open`` retries when a request raises, in seconds."""
 CLOSE_SECS = 15.0
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was known of the brokers when they were last asked."""
+    """The brokers' state when they were last asked."""
 
     logs: Mapping[KafkaPartition, PartitionLog] = field(default_factory=dict)
     firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
-    """Where to begin with a kafka_partition that the checkpoint does not know."""
+    """Where to begin with each kafka_partition that the checkpoint does not know."""
     finished: Mapping[KafkaPartition, Intervals] = field(default_factory=dict)
-    """What an earlier run has finished beyond where we begin."""
+    """Offsets beyond the beginning that an earlier run has finished."""
     problem: ConfigError | None = None
-    """Why nothing can be read, ever."""
+    """Why reading is impossible for good; None if it is possible."""
     silent: frozenset[KafkaPartition] = frozenset()
-    """What is there, and of which nobody could say yet how far it reaches: it has no leader, for one."""
+    """Kafka_partitions that exist but whose end is unknown yet, because they have no leader, for example."""
     ids: TopicIds = NO_IDS
-    """No newer than ``logs``."""
+    """The topics' ids; never newer than ``logs``."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user wants of a spout, as far as it concerns its driver."""
+    """The part of the user's arguments that concerns the driver."""
 
     topics: Topics
     start: Start
@@ -70,10 +70,10 @@ class Wish:
 
 
 class Watcher:
-    """Asks and tells, in a thread of its own."""
+    """Asks the brokers and stores offsets, in its own thread."""
 
     def __init__(self, cluster: Cluster, store: OffsetsStore, wish: Wish, scope: Scope) -> None:
-        """Nothing is asked yet."""
+        """Store the arguments; no request is made yet."""
         self.look = Look()
         self._cluster = cluster
         self._store = store
@@ -92,17 +92,17 @@ class Watcher:
         self._stored_ids: dict[KafkaPartition, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
-        """Not new, though it is heard of later."""
+        """Silent at the first look; they are not new when they answer later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
 
     # What the driver calls.
 
     def open(self, wait_secs: float) -> None:
-        """Begin, and wait for the first look; no longer than ``OPEN_AGAIN_SECS`` if asking raises.
+        """Start the thread and wait for the first look; at most ``OPEN_AGAIN_SECS`` if requests raise.
 
         Raises:
-            ConfigError: what was asked for cannot be.
-            BrokersAwayError: nobody answered in time.
+            ConfigError: An argument does not fit what the brokers or the store have.
+            BrokersAwayError: No broker answered in time.
         """
         self._thread.start()
         away_s = time.monotonic() + OPEN_AGAIN_SECS
@@ -120,17 +120,17 @@ class Watcher:
         raise error or BrokersAwayError(f"the Kafka brokers did not answer within {wait_secs:.0f} s")
 
     def want(self) -> None:
-        """There is nothing left to read: ask for the ends of logs soon."""
+        """Ask for the ends of logs soon, because nothing is left to read."""
         with self._changed:
             self._wanted = True
             self._changed.notify_all()
 
     def tell(self, offsets: Mapping[KafkaPartition, Stored], *, soon: bool = False) -> int:
-        """These are finished; the number of the call, for ``has_told``.
+        """Store these offsets soon or later; return the number of the call, for ``has_told``.
 
         Args:
-            offsets: what the store is told.
-            soon: whether somebody waits until it is.
+            offsets: What to store.
+            soon: Whether a caller waits until it is stored.
         """
         with self._changed:
             self._to_tell.update(offsets)
@@ -141,11 +141,11 @@ class Watcher:
             return self._calls
 
     def has_told(self, call: int) -> bool:
-        """Whether the store has what that call of ``tell`` said, or what a later one did."""
+        """Whether the store has the offsets of that call of ``tell``, or of a later one."""
         return call <= self._told
 
     def close(self) -> None:
-        """Tell what is left to tell, and end."""
+        """Store the remaining offsets and end the thread."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -153,7 +153,7 @@ class Watcher:
             self._thread.join(CLOSE_SECS)
         if self._thread.is_alive():
             with self._changed:
-                self._to_tell = {}  # told later they might replace what another life has told by then
+                self._to_tell = {}  # stored later, they might replace what another life has stored by then
             if self._opened:
                 log.error("the Kafka brokers do not answer: the last finished offsets may not have been told to them")
 
@@ -169,21 +169,21 @@ class Watcher:
                     self._wanted = False
             if self._to_tell:
                 self._tell()
-        except Exception as error:  # noqa: BLE001  the last word of a thread that nobody waits for
+        except Exception as error:  # noqa: BLE001  an unexpected end of the thread is reported, whatever the cause
             log.error("the last finished offsets were not told: %s; the next start may read some again", error)
         finally:
             self._store.close()
             self._cluster.close()
 
     def _once(self) -> float:
-        """Ask and tell once; how long to wait then."""
-        was_opened = self._opened  # before that, who opens says what is wrong
+        """Ask and store once; return how many seconds to wait then."""
+        was_opened = self._opened  # until then ``open`` reports errors
         try:
             self._step()
         except ConfigError as problem:
             self._publish(replace(self.look, problem=problem))
             return AWAY_SECS
-        except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk: all may come back
+        except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk failed: each may recover
             if self._error is None and was_opened:
                 log.error("%s; nothing new is read or told until that is mended, it is tried again and again", error)
             with self._changed:
@@ -215,7 +215,7 @@ class Watcher:
             self._next_tell = now + TELL_SECS
 
     def _look_around(self) -> None:
-        """Which kafka_partitions there are, what their logs have, and where to begin with new ones."""
+        """Find out which kafka_partitions exist, what their logs have, and where to begin with new ones."""
         if not self._opened:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
@@ -273,7 +273,7 @@ class Watcher:
                 begun[place] = logs[place].first if where == StartAt.FIRST else logs[place].end
             elif place in since:
                 begun[place] = since[place]
-        # Told at once: what is latest now must not be taken anew by the next start.
+        # Stored at once: the next start must not evaluate "latest" again.
         ids = self._stored_ids
         told = {p: Stored(at, wish.owner, finished.get(p, ()), p.topic, ids.get(p)) for p, at in begun.items()}
         self._store.save(told)

@@ -1,9 +1,9 @@
-"""Offsets in ZooKeeper, in the layout of Storm's first Kafka spout.
+"""ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout.
 
-Which question it answers: what stands under ``root/id/partition_N``, and is it ours?
-Rule: the layout is Storm's, so that whoever reads those nodes still can: ``topology`` (id and name), ``offset``,
-``partition``, ``broker`` (host and port), ``topic``. Two keys more: ``finished`` holds intervals beyond the offset,
-``topic_id`` the id of the topic where it is known.
+Which question it answers: what is stored under ``root/id/partition_N``, and is it ours?
+Rule: the layout is Storm's, so existing readers of those nodes still work: ``topology`` (id and name), ``offset``,
+``partition``, ``broker`` (host and port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond
+the offset, ``topic_id`` the id of the topic if it is known.
 
 The topic is not in the path, so one id is for one topic; a record of another topic is not ours.
 Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3. Read before: ``offsets``.
@@ -26,21 +26,21 @@ ANSWER_SECS = 10.0
 
 
 class ZooKeeperAwayError(SparkboltError):
-    """ZooKeeper does not answer; it may pass."""
+    """ZooKeeper does not answer; the problem may pass."""
 
 
 class ZooKeeperOffsets:
-    """Keeps the offsets of one topic under ``root/id/partition_N``; ``id`` is the spout's group unless it is given.
+    """Stores the offsets of one topic under ``root/id/partition_N``; ``id`` defaults to the spout's group.
 
     >>> ZooKeeperOffsets("localhost:2181", root="/kafkastorm").root
     '/kafkastorm'
     """
 
     def __init__(self, hosts: str, *, root: str = "/kafkastorm", id: str | None = None) -> None:  # noqa: A002  Storm's
-        """Keep what was given.
+        """Check and store the arguments.
 
         Raises:
-            ConfigError: the root is no path, or kazoo is not installed.
+            ConfigError: The root is not a path, or kazoo is not installed.
         """
         arguments.text("root", root, "a path such as '/kafkastorm'")
         if not root.startswith("/") or root.rstrip("/") != root:
@@ -54,28 +54,28 @@ class ZooKeeperOffsets:
         self.id = arguments.text("id", id, "the id under which offsets are stored", or_none=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was given."""
+        """Return the arguments."""
         return {"hosts": self.hosts, "root": self.root, "id": self.id}
 
     def open(self, scope: Scope) -> None:
-        """Connect.
+        """Connect to ZooKeeper.
 
         Raises:
-            ConfigError: the spout reads several topics.
+            ConfigError: The spout reads several topics.
         """
         if scope.topics is None or len(scope.topics) != 1:
             raise ConfigError(
                 "ZooKeeperOffsets: the layout of Storm's spout has no topic in its paths; expected one topic by name "
                 "in each spout"
             )
-        self.close()  # of an attempt before this one
+        self.close()  # the client of an earlier attempt
         self._scope = scope
         self._path = f"{self.root}/{self.id or scope.group}"
         self._client = importlib.import_module("kazoo.client").KazooClient(hosts=self.hosts, timeout=CONNECT_SECS)
         self._client.start(timeout=CONNECT_SECS)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """What the nodes say; one that cannot be read is an error: nobody knows what it means."""
+        """Return what the nodes hold; an unreadable node raises, since its meaning is unknown."""
         errors = importlib.import_module("kazoo.exceptions")
         found: dict[KafkaPartition, Stored] = {}
         for place in places:
@@ -92,7 +92,7 @@ class ZooKeeperOffsets:
         return found
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
-        """Write the nodes; those of one call are written together."""
+        """Write the nodes; all nodes of one call are written together."""
         transaction = self._client.transaction()
         for place, stored in offsets.items():
             path = f"{self._path}/partition_{place.number}"
@@ -103,10 +103,10 @@ class ZooKeeperOffsets:
                 raise result
 
     def _answer(self, question: str, *arguments: Any, of: Any = None) -> Any:
-        """What the servers say; kazoo itself would wait for ever while none of them is there.
+        """Return the servers' answer with a time limit; kazoo itself waits for ever if no server answers.
 
         Raises:
-            ZooKeeperAwayError: they say nothing.
+            ZooKeeperAwayError: No server answers in time.
         """
         client = self._client
         try:
@@ -117,7 +117,7 @@ class ZooKeeperOffsets:
         raise ZooKeeperAwayError(f"no answer from ZooKeeper at {self.hosts}, where finished offsets are kept")
 
     def close(self) -> None:
-        """Let the servers go."""
+        """Close the client."""
         client, self._client = getattr(self, "_client", None), None
         if client is not None:
             client.stop()
@@ -125,10 +125,10 @@ class ZooKeeperOffsets:
 
 
 def record_of(body: Mapping[str, Any]) -> Stored:
-    """What a node's JSON says.
+    """Parse the JSON of a node.
 
     Raises:
-        KeyError: it is no record of a Kafka spout.
+        KeyError: It is not a record of a Kafka spout.
     """
     owner = Owner(str(body["topology"]["id"]), str(body["topology"]["name"]))
     finished = [(int(start), int(end)) for start, end in body.get("finished", ())]
@@ -136,7 +136,7 @@ def record_of(body: Mapping[str, Any]) -> Stored:
 
 
 def node_of(place: KafkaPartition, stored: Stored, leader: tuple[str, int]) -> bytes:
-    """A node's JSON, in the order of Storm's keys."""
+    """Return a node's JSON, with Storm's keys in Storm's order."""
     owner = stored.owner or Owner("", "")
     body = {
         "topology": {"id": owner.id, "name": owner.name},

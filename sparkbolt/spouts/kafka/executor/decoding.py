@@ -1,9 +1,9 @@
-"""What a message becomes: its decoded value, and the tuple's fields.
+"""Decoding: turns a message into a decoded value and the tuple's fields.
 
-Which question it answers: how do the messages of a chunk become columns, and which of them cannot be read?
-Rule: a message that cannot be decoded fails alone, with the reason; the others of its chunk are not touched. A schema
-registry that is away is no fault of a message: it is read again when the registry answers. Whatever is raised or shown
-has no secrets of the registry's client in it.
+Which question it answers: how do the messages of a chunk become columns, and which of them cannot be decoded?
+Rule: a message that cannot be decoded fails alone, with the reason; the other messages of its chunk are not affected.
+If the schema registry does not answer, no message is at fault: the range is read again when the registry answers. No
+error and no text shows a secret of the registry's client.
 
 Read before: ``settings``.
 """
@@ -26,39 +26,39 @@ from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 Named = Literal["bytes", "text", "json", "avro", "protobuf"]
 Decoding: TypeAlias = Named | Callable[[bytes], Any]
 Decode: TypeAlias = Callable[[bytes | None, str], Any]
-"""Of (what a message holds, its topic); None stays None."""
+"""Takes (data of a key or value, topic) and returns the decoded value; None stays None."""
 
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"})
-"""What the registry's client speaks HTTP with: their errors say that nobody answered."""
+"""HTTP libraries of the registry's client: their errors mean that the registry did not answer."""
 DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
 PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
-"""What every message has: names of fields where the value has none of its own."""
+"""Parts of every message; they can be fields if the value has no fields of its own."""
 PLAIN = frozenset({"bytes", "text"})
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaMessage:
-    """A message as a translator sees it."""
+    """A message as a translator receives it."""
 
     topic: str
     kafka_partition: int
     offset: int
     timestamp_ms: int | None
-    """Milliseconds since the epoch; None if the message has none."""
+    """Milliseconds since the epoch; None if the message has no timestamp."""
     key: Any
-    """Decoded as ``key=`` says; None if the message has none."""
+    """Decoded according to ``key=``; None if the message has no key."""
     value: Any
-    """Decoded as ``value=`` says; None if the message has none."""
+    """Decoded according to ``value=``; None if the message has no value."""
     headers: Sequence[tuple[str, bytes | None]]
 
 
 Translator: TypeAlias = Callable[[KafkaMessage], Iterable[Sequence[Any]] | None]
-"""Gives a list of values for each tuple that a message becomes; nothing, or None, if it becomes none."""
+"""Returns a list of values for each tuple of a message; an empty iterable or None if there is no tuple."""
 
 
 @dataclass(frozen=True, repr=False)
 class Schemas:
-    """Where the schemas of Avro and Protobuf come from.
+    """The source of the schemas for Avro and Protobuf.
 
     >>> Schemas({"url": "http://ann:x4!@registry:8081", "basic.auth.user.info": "ann:x4!"})
     Schemas({'url': 'http://***@registry:8081', 'basic.auth.user.info': '***'})
@@ -74,18 +74,18 @@ class Schemas:
         return {"url": self.registry} if isinstance(self.registry, str) else dict(self.registry or {})
 
     def __repr__(self) -> str:
-        """Everything but the secrets."""
+        """Return the attributes with secrets masked."""
         return self.scrub(f"Schemas({self.registry!r})")
 
     def scrub(self, text: object) -> str:
-        """A text without the secrets of the registry's client."""
+        """Return a text with the secrets of the registry's client masked."""
         return scrubbed(text, self._options)
 
     def client(self) -> Any:
-        """The registry's client.
+        """Return the registry's client.
 
         Raises:
-            ConfigError: no registry is given, its client is not installed, or it refuses its properties.
+            ConfigError: No registry is given, its client is not installed, or it refuses its properties.
         """
         if self.registry is None:
             raise ConfigError("value='avro' and 'protobuf' need schema_registry='http://host:8081'")
@@ -97,10 +97,10 @@ class Schemas:
 
 
 def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
-    """Refuse what is no decoding, where the spout is made.
+    """Refuse an invalid decoding when the spout is created.
 
     Raises:
-        ConfigError: it is none, or lacks what it needs, such as the part of the client library that decodes it.
+        ConfigError: It is not a decoding, or something that it needs is missing, such as a part of the client library.
     """
     if not isinstance(decoding, str) or decoding not in get_args(Named):
         arguments.function(what, decoding, f"{', '.join(map(repr, get_args(Named)))} or a function")
@@ -113,7 +113,7 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
 
 
 def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
-    """The function that decodes the keys or values (``part``) of messages."""
+    """Return the function that decodes the keys or values (``part``) of messages."""
     if decoding == "bytes":
         return lambda data, _: data
     if decoding == "text":
@@ -147,14 +147,14 @@ def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
 
 
 def _registry_is_away(error: Exception) -> bool:
-    """Whether it is no fault of the message that it could not be decoded."""
+    """Whether the registry caused the error, not the message."""
     if isinstance(error, OSError) or int(getattr(error, "http_status_code", 0)) >= 500:
         return True
     return type(error).__module__.split(".")[0] in _TRANSPORTS
 
 
 class Shaper:
-    """Makes columns of the messages of one kafka_partition."""
+    """Turns the messages of one kafka_partition into columns."""
 
     def __init__(
         self,
@@ -166,15 +166,15 @@ class Shaper:
         translate: Translator | None,
         whole: bool,
     ) -> None:
-        """Make the decoders, which may connect to a schema registry.
+        """Create the decoders, which may connect to a schema registry.
 
         Args:
-            fields: of the tuple.
-            key: how keys are decoded.
-            value: how values are decoded.
-            schemas: for Avro and Protobuf.
-            translate: makes the tuples, if given.
-            whole: whether the fields are parts of the message, not of its value.
+            fields: The fields of the tuple.
+            key: The decoding of keys.
+            value: The decoding of values.
+            schemas: The schemas for Avro and Protobuf.
+            translate: Creates the tuples, if given.
+            whole: Whether the fields are parts of the message, not of its value.
         """
         self._fields = list(fields)
         self._width = len(self._fields)
@@ -189,7 +189,12 @@ class Shaper:
     def shape(
         self, messages: Sequence[Any], offsets: I64
     ) -> Iterable[tuple[Sequence[int] | I64, list[Any]] | BadRecord]:
-        """Columns, and what could not be read, in the order of the messages."""
+        """Return the columns and the records that cannot be decoded, in the order of the messages.
+
+        Args:
+            messages: Messages of the client library.
+            offsets: Their offsets: ``int64[messages]``, ascending.
+        """
         if self._whole and self._translate is None:
             columns = self._fast(messages, offsets)
             if columns is not None:
@@ -197,7 +202,7 @@ class Shaper:
         return self._one_by_one(messages)
 
     def _fast(self, messages: Sequence[Any], offsets: I64) -> list[Any] | None:
-        """All columns at once; None if a message cannot be decoded so, or is better decoded alone."""
+        """Return all columns at once; None if a message needs to be decoded alone or cannot be decoded this way."""
         columns: list[Any] = []
         count = len(messages)
         for field in self._fields:
@@ -216,7 +221,7 @@ class Shaper:
                 arrow_type = self._types[part]
                 if arrow_type is None:
                     return None
-                try:  # by way of bytes: that takes half the time, and the text is checked as well
+                try:  # decoding bytes columns takes half the time, and it checks the text as well
                     columns.append(pa.array(list(all_of(messages, part)), pa.binary()).cast(arrow_type))
                 except (pa.ArrowInvalid, UnicodeDecodeError):
                     return None
@@ -230,7 +235,7 @@ class Shaper:
             try:
                 made = self._rows(message)
             except SourceUnavailable:
-                if rows:  # what was decoded before it counts
+                if rows:  # messages that were decoded before it count
                     yield positions, list(zip(*rows, strict=True))
                 raise
             except Exception as error:  # noqa: BLE001  a decoder or translator may raise anything
@@ -280,7 +285,7 @@ class Shaper:
         return cast("Sequence[Any]", row)
 
     def _taken(self, value: Any) -> Sequence[Any]:
-        """The fields of a decoded value: of a mapping by key, of a Protobuf message by name."""
+        """Return the fields of a decoded value: of a mapping by key, of a Protobuf message by name."""
         if isinstance(value, Mapping):
             return [value.get(field) for field in self._fields]
         if hasattr(value, "DESCRIPTOR"):
@@ -299,15 +304,15 @@ def _repeated(text: str, count: int) -> Any:
 
 
 def all_of(messages: Sequence[Any], part: str) -> Iterator[Any]:
-    """A part of each message, by the method of that name; at least one message, and all of one class.
+    """Return a part of each message, by the method of that name; there must be a message, and all of one class.
 
-    The class's method, mapped, takes a quarter of the time of ``operator.methodcaller``.
+    Mapping the class's method takes a quarter of the time of ``operator.methodcaller``.
     """
     return map(getattr(type(messages[0]), part), messages)
 
 
 def timestamp_of(message: Any) -> int | None:
-    """Milliseconds since the epoch; None if the message has no time."""
+    """Return the timestamp in milliseconds since the epoch; None if the message has none."""
     kind, milliseconds = message.timestamp()
     return int(milliseconds) if kind else None
 

@@ -1,12 +1,13 @@
-"""The executors' half of the Kafka spout: the messages of a range of offsets.
+"""PartitionReader: reads the messages of a range of offsets, on executors.
 
 Which question it answers: how does a worker read a range from a consumer that it keeps open?
-Rule 1: a consumer is assigned once and stays where it was; it seeks only if a range does not begin there.
-Rule 2: a range has ended when the log says so, not when its last offset was seen: compaction, deleted records and the
-markers of transactions leave offsets without a message. A message behind the range's end, or the end of the log
-beyond it, proves that nothing more comes.
-Rule 3: what is gone is a ``BadRecord``, loud and counted; brokers that are away are ``SourceUnavailable``.
-Rule 4: where a range ends that is too large to be read at once depends on its messages alone, not on how they came.
+Rule 1: a consumer is assigned once and keeps its position; it seeks only if a range does not begin there.
+Rule 2: a range ends when the log shows it, not when its last offset was seen: compaction, deleted records and the
+markers of transactions leave offsets without a message. A message after the range's end, or the end of the log after
+it, proves that no more messages of the range follow.
+Rule 3: offsets that are gone become a ``BadRecord``, which is reported and counted; if the brokers do not answer,
+``SourceUnavailable`` is raised.
+Rule 4: where an oversized range is cut depends only on its messages, not on how they arrive.
 
 Read before: ``sources``, ``settings``.
 """
@@ -30,34 +31,34 @@ from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
 CHUNK_MESSAGES = 10_000
-"""How many messages are taken from the client at once, at most."""
+"""The most messages that are taken from the client at once."""
 WAIT_SECS = 0.005
-"""How long a call waits for messages; it returns at once where as many came as were asked for."""
+"""How long a call waits for messages, in seconds; it returns at once when it has as many as it asked for."""
 AWAY_SECS = 10.0
-"""How long brokers may say nothing before they count as away."""
+"""After this many seconds without an answer the brokers count as away."""
 DROP_MAX = 2000
 DROP_BYTES_MAX = 262_144
-"""A consumer that is behind by no more than so many offsets and bytes reads on and drops messages: no seek."""
+"""A consumer that is behind by at most this many bytes (and ``DROP_MAX`` offsets) drops messages instead of seeking."""
 FETCHING = {
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 5,
     "fetch.error.backoff.ms": 50,
     "queued.max.messages.kbytes": 16_384,
 }
-"""A fetch that waits for new records holds up the seek of the next range. A fetch that was put off because enough was
-fetched ahead is put off for a whole second by default, which costs nine tenths of the rate. What is fetched ahead is
-bounded, since every worker has a consumer for each kafka_partition."""
+"""A fetch that waits for new records delays the seek of the next range. When enough is fetched ahead, the client by
+default postpones the next fetch by a whole second, which costs nine tenths of the rate. The amount fetched ahead is
+bounded, since every worker has one consumer for each kafka_partition."""
 FETCHING_ALONE = {**FETCHING, "fetch.message.max.bytes": 262_144, "queued.min.messages": 1}
-"""For single messages that are read again: little is fetched with them."""
+"""For single messages that are read again: little else is fetched with them."""
 FETCHED_SHARE = 8
-"""Where a micro-batch has a limit in bytes, a consumer fetches this part of it ahead, at most."""
+"""If a micro-batch has a limit in bytes, a consumer fetches at most 1/8 of it ahead."""
 FETCHED_BYTES_MIN = 65_536
 FETCHED_AT_ONCE = 1_048_576
-"""What the client fetches at once of a kafka_partition by its defaults, in bytes."""
+"""How many bytes of a kafka_partition the client fetches at once by default."""
 
 
 def fetching(max_bytes: int | None, *, alone: bool) -> dict[str, int]:
-    """Properties of a consumer that say how much it fetches ahead.
+    """Return the properties of a consumer that limit how much it fetches ahead.
 
     >>> fetching(4_194_304, alone=False)["queued.max.messages.kbytes"]
     512
@@ -67,61 +68,61 @@ def fetching(max_bytes: int | None, *, alone: bool) -> dict[str, int]:
         most = fetched_ahead(max_bytes)
         queued, fetched = "queued.max.messages.kbytes", "fetch.message.max.bytes"
         properties[queued] = min(properties[queued], most // 1024)
-        # The queue may be overshot by one fetch. A consumer has one kafka_partition, so this limits the whole fetch.
+        # The queue may exceed its limit by one fetch. A consumer has one kafka_partition: this limits the whole fetch.
         properties[fetched] = min(properties.get(fetched, FETCHED_AT_ONCE), most)
     return properties
 
 
 def fetched_ahead(max_bytes: int) -> int:
-    """How many bytes a consumer fetches ahead, at most, where a micro-batch reads about ``max_bytes``."""
+    """Return how many bytes a consumer fetches ahead at most, if a micro-batch reads about ``max_bytes``."""
     return max(max_bytes // FETCHED_SHARE, FETCHED_BYTES_MIN)
 
 
 def size_of(messages: Sequence[Any]) -> int:
-    """How many bytes the keys and values of messages have."""
+    """Return the number of bytes in the keys and values of messages."""
     keys = all_of(messages, "key") if messages else ()
     return sum(map(len, messages)) + sum(len(key) for key in keys if key is not None)
 
 
 @dataclass
 class MessageChunk:
-    """Messages in the order of their offsets."""
+    """Messages in the order of their offsets (``int64[messages]``)."""
 
     messages: list[Any]
     offsets: I64
     size: int = 0
-    """Bytes of keys and values, where a micro-batch has a limit in bytes."""
+    """Bytes of keys and values; counted only if a micro-batch has a limit in bytes."""
 
 
 @dataclass
 class _Walk:
-    """How far the reading of one range is."""
+    """The progress of reading one range."""
 
     begin: int
-    """Every message below it was dealt with."""
+    """Every message below this offset is done."""
     end: int
     at: int
-    """Where the consumer is; below ``begin`` while messages are dropped."""
+    """Position of the consumer; below ``begin`` while messages are dropped."""
     messages: list[Any] = field(default_factory=list)
     size: int = 0
-    """Bytes of what was gathered."""
+    """Bytes of the gathered messages."""
     total: int = 0
-    """And of all that was read of the range."""
+    """Bytes of all messages read of the range."""
 
     def reach(self, offset: int) -> None:
-        """There is no message any more below this offset, which may lie beyond the range."""
+        """Record that no message follows below this offset, which may be beyond the range."""
         self.begin = max(self.begin, min(offset, self.end))
         self.at = max(self.at, min(offset, self.end))
 
     def gathered(self) -> Iterator[MessageChunk]:
-        """What was gathered, if anything, and begin anew."""
+        """Yield the gathered messages, if any, and start an empty chunk."""
         if self.messages:
             yield MessageChunk(self.messages, _offsets_of(self.messages), self.size)
             self.messages, self.size = [], 0
 
 
 def _offsets_of(messages: Sequence[Any]) -> I64:
-    """The offsets of messages in the order of the log; where none is missing, two of them tell all."""
+    """Return the offsets (``int64[messages]``); without gaps, the first and the last one determine all."""
     first, last = messages[0].offset(), messages[-1].offset()
     if last - first == len(messages) - 1:
         return np.arange(first, last + 1, dtype=np.int64)
@@ -129,7 +130,7 @@ def _offsets_of(messages: Sequence[Any]) -> I64:
 
 
 class PartitionReader:
-    """Reads ranges of one kafka_partition with a consumer of its own."""
+    """Reads ranges of one kafka_partition with its own consumer."""
 
     def __init__(
         self,
@@ -142,16 +143,16 @@ class PartitionReader:
         max_bytes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make the consumer; it connects when it is first read from.
+        """Create the consumer; it connects at its first read.
 
         Args:
-            settings: of the client.
-            group: the consumer group, which brokers know the client by; nothing is committed.
-            place: what is read.
-            read_committed: whether records of open and aborted transactions are left out.
-            alone: whether single messages are read, far from one another.
-            max_bytes: of a micro-batch; what is fetched ahead, and what a chunk has, are a part of it.
-            clock: seconds that never go back.
+            settings: The client's settings.
+            group: The consumer group, by which brokers identify the client; nothing is committed.
+            place: The kafka_partition.
+            read_committed: Whether to skip records of open and aborted transactions.
+            alone: Whether it reads single messages, far from each other.
+            max_bytes: The limit of a micro-batch; it determines how much is fetched ahead and the size of chunks.
+            clock: Returns seconds and never goes back.
         """
         self._kafka = client_library()
         self._settings = settings
@@ -162,34 +163,34 @@ class PartitionReader:
         properties["isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
         self._consumer = made(settings, self._kafka.Consumer, {**properties, "error_cb": self._hear})
         self._at: int | None = None
-        """The end of the last range: what comes next is in ``_held``, then in the consumer. None: nobody knows."""
+        """End of the last range; the next messages are in ``_held``, then in the consumer. None: unknown."""
         self._held: list[Any] = []
-        """Messages behind the last range's end that had come already."""
+        """Messages after the last range's end that had arrived already."""
         self._seen_end: int | None = None
-        """Where the log ended when the consumer came to its end; it says so once, and the range that comes next may
-        lie between the last message and there."""
+        """End of the log when the consumer reached it. The consumer reports it once, and the next range may lie between
+        the last message and this end."""
         self._assigned = False
         self._chunk_bytes = fetched_ahead(max_bytes) if max_bytes is not None else None
         self._message_bytes = 0
-        """How long the value of the message was that was read last."""
+        """Bytes of the value of the message that was read last."""
         self.seeks = 0
 
     @property
     def at(self) -> int | None:
-        """Where the last range ended, and reading goes on without a seek."""
+        """The end of the last range, from which reading goes on without a seek."""
         return self._at
 
     def _hear(self, error: Any) -> None:
         self._said = self._settings.scrub(error.str())
 
     def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[MessageChunk | BadRecord]:
-        """The messages of [start, end), in chunks.
+        """Yield the messages of [start, end), in chunks.
 
         Raises:
-            SourceUnavailable: the brokers are away.
+            SourceUnavailable: The brokers do not answer.
             EnoughRead: ``enough`` bytes were read, and there are more messages.
         """
-        at, self._at = self._at, None  # until the range is read whole
+        at, self._at = self._at, None  # unknown until the range is read to its end
         if at is None or not self._reads_on(at, start):
             self._seek(start)
             at = start
@@ -210,7 +211,7 @@ class PartitionReader:
             left = self._weigh(walk, before, enough) if self._chunk_bytes is not None else None
             if left is not None:
                 yield from walk.gathered()
-                # As if what comes from there on had not come yet: messages, the end of the log, an error.
+                # Everything from there on counts as not yet arrived: messages, the end of the log, an error.
                 self._held = came[next(place for place, one in enumerate(came) if one is left) :]
                 self._at = left.offset()
                 raise EnoughRead(left.offset(), f"{walk.total:,} bytes of it are read, more than were expected")
@@ -221,19 +222,19 @@ class PartitionReader:
                 gone = self._on_error(trouble, walk)
                 if gone is not None:
                     yield gone
-            if walk.begin + walk.at > where:  # whoever took the chunk may have taken his time
+            if walk.begin + walk.at > where:  # the consumer of the chunk may have been slow
                 silent_since = self._clock()
-            elif trouble is not None and self._clock() - silent_since > AWAY_SECS:  # the same again and again
+            elif trouble is not None and self._clock() - silent_since > AWAY_SECS:  # the same error again and again
                 raise self._away(walk.begin, end)
         yield from walk.gathered()
         self._at = end if self._assigned else None
 
     def _reads_on(self, at: int, start: int) -> bool:
-        """Whether to read on from ``at``, dropping messages, rather than seek ``start``."""
+        """Whether to read on from ``at`` and drop messages, instead of seeking to ``start``."""
         return at <= start <= at + DROP_MAX and (start - at) * self._message_bytes <= DROP_BYTES_MAX
 
     def _take(self, came: list[Any], walk: _Walk) -> Any:
-        """Sort what the consumer gave; an error that ends it, if there is one."""
+        """Sort the messages that the consumer returned; return the error that ends the range, if there is one."""
         last = came[-1].offset()
         if came[0].offset() >= walk.begin and last < walk.end and not any(all_of(came, "error")):
             walk.messages += came
@@ -259,10 +260,10 @@ class PartitionReader:
         return None
 
     def _weigh(self, walk: _Walk, before: int, enough: int | None) -> Any:
-        """Count the bytes of the messages that came last, those from ``before`` on.
+        """Count the bytes of the latest messages, those from ``before`` on.
 
         Returns:
-            The first of them that is too many, if one is; it and those behind it are not gathered any more.
+            The first message beyond the limit, or None; it and those after it are removed from the gathered ones.
         """
         came = walk.messages[before:]
         size, left = size_of(came), None
@@ -286,12 +287,12 @@ class PartitionReader:
                 self._consumer.seek(target)
                 return
         except self._kafka.KafkaException:
-            pass  # not fetching, as after an error: it is assigned anew
+            pass  # the consumer does not fetch, as after an error: it is assigned again
         self._consumer.assign([target])
         self._assigned = True
 
     def _on_error(self, error: Any, walk: _Walk) -> BadRecord | None:
-        """What an error of the consumer means for the rest of a range: what is gone, if anything."""
+        """Return what an error of the consumer means for the rest of a range: a ``BadRecord`` if offsets are gone."""
         codes = self._kafka.KafkaError
         begin, end = walk.begin, walk.end
         self._assigned = False
@@ -299,7 +300,7 @@ class PartitionReader:
             self._said = self._settings.scrub(error.str())
             raise self._away(begin, end)
         first, last = self._log(begin, end)
-        if first <= begin < last:  # it is there after all: another leader has answered
+        if first <= begin < last:  # it exists after all: another leader has answered
             resume = begin
         else:
             resume = min(first, end) if first > begin else end
@@ -331,5 +332,5 @@ class PartitionReader:
         )
 
     def close(self) -> None:
-        """Let the consumer go."""
+        """Close the consumer."""
         self._consumer.close()
