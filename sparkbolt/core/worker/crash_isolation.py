@@ -1,19 +1,19 @@
 """Crash isolation: which tuple killed its worker, and what is done instead of executing it again.
 
-Which question it answers: a process died in the middle of a stage; which tuple was it working on, and how does a second
+Which question it answers: a process died in the middle of a stage; which tuple did it work on, and how does a second
 process do the same work without that tuple?
 
 Rule 1: a process notes its place before it calls user code; the note outlives the process.
 Rule 2: a call that killed its process once is not made again in the same piece of work: its tuple fails as if it had
 raised.
-Rule 3: if a process dies in a whole block of rows (in a column bolt, or while the emissions of the rows are routed), the
-block is cut into pieces until one row is left to blame. If it dies in what belongs to no tuple and no read (``prepare``,
-the state), no tuple can be blamed: that is an error of the component. If it dies in no task at all, the query is
-restarted.
+Rule 3: if a process dies in a whole block of rows (in a column bolt, or while the rows' emissions are routed), the
+block is cut into pieces until one row is left to blame. If it dies in code that belongs to no tuple and no read
+(``prepare``, the state), no tuple can be blamed: that is an error of the component. If it dies in no task at all, the
+query is restarted.
 Rule 4: a window that a bolt with a runtime shows is a place of its own. If it kills its worker, it is not shown again,
 as if the bolt had raised for it; its tuples fail only if they are acked when they expire.
-Rule 5: the number of repeats of a piece of work is limited: after ``CRASHES_MAX`` deaths the other rows of the task fail
-without being executed, and at most ``CUTS_MAX`` blocks are cut.
+Rule 5: the number of repeats of a piece of work is limited: after ``CRASHES_MAX`` deaths the other rows of the task
+fail without being executed, and at most ``CUTS_MAX`` blocks are cut.
 Rule 6: a call may also leave something in its task's state that cannot be kept. No process dies then, but the call is
 found and blamed in the same way: the work is repeated, and the state is checked after each piece (``Unkept``).
 

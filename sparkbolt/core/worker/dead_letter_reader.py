@@ -3,9 +3,9 @@
 Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what happens if their
 sink fails?
 
-Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete when
-the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else finishes
-the message.
+Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete
+when the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else
+finishes the message.
 Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan brings
 them again. Retried letters are written one by one, so that a letter that no sink takes does not hold up the others. A
 sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch: if it is away, each
