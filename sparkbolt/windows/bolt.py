@@ -108,7 +108,7 @@ class WindowedBolt(RuntimeBolt):
 
         Args:
             length: a ``Count`` of tuples, or a duration.
-            slide: the distance from one window to the next: a ``Count`` or a duration, whichever the length is.
+            slide: the distance from one window to the next: a ``Count`` or a duration; either goes with any length.
             closed: which end belongs to a window that slides by time. ``"left"`` means ``[end - length, end)``: a tuple
                 right on a boundary belongs to the window that begins there, which fits timestamps in whole seconds.
                 The default is ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else

@@ -58,7 +58,7 @@ class PolicyWindows(Windower):
     ) -> None:
         self._part = f"a window policy of {owner!r}"
         self._may_raise = not (is_ours(type(eviction)) and is_ours(type(trigger)))
-        """Whether a policy is the user's: it may raise. To undo its changes then costs a mark for each tuple."""
+        """Whether a policy is the user's: it may raise, so a mark before each tuple is needed to undo its changes."""
         self.log = WindowLog(shelf)
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)

@@ -60,13 +60,13 @@ def times_of(
 
 
 def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: TaskResult) -> None:
-    """Fail good rows for good whose time is before the epoch, where watermarks begin; ``good`` becomes false for them.
+    """Fail good rows whose time is before the epoch, where watermarks begin: without a retry, and ``good`` is cleared.
 
     In Storm, too, the first watermark is 0; there such tuples are late.
 
     Args:
         times: int64[rows], in milliseconds.
-        good: bool[rows].
+        good: bool[rows]; becomes false for the rows that fail.
         field: the timestamp field; None: there is an extractor.
         counts: takes the failures.
     """
@@ -82,7 +82,7 @@ def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | Non
 def refuse_far_future(
     times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: TaskResult
 ) -> None:
-    """Fail good rows for good that are more than ``limit_ms`` ahead of ``now_ms``; ``good`` becomes false for them.
+    """Fail good rows that are more than ``limit_ms`` ahead of ``now_ms``: without a retry, and ``good`` is cleared.
 
     Each would move the watermark so far that every later tuple would be late. See ``refuse_before_1970`` for the
     arrays.

@@ -107,9 +107,10 @@ class TupleWindow(Sequence[Tuple]):
         self.end_ms = fired.end_ms
         """Where the window ends, in milliseconds since the epoch.
 
-        In event time it is the end that the watermark has reached; with ``closed="left"`` it is the first time that is
-        no longer in the window. Otherwise it is the time of the tuple that completed the window, or, for a timer, the
-        millisecond before the timer's time. A session ends ``gap`` after its last tuple."""
+        In event time, a window that slides by time ends at a multiple of the slide; with ``closed="left"`` that is the
+        first time that is no longer in the window. On arrival, it ends one millisecond before its timer's time. A
+        window that slides by a count ends at the time of the tuple that completed it; in event time, at the newest time
+        up to that tuple. A session ends ``gap`` after its last tuple."""
 
     def get(self) -> WindowTuples:
         """All tuples of the window."""

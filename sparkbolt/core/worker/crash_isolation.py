@@ -294,7 +294,7 @@ class TaskWatch:
         self._span = (0, 0)
         self._shown = 0
         self.look: Callable[[], str | None] | None = None
-        """Returns why the task's state cannot be kept, or None if it can; None itself if the state is not checked."""
+        """Returns why the task's state cannot be kept, or None if it can. The attribute is None without such checks."""
 
     def between(self) -> None:
         """Begin a step of a bolt runtime before or after its rows: a block without rows."""

@@ -98,7 +98,7 @@ class EntryReader:
         self._measure(range_)
 
     def _measure(self, range_: Range) -> None:
-        """Report the size in bytes of the part of the range that was read to the driver, if the spout knows it."""
+        """Report to the driver how many bytes the range has, or the part of it that was read, if the spout knows."""
         spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
         try:
             size = spout.read_bytes()
@@ -164,7 +164,7 @@ class EntryReader:
         """Check a chunk: positions never fall and are in the range, and there is a column for each field.
 
         Raises:
-            EmitError: the chunk is not like that.
+            EmitError: the chunk breaks one of these rules.
         """
         if isinstance(chunk, BadRecord):
             self._check_positions(np.array([chunk.position], dtype=np.int64), range_)
