@@ -1,7 +1,7 @@
-"""Windows: by count, by time, mixed, per tuple, on arrival or on event time; sessions; by key.
+"""Windows: by count, by time or mixed, for every tuple, on arrival or in event time; sessions; by key.
 
-``WindowedBolt`` and ``Count`` are all that most programs need. The policies and ``WindowManager`` are Storm's, pure and
-without a clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
+Most programs need only ``WindowedBolt`` and ``Count``. The policies and ``WindowManager`` have Storm's names and rules,
+read no clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
 ``watermarks``, ``content``, ``segments``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``,
 ``window``, ``settings``, ``bolt``, ``collector``, ``reading``, ``keyed``, ``task``; ``draw`` for pictures.
 """

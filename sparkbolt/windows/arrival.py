@@ -1,13 +1,14 @@
 """Windows over tuples in the order in which they come, or in which the watermark passes them.
 
-Which question it answers: which tuples are in a window that is a stretch of that order?
-Rule: such a window is a range of sequences. What is new in it and what has expired since the last one are ranges too,
-so a window costs the same however many tuples it holds, and opens nothing until somebody looks.
+Which question it answers: which tuples are in a window that is a range of that order?
+Rule: such a window is a range of sequences. The new tuples and those that have expired since the last window are ranges
+too. So a window costs the same however many tuples it holds, and opens no segment until its tuples are read.
 
-Timed by arrival, all windows are of this kind: tuples come in the order of their times. A window that slides with a
-timer holds what came in ``[T - length, T)``. In event time, those with a count are: a tuple enters when the watermark
-passes it (tuples passed at once in the order of arrival), so each is counted once, however late it comes or however
-equal timestamps are. Storm counts anew at each watermark and can lose both (``docs/differences-from-storm.md``).
+All windows on arrival are of this kind, since tuples come in the order of their times. A window that slides with a
+timer holds the tuples that came in ``[T - length, T)``. In event time, windows with a count are of this kind: a tuple
+enters when the watermark passes it, and tuples that it passes at once enter in the order of arrival. So each tuple is
+counted once, also if it comes late or its timestamp equals another's. Storm counts from 0 at each watermark and can
+lose such tuples (``docs/differences-from-storm.md``).
 
 Read before: ``firing``.
 """
@@ -32,12 +33,12 @@ class ArrivalWindows(Windower):
     """Windows by arrival.
 
     Args:
-        shelf: for segments.
-        length: of a window.
-        slide: from window to window.
+        shelf: where segments are kept.
+        length: the length of a window.
+        slide: the distance from window to window.
         origin_ms: when timers begin; the first window ends one slide later.
-        carry: whether what expires with a window that has no tuples, and so is not shown, is shown by the next one
-            that has some. It is kept until then.
+        carry: whether the next window with tuples also shows what expired with earlier windows that had no tuples and
+            so were not shown. Expired tuples are kept until then.
     """
 
     def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int, *, carry: bool = True) -> None:
@@ -46,17 +47,17 @@ class ArrivalWindows(Windower):
         self._length = length
         self._slide = slide
         self._seen = 0
-        """Tuples since the last window, where tuples are counted."""
+        """The number of tuples since the last window, if the slide is a count."""
         self._due_ms = origin_ms + (0 if isinstance(slide, Count) else slide)
         self._head = 0
-        """The first sequence that is not over."""
+        """The first sequence that has not expired."""
         self._told = 0
         """The first sequence that was not shown as expired."""
         self._shown = 0
-        """The sequence up to which the last window went."""
+        """The sequence behind the last tuple of the last window."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Tuples have come; a window for every so many of them, if they are counted."""
+        """Add tuples; if the slide is a count, yield a window after every ``slide`` tuples."""
         begin = self.log.end
         self.log.append(content)
         if isinstance(self._slide, Count):
@@ -67,9 +68,9 @@ class ArrivalWindows(Windower):
             yield from self._expire_early(self._slide)
 
     def _expire_early(self, slide_ms: int) -> Iterator[Fired]:
-        """What the next timer's window will not hold, and so no window, expires when it comes.
+        """Tuples that neither the next timer's window nor any later window will hold expire as soon as they come.
 
-        The next window that is shown has it among its expired ones, as where it had expired with a timer.
+        The next window that is shown has them among its expired tuples, as if they had expired with a timer.
         """
         log = self.log
         if isinstance(self._length, Count):
@@ -88,7 +89,7 @@ class ArrivalWindows(Windower):
             self.log.end_before(self._told)
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
-        """A window for each timer that was due by ``now_ms``."""
+        """Yield a window for each timer that was due by ``now_ms``."""
         if isinstance(self._slide, Count):
             return
         while self._due_ms <= now_ms:
@@ -116,21 +117,21 @@ class ArrivalWindows(Windower):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether a timer has nothing to do: no tuple is kept, but for what a later window will show as expired."""
+        """Whether a timer has nothing to do: no tuples are kept, or only those that a later window shows as expired."""
         return (self._head if self._carry else self._told) == self.log.end
 
     def due_ms(self) -> int | None:
-        """The next timer's time, while anything is kept."""
+        """The time of the next timer, while tuples are kept."""
         return None if isinstance(self._slide, Count) or self._is_idle else self._due_ms
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Windower``; what is left is counted as if it alone had come."""
+        """See ``Windower``; the remaining tuples are counted as if no others had come."""
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = self._told = 0
 
     @property
     def waits(self) -> bool:
-        """A window of the last so many tuples fires for ever; it waits for what it has not shown."""
+        """See ``Windower``; a window whose length is a count fires for ever, and waits until all tuples were shown."""
         return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
 
     def save(self) -> Any:
@@ -148,10 +149,10 @@ class ReleasedWindows(Windower):
     """Windows in event time that have a count: tuples wait until the watermark passes them, and are counted then.
 
     Args:
-        shelf: for segments; those of the tuples that wait and of those that were passed are told apart.
-        length: of a window.
-        slide: from window to window; one of the two is a count.
-        closed_left: whether what is right at the end of a window that slides by time enters with the next one.
+        shelf: where segments are kept; waiting tuples and tuples that the watermark has passed have separate segments.
+        length: the length of a window.
+        slide: the distance from window to window; ``length`` or ``slide`` is a count.
+        closed_left: whether a tuple right at the end of a window that slides by time enters with the next window.
     """
 
     def __init__(self, shelf: Shelf, length: Extent, slide: Extent, *, closed_left: bool = False) -> None:
@@ -160,22 +161,22 @@ class ReleasedWindows(Windower):
         self._length = length
         self._slide = slide
         self._edge_ms = int(closed_left)
-        """How long before a window's end its last tuple may be."""
+        """How long before a window's end the newest time in it is: 0, or 1 ms if windows are closed on the left."""
         self._seen = 0
         self._end_ms = 0
-        """Where the next window ends, with a slide in time."""
+        """Where the next window ends, if it slides by time."""
         self._newest_ms = BEFORE_ALL
         self._head = 0
         self._shown = 0
         self._mark_ms = 0
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Tuples have come, and wait."""
+        """Add tuples; they wait for the watermark."""
         self._waiting.append(content)
         yield from ()
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
-        """The windows of what the watermark has passed."""
+        """Yield the windows of the tuples that the watermark has passed."""
         self._mark_ms = mark_ms
         if isinstance(self._slide, Count):
             yield from self._by_count(self._slide.tuples, mark_ms)
@@ -183,7 +184,7 @@ class ReleasedWindows(Windower):
             yield from self._by_time(self._slide, mark_ms)
 
     def _release(self, upto_ms: int) -> I64:
-        """Tuples up to a time enter; their times."""
+        """Let waiting tuples up to a time enter; return their times in the order of arrival, int64[tuples]."""
         passed = self._waiting.select(BEFORE_ALL, upto_ms)
         if not passed.count:
             return np.empty(0, dtype=np.int64)
@@ -235,7 +236,7 @@ class ReleasedWindows(Windower):
         return fired
 
     def _fire_times(self, end: int, reference_ms: int, length_ms: int) -> Iterator[Fired]:
-        """A length in time: what is too old is somewhere in the order, not always at its beginning."""
+        """A window with a length in time: tuples that are too old may be anywhere in the order, not only at first."""
         log, shown, start_ms = self.log, self._shown, reference_ms - length_ms
         expired = log.select(BEFORE_ALL, start_ms, stop=end)
         new = Selection(None, lambda: log.select(start_ms, AFTER_ALL, shown, end).parts())
@@ -244,7 +245,7 @@ class ReleasedWindows(Windower):
         self._shown = end
 
     def due_ms(self) -> int | None:
-        """The watermark from which on there is something to do."""
+        """The watermark at which there is something to do."""
         if isinstance(self._slide, Count):
             if self._waiting.live + self._seen < self._slide.tuples:
                 return None
@@ -256,7 +257,7 @@ class ReleasedWindows(Windower):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept."""
+        """Whether no tuples are kept."""
         return self.log.live == 0 and self._waiting.live == 0
 
     @property
@@ -275,7 +276,7 @@ class ReleasedWindows(Windower):
         self._waiting.release(keep)
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Windower``; as of ``ArrivalWindows``."""
+        """See ``Windower``; the remaining tuples are counted as if no others had come."""
         self._waiting.end_void(is_void)
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
@@ -296,7 +297,7 @@ class ReleasedWindows(Windower):
 
 
 class _Half:
-    """A shelf's even numbers, or its odd ones."""
+    """The even numbers of a shelf, or the odd ones."""
 
     def __init__(self, shelf: Shelf, odd: int) -> None:
         self._shelf = shelf

@@ -1,7 +1,7 @@
-"""The windowed bolt: what users subclass, and how they say which windows they want.
+"""The windowed bolt: the class that users subclass, and the methods that set its windows.
 
 Which question it answers: which methods does a windowed bolt have, and what does each setting mean?
-Rule: a windowed bolt is a value like any other; what runs it is ``task``.
+Rule: a windowed bolt is a value like any other; ``task`` runs it.
 
 Read before: ``settings``, ``window``.
 """
@@ -37,9 +37,9 @@ Closed: TypeAlias = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class LateTuple:
-    """A tuple that came too late, as the field ``late_tuple`` of the stream for such tuples.
+    """A tuple that came too late: the value of the field ``late_tuple`` of the stream for late tuples.
 
-    ``dict(late)`` has its values by field, and so it is written by ``JsonLinesBolt``.
+    ``dict(late)`` gives its values by field; ``JsonLinesBolt`` writes it in that form.
 
     >>> late = LateTuple("clicks", 0, "default", ("at", "name"), (19_999, "ann"))
     >>> late["name"], dict(late)
@@ -60,16 +60,16 @@ class LateTuple:
         return self.values[self.fields.index(name)]
 
     def keys(self) -> tuple[str, ...]:
-        """The names of its fields, so that it can be made a dict."""
+        """The names of its fields; ``dict(late)`` calls this."""
         return self.fields
 
 
 class WindowedBolt(RuntimeBolt):
     """A bolt whose ``execute`` gets windows of tuples (Storm's ``IWindowedBolt``).
 
-    Say which windows with the ``with_...`` methods, which change the bolt and return it. A window's content is
-    durable: it is committed with each micro-batch, and its tuples are acked then. What ``execute`` emits starts trees
-    of its own.
+    The ``with_...`` methods set the kind of windows; each changes the bolt and returns it. A window's content is
+    durable: it is committed with each micro-batch, and its tuples are acked then. What ``execute`` emits starts new
+    trees.
 
     >>> class Total(WindowedBolt):
     ...     outputs = ["total"]
@@ -78,17 +78,18 @@ class WindowedBolt(RuntimeBolt):
     >>> total = Total().with_window(timedelta(minutes=5), slide=timedelta(minutes=1)).with_timestamp_field("at")
     """
 
-    __slots__ = ("_set",)  # in a slot it is no durable attribute: what the program says now is what counts
+    __slots__ = ("_set",)  # a slot is not a durable attribute: after a restart the program's current settings apply
     _set: Windowing
 
     starts_trees = True
 
     @abstractmethod
     def execute(self, window: TupleWindow, collector: WindowCollector) -> Iterable[Sequence[Any]] | None:
-        """Called for each window that has tuples, in the order in which they are due; what it yields is emitted.
+        """Called once for each window that has tuples, in the order in which the windows are due.
 
-        An exception is reported, and what was emitted for this window is dropped; the window is not shown again. With
-        ``with_ack_on_expiry`` the trees of its tuples fail. ``window`` is to be used within this call only.
+        Each list of values that it yields is emitted. If it raises, the exception is reported, what was emitted for
+        this window is dropped, and the window is not shown again; with ``with_ack_on_expiry`` the trees of the
+        window's tuples fail. Use ``window`` within this call only.
         """
 
     # Which windows.
@@ -100,52 +101,59 @@ class WindowedBolt(RuntimeBolt):
         *,
         closed: Closed | None = None,
     ) -> Bolt:
-        """Windows of a length that slide by ``slide``; by every tuple, if that is left out.
+        """Use windows of a given length that slide by ``slide``; without ``slide`` there is a window for every tuple.
 
-        In event time, windows that slide by time end at multiples of the slide, and one that ends at ``end`` holds
-        ``(end - length, end]``. On arrival, timers start with the task.
+        In event time, windows that slide by time end at multiples of the slide, and a window that ends at ``end``
+        holds ``(end - length, end]``. On arrival, timers start when the task starts.
 
         Args:
             length: a ``Count`` of tuples, or a duration.
-            slide: from one window to the next, a ``Count`` or a duration, whatever the length is.
-            closed: of windows that slide by time, ``"left"`` for ``[end - length, end)``, so that a tuple right on a
-                boundary belongs to the window that begins there, as one wants it of clocks of whole seconds. By default
-                ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else is possible.
+            slide: the distance from one window to the next: a ``Count`` or a duration; either goes with any length.
+            closed: which end belongs to a window that slides by time. ``"left"`` means ``[end - length, end)``: a tuple
+                right on a boundary belongs to the window that begins there, which fits timestamps in whole seconds.
+                The default is ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else
+                is possible.
         """
         return self._given("with_window", length=length)._with(slide=slide, closed=closed)
 
     def with_tumbling_window(self: Bolt, length: Count | timedelta, *, closed: Closed | None = None) -> Bolt:
-        """Windows that follow one another: each tuple is in one of them; ``closed`` as of ``with_window``."""
+        """Use windows that follow one another without overlap: each tuple is in one window.
+
+        Args:
+            length: a ``Count`` of tuples, or a duration.
+            closed: see ``with_window``.
+        """
         return self._given("with_tumbling_window", length=length)._with(slide=length, closed=closed)
 
     def with_session_gap(self: Bolt, gap: timedelta) -> Bolt:
-        """Sessions: a window holds tuples that are less than ``gap`` apart, and ends a gap after the last of them."""
+        """Use sessions: a window holds tuples that are less than ``gap`` apart and ends ``gap`` after the last one."""
         return self._given("with_session_gap", gap=gap)
 
     def with_policies(self: Bolt, eviction: EvictionPolicy, trigger: TriggerPolicy) -> Bolt:
-        """Windows as policies of one's own make them; each task, or key, has copies of them."""
+        """Use your own policies to make windows; each task, or each key, works with copies of them."""
         return self._with(policies=(eviction, trigger))
 
     def with_key(self: Bolt, *fields: str, idle_timeout: timedelta | None = None) -> Bolt:
-        """A window of its own for each value of some fields, within the task: group the input by the same fields.
+        """Keep a separate window for each value of some fields, within each task: group the input by the same fields.
 
-        ``window.key`` is the value, or a tuple of them if there are several fields. A key whose window is empty is
+        ``window.key`` is the value, or a tuple of values if there are several fields. A key whose window is empty is
         forgotten.
 
         Args:
             fields: names of fields that every input stream has.
-            idle_timeout: a key that got no tuple for so long, by the micro-batch's clock, is forgotten with the tuples
-                of its window. None: not while there are any, and a window with a count may have some for ever.
+            idle_timeout: a key that got no tuple for this long, by the micro-batch's clock, is forgotten together with
+                the tuples of its window. None: a key is kept while its window has tuples; a window with a count may
+                have tuples for ever.
         """
         return self._with(key=fields, key_idle=idle_timeout)
 
     # Event time.
 
     def with_timestamp_field(self: Bolt, field: str) -> Bolt:
-        """Windows in event time, which a field of every input stream holds.
+        """Use event time, and read it from a field that every input stream has.
 
-        The field holds milliseconds since the epoch (int), or a ``datetime`` with a zone; a tuple of a time before
-        1970 fails for good.
+        The field holds milliseconds since the epoch (int) or a ``datetime`` with a zone. A tuple whose time is before
+        1970 fails for good: it is not retried.
         """
         before = self._windowing.timestamp_field
         if before is not None:
@@ -155,7 +163,10 @@ class WindowedBolt(RuntimeBolt):
         return self._given("with_timestamp_field", timestamp_field=field)
 
     def with_timestamp_extractor(self: Bolt, extractor: Callable[[Tuple], int]) -> Bolt:
-        """As ``with_timestamp_field``, with a function of the tuple; it must be one that can be pickled."""
+        """Use event time, and read it with a function of the tuple, which must be picklable.
+
+        The function returns what the field of ``with_timestamp_field`` may hold.
+        """
         if self._windowing.timestamp_extractor is not None:
             return self._refuse("with_timestamp_extractor was called twice, expected one extractor")
         given: object = extractor
@@ -164,26 +175,31 @@ class WindowedBolt(RuntimeBolt):
         return self._with(timestamp_extractor=extractor)
 
     def with_lag(self: Bolt, lag: timedelta) -> Bolt:
-        """How much out of order tuples may come: the watermark stays so far behind the newest tuple. 0 by default."""
+        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0."""
         return self._given("with_lag", lag=lag)
 
     def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
-        """How far ahead of the micro-batch's time a timestamp may be; ten years by default.
+        """Set how far ahead of the micro-batch's time a timestamp may be; ten years by default.
 
-        A tuple that is further ahead, such as one whose timestamp counts microseconds, fails for good, with a sentence
-        that says so, and does not move the watermark: otherwise everything after it would be late for ever.
+        A tuple whose timestamp is further ahead, because it counts microseconds, for example, fails for good with an
+        error message that names the cause. It does not move the watermark: otherwise every later tuple would be late
+        for ever.
         """
         return self._given("with_max_future", max_future=max_future)
 
     def with_watermark_interval(self: Bolt, interval: timedelta) -> Bolt:
-        """How often the watermark moves, at most; a second by default. It moves at the end of a micro-batch."""
+        """Set how often the watermark may move: at most once per interval (default one second).
+
+        The watermark moves at the end of a micro-batch.
+        """
         return self._given("with_watermark_interval", watermark_interval=interval)
 
     def with_late_tuple_stream(self: Bolt, stream: str) -> Bolt:
-        """Send tuples that are older than the watermark to a stream of this bolt, anchored to themselves.
+        """Send late tuples to a stream of this bolt, each anchored to itself.
 
-        The stream is declared by this call and has one field, ``late_tuple``: a ``LateTuple``. Without it late tuples
-        are counted, logged once in a while, and acked.
+        A tuple is late if it is older than the watermark, or if its time is the very end of a window that the watermark
+        has reached and no later window can hold it. This call declares the stream. It has one field, ``late_tuple``,
+        which holds a ``LateTuple``. Without such a stream, late tuples are counted, logged once in a while, and acked.
         """
         declared: Any = self.outputs
         name: object = stream
@@ -193,33 +209,33 @@ class WindowedBolt(RuntimeBolt):
         return self._given("with_late_tuple_stream", late_stream=stream)
 
     def with_idle_stream_timeout(self: Bolt, timeout: timedelta) -> Bolt:
-        """Let windows go on without an input stream that was silent for so long, by the micro-batch's clock."""
+        """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock."""
         return self._given("with_idle_stream_timeout", idle_timeout=timeout)
 
     # Reliability and memory.
 
     def with_ack_on_expiry(self: Bolt) -> Bolt:
-        """Storm's way: tuples are acked when they expire, and what ``execute`` emits is anchored to the window.
+        """Ack tuples when they expire, and anchor what ``execute`` emits to the tuples of the window, as Storm does.
 
-        A window must then fit into the message timeout, or into ``max_spout_pending`` if it is a count.
+        A window must then fit into the message timeout, or, if it is a count, into ``max_spout_pending``.
         """
         self.starts_trees = False
         return self._with(ack_on_expiry=True)
 
     def with_message_id_field(self: Bolt, field: str) -> Bolt:
-        """Drop tuples that were seen before, also before a restart.
+        """Drop tuples whose message id was seen before, also if that was before a restart.
 
-        ``field`` of every input stream holds a number that rises with each message of one source task and stream. Whole
-        numbers without a gap are known as one run, and 10,000 runs are known of each source, those of the highest
-        numbers. A number that is not known is never dropped.
+        In every input stream, ``field`` holds a number that rises with each message of one source task and stream.
+        Consecutive whole numbers are stored as one run. For each source, the 10,000 runs with the highest numbers are
+        stored. A tuple whose number is not stored is never dropped.
         """
         return self._given("with_message_id_field", message_id_field=field)
 
     def with_max_events_in_memory(self: Bolt, tuples: int) -> Bolt:
-        """Keep about so many tuples of a task's windows in memory, and read the others back when they are needed."""
+        """Keep about ``tuples`` tuples of a task's windows in memory; others are read back when they are needed."""
         return self._given("with_max_events_in_memory", max_events_in_memory=tuples)
 
-    # What the engine asks.
+    # What the engine calls.
 
     @property
     def _windowing(self) -> Windowing:
@@ -230,7 +246,7 @@ class WindowedBolt(RuntimeBolt):
         return self
 
     def _given(self: Bolt, method: str, **setting: object) -> Bolt:
-        """Take over what a method was given; None is no setting, and would be taken for the default in silence."""
+        """Store what a method was given; None is refused, since it would silently mean the default."""
         if None in setting.values():
             return self._refuse(f"{method}: got None: leave the call out")
         return self._with(**setting)
@@ -245,7 +261,7 @@ class WindowedBolt(RuntimeBolt):
         streams: Mapping[str, tuple[str, ...]],
         inputs: Mapping[tuple[str, str], tuple[str, ...]],
     ) -> list[str]:
-        """Every sentence that says what is wrong with the settings; see ``RuntimeBolt``."""
+        """Return the mistakes in the settings, one sentence each; see ``RuntimeBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
 
     @property
@@ -254,7 +270,7 @@ class WindowedBolt(RuntimeBolt):
         return self._windowing.runs_timers
 
     def runtime(self, context: TopologyContext, output: Output) -> BoltRuntime:
-        """What runs this bolt in a task; see ``RuntimeBolt``."""
+        """Return the runtime of this bolt in a task; see ``RuntimeBolt``."""
         from sparkbolt.windows.task import WindowTask
 
         return WindowTask(self, self._windowing, context, output)

@@ -1,10 +1,10 @@
-"""Windows of any policies: a user's own, or Storm's as they are.
+"""Windows by policies: a user's own policies, or Storm's.
 
-Which question it answers: how does a ``WindowManager`` make the windows of a bolt, durable like the others?
-Rule 1: it gives the same windows as the built-in kinds where those have the same rules, at another price: every
-evaluation looks at each tuple that waits, and after a restart all their times are read.
-Rule 2: a tuple on which a policy raises fails, and it is as if it had not come. What a policy raises when there is no
-tuple, for a timer or a watermark, is an error that names it.
+Which question it answers: how does a ``WindowManager`` make the durable windows of a bolt?
+Rule 1: where a built-in kind of window has the same rules, the windows are the same, but they cost more: every
+evaluation looks at each waiting tuple, and after a restart the times of all waiting tuples are read.
+Rule 2: if a policy raises on a tuple, the tuple fails, and the window is as if the tuple had not come. If a policy
+raises when there is no tuple, for a timer or a watermark, the error names the policy's method.
 
 Read before: ``manager``, ``firing``.
 """
@@ -31,19 +31,19 @@ from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
 
 _Window: TypeAlias = tuple[list[Event], list[Event], list[Event], int]
-"""As ``OnActivation`` is told of it."""
+"""The arguments of ``OnActivation``."""
 
 
 class PolicyWindows(Windower):
-    """Windows as a pair of policies make them.
+    """Windows that an eviction policy and a trigger policy make.
 
     Args:
-        shelf: for segments.
-        eviction: copied for this window.
-        trigger: copied for this window.
+        shelf: where segments are kept.
+        eviction: the eviction policy; this window uses a copy.
+        trigger: the trigger policy; this window uses a copy.
         start_ms: when the trigger begins.
-        in_event_time: whether it is watermarks that say that time has passed.
-        owner: the component, for messages.
+        in_event_time: whether watermarks, and not the clock, move time forward.
+        owner: the name of the component, for error messages.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class PolicyWindows(Windower):
     ) -> None:
         self._part = f"a window policy of {owner!r}"
         self._may_raise = not (is_ours(type(eviction)) and is_ours(type(trigger)))
-        """Whether a policy is the user's, so that each tuple may have to be taken back; to be able to has its price."""
+        """Whether a policy is the user's: it may raise, so a mark before each tuple is needed to undo its changes."""
         self.log = WindowLog(shelf)
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)
         self._news = False
-        """Whether anything has come since the last window."""
+        """Whether tuples have come since the last window."""
         self._done: list[list[Event] | _Window] = []
-        """What the manager has done since it was asked last: events that expired, and windows."""
+        """The expired events and the windows that the manager has reported since the last ``_flush``."""
         self._expired: set[int] = set()
         """Sequences that have expired and are still in the log."""
         self._length_ms: int | None = getattr(eviction, "length_ms", None)
@@ -80,7 +80,7 @@ class PolicyWindows(Windower):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What a policy raises outside of any tuple says whose it is, and where."""
+        """Turn what a policy raises outside of any tuple into an error that names its method and its line."""
         try:
             yield
         except BaseException as error:
@@ -91,7 +91,7 @@ class PolicyWindows(Windower):
         self._done.append(events)
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Tuples have come, one after the other."""
+        """Add tuples one after the other; yields the windows that they trigger."""
         begin = self.log.end
         self.log.append(content)
         self.refused = {}
@@ -116,13 +116,13 @@ class PolicyWindows(Windower):
             yield from self._flush()
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
-        """The watermark has risen."""
+        """Pass the watermark to the policies; yields the windows that it triggers."""
         with self._named():
             self._manager.add_watermark(mark_ms)
         yield from self._flush()
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
-        """Time has passed."""
+        """Pass the time to the policies; yields the windows that it triggers."""
         with self._named():
             self._manager.advance(now_ms)
         yield from self._flush()
@@ -144,7 +144,7 @@ class PolicyWindows(Windower):
         self._drop(self._expired - waiting)
 
     def _drop(self, sequences: Iterable[int]) -> None:
-        """Let go of what has expired, and of which no window will say so any more."""
+        """Remove expired tuples that no later window will show as expired."""
         gone = sorted(sequences)
         if gone:
             self.log.end_rows(self.log.pick(gone))
@@ -154,7 +154,7 @@ class PolicyWindows(Windower):
         return self.log.pick([event.value for event in events]) if events else NOTHING
 
     def due_ms(self) -> int | None:
-        """The trigger's next timer; in event time any watermark may have something to do."""
+        """The time of the trigger's next timer; 0 in event time, where any watermark may trigger a window."""
         if self.is_empty:
             return None
         if self._in_event_time:
@@ -164,11 +164,11 @@ class PolicyWindows(Windower):
 
     @property
     def waits(self) -> bool:
-        """The last so many tuples may be shown for ever; they wait until they were shown once."""
+        """See ``Windower``; a window of the last n tuples may fire for ever, and waits until all tuples were shown."""
         return self._news if self._repeats else not self.is_empty
 
     def save(self) -> Any:
-        """See ``Windower``; what waits is read from the log again."""
+        """See ``Windower``; the waiting events are not saved, since ``load`` reads them from the log."""
         self.log.tidy()
         with self._named():
             state = self._manager.get_state()

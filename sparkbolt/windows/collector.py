@@ -1,8 +1,8 @@
 """The collector of a windowed bolt.
 
-Which question it answers: what is that which a window emits anchored to?
-Rule: to nothing, and so it starts trees of its own; or, where tuples are acked when they expire, to all tuples of the
-window.
+Which question it answers: to which tuples is an emission of a window anchored?
+Rule: an emission is anchored to nothing and so starts a new tree; where tuples are acked when they expire, it is
+anchored to all tuples of the window.
 
 Read before: ``core.worker.collectors``.
 """
@@ -21,7 +21,7 @@ Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]
 
 
 class WindowCollector:
-    """Emits what ``execute`` makes of a window."""
+    """The collector that ``WindowedBolt.execute`` gets: it emits the results of a window."""
 
     __slots__ = ("_anchors", "_emitted", "_is_open", "_output", "_pairs")
 
@@ -34,25 +34,29 @@ class WindowCollector:
         self._is_open = False
 
     def begin(self, pairs: Pairs | None) -> None:
-        """The next window, or ``flush``; ``pairs`` gives the (roots, edges) to anchor to, None: nothing is anchored."""
+        """Begin the next window, or ``flush``.
+
+        Args:
+            pairs: returns the (roots, edges) to anchor to, each uint64[pairs]; None: emissions are not anchored.
+        """
         self._pairs = pairs
         self._anchors = None
         self._is_open = True
 
     def end(self) -> None:
-        """Nothing may be emitted from now on."""
+        """Refuse emissions until the next ``begin``."""
         self._pairs = self._anchors = None
         self._is_open = False
 
     def begin_micro_batch(self) -> None:
-        """Emissions are numbered anew."""
+        """Number emissions from 0 again."""
         self._emitted = 0
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
+            EmitError: the stream is not declared or has another number of fields, or ``values`` is not a list.
         """
         out = self._output.of(stream)
         row = out.row(values)
@@ -85,7 +89,7 @@ class WindowCollector:
         if self._anchors is None:
             roots, edges = self._pairs()
             self._anchors = list(zip(roots.tolist(), edges.tolist(), strict=True))
-        # Each tuple is in a window once, so its edge tells it from the others: all anchors have slot 0.
+        # Each tuple is in a window once, so its edge identifies it: all anchors have slot 0.
         ordinal = OBJECT_ORDINAL + self._emitted
         self._emitted += 1
         out.extras.append([(root, edge, ordinal, 0) for root, edge in self._anchors])
@@ -95,14 +99,14 @@ class WindowCollector:
     # A window that raises has emitted nothing.
 
     def mark(self) -> Mark:
-        """How far each stream has come."""
+        """How much each stream holds now, for ``back_to``."""
         return [
             (out, len(out.values), len(out.parents), len(out.extras), len(out.direct_to), out.uncollected)
             for out in self._output.streams.values()
         ]
 
     def back_to(self, mark: Mark) -> None:
-        """Take back what was emitted since ``mark``."""
+        """Remove what was emitted since ``mark``."""
         for out, values, parents, extras, direct_to, uncollected in mark:
             del out.values[values:]
             del out.parents[parents:]

@@ -1,11 +1,11 @@
 """Content: the tuples of a window, column by column.
 
-Which question it answers: how are many tuples kept, joined, cut, written and read again without a Python object each?
-Rule 1: content never changes. What is taken from it or joined to it is new content.
-Rule 2: values come out as they went in, type by type (``core.protocol.frames`` decides what may be Arrow).
+Which question it answers: how are many tuples stored, joined, cut, written and read without a Python object for each?
+Rule 1: content never changes. Taking rows from it or joining it makes new content.
+Rule 2: values keep their types (``core.protocol.frames`` decides what may be Arrow).
 
-Tuples of several streams may follow one another in one window. Where all have the same fields there is a column for
-each; otherwise there is one column of value tuples, and each row's origin says what its fields are.
+A window may hold tuples of several streams. If all streams have the same fields, there is one column for each field;
+otherwise there is one column of value tuples, and the origin of each row has its fields.
 
 Read before: ``core.protocol.frames``, ``core.model.tuples``.
 """
@@ -29,10 +29,10 @@ from sparkbolt.errors import UnknownNameError
 
 I64: TypeAlias = npt.NDArray[np.int64]
 Picked: TypeAlias = npt.NDArray[np.intp] | None
-"""Rows of some content, rising; None: all of them."""
+"""Rows of some content: intp[rows], ascending; None: all rows."""
 
 SMALL_ROWS = 64
-"""Content of fewer rows is pickled whole: an Arrow stream costs half a kilobyte and 50 us by itself."""
+"""Content of fewer rows is pickled whole: an Arrow stream alone costs half a kilobyte and 50 microseconds."""
 
 
 @dataclass(eq=False)
@@ -41,11 +41,11 @@ class Content:
 
     origins: tuple[Origin, ...]
     codes: npt.NDArray[np.int32] | None
-    """For each row the index of its origin; None: all rows have the first one."""
+    """int32[rows]: the index of each row's origin; None: all rows have the first origin."""
     columns: list[Column]
-    """One a field; where origins differ in their fields, one of value tuples."""
+    """One column for each field; where origins differ in their fields, one column of value tuples."""
     times: I64
-    """For each row its timestamp in milliseconds."""
+    """int64[rows]: the timestamp of each row in milliseconds."""
     trees: Anchoring | None = None
     """The trees of the rows, where tuples are acked when they expire."""
 
@@ -71,7 +71,7 @@ class Content:
         )
 
     def part(self, start: int, stop: int) -> Content:
-        """Consecutive rows; they share memory with these."""
+        """Rows ``start`` to ``stop`` (exclusive); they share memory with this content."""
         if (start, stop) == (0, len(self)):
             return self
         return Content(
@@ -83,7 +83,11 @@ class Content:
         )
 
     def split(self, groups: Mapping[Any, npt.NDArray[np.intp]]) -> Iterator[tuple[Any, Content]]:
-        """The rows of each group; few rows become Python values, which cost less than a small array of Arrow's."""
+        """The rows of each group; small groups become Python values, which cost less than small Arrow arrays.
+
+        Args:
+            groups: by key, the rows of the group: intp[rows].
+        """
         if not groups:
             return
         ordered = self.take(np.concatenate(list(groups.values())))
@@ -97,7 +101,7 @@ class Content:
             yield key, own
 
     def value_rows(self) -> Iterator[tuple[Any, ...]]:
-        """Each row's values."""
+        """The values of each row."""
         if self.is_mixed:
             return iter(python_values(self.columns[0]))
         if not self.columns:
@@ -105,7 +109,7 @@ class Content:
         return zip(*map(python_values, self.columns), strict=True)
 
     def tuples(self, rows: Picked) -> Iterator[Tuple]:
-        """Tuples of some rows, one after the other."""
+        """Some rows as tuples, created one after the other."""
         content = self.take(rows)
         origins, codes = content.origins, content.codes
         if codes is None:
@@ -136,7 +140,7 @@ class Content:
         return found if rows is None else [found[row] for row in rows.tolist()]
 
     def pairs(self, rows: Picked) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """(roots, edges) of all trees of some rows; empty where nothing is tracked."""
+        """(roots, edges) of all trees of some rows, each uint64[pairs]; empty where nothing is tracked."""
         if self.trees is None:
             nothing = np.empty(0, dtype=np.uint64)
             return nothing, nothing
@@ -168,7 +172,7 @@ def _codes(part: Content, place: dict[Origin, int]) -> npt.NDArray[np.int32]:
 
 
 def join_columns(columns: Sequence[Column]) -> Column:
-    """Columns one after the other: Arrow if all are of one type, else Python values."""
+    """Join columns one after the other: into Arrow if all have one type, otherwise into Python values."""
     if len(columns) == 1:
         return columns[0]
     plain = [column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in columns]
@@ -178,7 +182,7 @@ def join_columns(columns: Sequence[Column]) -> Column:
 
 
 def _join_trees(parts: Sequence[Content]) -> Anchoring | None:
-    """All rows' trees; a row of a part without trees has none."""
+    """The trees of all rows; a row of a part without trees has none."""
     if all(part.trees is None for part in parts):
         return None
     roots = np.concatenate([part.pairs(None)[0] for part in parts])
@@ -194,7 +198,7 @@ def _join_trees(parts: Sequence[Content]) -> Anchoring | None:
 
 
 def encode(content: Content) -> bytes:
-    """The content as bytes; dictionaries are written as plain columns."""
+    """The content as bytes; Arrow dictionaries are written as plain columns."""
     trees = content.trees
     ids = None if trees is None else (trees.roots.tobytes(), trees.edges.tobytes(), _bytes(trees.offsets))
     times = _times_bytes(content.times)
@@ -243,7 +247,10 @@ def _bytes(array: npt.NDArray[Any] | None) -> bytes | None:
 
 
 def _times_bytes(times: I64) -> tuple[int, int, bytes]:
-    """(count, first, the rest): one number where all are equal, small ones where they are near."""
+    """Pack times as (count, first, distances from the first).
+
+    The distances are empty if all times are equal, int32[count] if they fit, otherwise int64[count].
+    """
     first = int(times[0]) if len(times) else 0
     far = times - first
     if not far.any():

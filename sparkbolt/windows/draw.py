@@ -1,8 +1,9 @@
 """Pictures of windows, drawn from the windows themselves.
 
 Which question it answers: which tuples does each kind of window hold, and when does it fire?
-Rule 1: nothing is drawn that the code did not do: tuples are put into the kind of window, and what fires is drawn.
-Rule 2: the same code gives the same bytes, legible on light and on dark ground.
+Rule 1: pictures show only what the code does: tuples are added to the kind of window, and the windows that fire are
+drawn.
+Rule 2: the same code draws the same bytes; pictures are legible on light and on dark backgrounds.
 
 Read before: ``arrival``, ``event_time``.
 """
@@ -24,7 +25,7 @@ from sparkbolt.windows.segments import Shelf
 from sparkbolt.windows.window import TupleWindow
 
 SECOND = 30.0
-"""The width of a second, in pixels."""
+"""The width of one second, in pixels."""
 LEFT, TOP, ROW, DOT = 28.0, 84.0, 26.0, 5.0
 LAST_SECS = 24
 _ORIGIN = Origin("readings", 0, "default", ("name",))
@@ -60,7 +61,7 @@ class _NoShelf:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of window, and the tuples that show what it does."""
+    """A kind of window, and the tuples with which it is drawn."""
 
     title: str
     make: Callable[[Shelf], Windower]
@@ -115,7 +116,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class _Bar:
-    """One window: what it spans, in seconds, and which tuples are in it."""
+    """One window: its start and end, in seconds, and its tuples."""
 
     start: float
     end: float
@@ -167,7 +168,7 @@ def draw(name: str) -> str:
     """The picture of a kind of window, as SVG.
 
     Raises:
-        KeyError: there is no such kind; ``KINDS`` has those that there are.
+        KeyError: there is no such kind; ``KINDS`` lists the kinds.
 
     >>> draw("session").startswith("<svg")
     True

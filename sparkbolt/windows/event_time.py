@@ -1,9 +1,9 @@
 """Windows over event time, and sessions.
 
-Which question it answers: which tuples belong to a stretch of time, once the watermark has passed it?
+Which question it answers: which tuples belong to a span of time, once the watermark has passed it?
 Rule 1: a window ``(end - length, end]`` excludes its start and includes its end, as in Storm: a tuple right on a
-boundary belongs to the earlier window. One that is closed on the left, ``[end - length, end)``, as those of Spark and
-Flink are, is the same a millisecond earlier: its last tuple may have ``end - 1``.
+boundary belongs to the earlier window. A window that is closed on the left, ``[end - length, end)``, as in Spark and
+Flink, is the same window one millisecond earlier: the newest time in it is ``end - 1``.
 Rule 2: a window shows its tuples in the order of arrival, never sorted by time.
 Rule 3: windows end at multiples of the slide; those without tuples are skipped.
 
@@ -25,13 +25,13 @@ from sparkbolt.windows.triggers import aligned
 
 
 class EventTimeWindows(Windower):
-    """Windows of a length in time that slide by time, on event time.
+    """Windows in event time that have a length in time and slide by time.
 
     Args:
-        shelf: for segments.
-        length_ms: of a window.
-        slide_ms: from window to window.
-        carry: as of ``ArrivalWindows``.
+        shelf: where segments are kept.
+        length_ms: the length of a window.
+        slide_ms: the distance from window to window.
+        carry: see ``ArrivalWindows``.
         closed_left: whether windows include their start and exclude their end.
     """
 
@@ -41,19 +41,19 @@ class EventTimeWindows(Windower):
         self.log = WindowLog(shelf)
         self._carry = carry
         self._edge_ms = int(closed_left)
-        """How long before a window's end its last tuple may be."""
+        """How long before a window's end the newest time in it is: 0, or 1 ms if windows are closed on the left."""
         self._length_ms = length_ms
         self._slide_ms = slide_ms
         self._end_ms = 0
         """Where the next window ends."""
         self._mark_ms = 0
         self._shown_ms = BEFORE_ALL
-        """The last time that was in the last window, if it had tuples."""
+        """The newest time that belongs to the last window; ``BEFORE_ALL`` if that window had no tuples."""
         self._shown = 0
-        """The end of the log at that time."""
+        """The end of the log when the last window with tuples fired."""
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
-        """All windows that end at the watermark or before."""
+        """Yield all windows that end at the watermark or before it."""
         self._mark_ms = mark_ms
         log = self.log
         while self._end_ms <= mark_ms:
@@ -74,7 +74,7 @@ class EventTimeWindows(Windower):
             self._end_ms = aligned(earliest + self._edge_ms, self._slide_ms)
 
     def _new(self, before_ms: int, last_ms: int) -> Selection:
-        """What was not in the last window: newer than its last time, or as new but come since."""
+        """The tuples that were not in the last window: newer than its newest time, or added after it fired."""
         log, shown_ms, shown = self.log, self._shown_ms, self._shown
 
         def make() -> list[Part]:
@@ -111,20 +111,20 @@ class EventTimeWindows(Windower):
 
 
 class SessionWindows(Windower):
-    """Sessions: tuples with less than ``gap_ms`` between one and the next; on event time or on arrival.
+    """Sessions, in event time or on arrival: less than ``gap_ms`` is between a tuple of a session and the next one.
 
-    A session starts with its first tuple's time and ends a gap after its last; it fires when the watermark, or the
-    clock, has reached that end, and its tuples are over then. All of them are new in it.
+    A session starts at the time of its first tuple and ends ``gap_ms`` after its last. It fires when the watermark, or
+    the clock, reaches that end; then its tuples expire. All tuples of a session are new in it.
     """
 
     def __init__(self, shelf: Shelf, gap_ms: int) -> None:
         self.log = WindowLog(shelf)
         self._gap_ms = gap_ms
         self._due_ms: int | None = None
-        """No session ends before it."""
+        """No session ends before this time; None if there are no tuples."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Tuples have come."""
+        """Add tuples; no session ends with them."""
         self.log.append(content)
         if len(content):
             end = int(content.times.min()) + self._gap_ms
@@ -132,7 +132,7 @@ class SessionWindows(Windower):
         yield from ()
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
-        """The sessions that have ended, in the order of their ends."""
+        """Yield the sessions that have ended, in the order of their ends."""
         if self._due_ms is None or mark_ms < self._due_ms:
             return
         log = self.log
@@ -149,11 +149,11 @@ class SessionWindows(Windower):
         self._due_ms = self._next_end()
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
-        """As ``watermark``: where arrival is the time, the clock is."""
+        """The same as ``watermark``: where arrival is the time, the clock takes the watermark's place."""
         return self.watermark(now_ms)
 
     def _next_end(self) -> int | None:
-        """Before when no session can end: a gap after the last tuple of the oldest one, as far as it is known."""
+        """The time before which no session can end: a gap after the last known tuple of the oldest session."""
         times = np.sort(self.log.times(self.log.select(BEFORE_ALL, AFTER_ALL)))
         if not len(times):
             return None

@@ -1,9 +1,9 @@
 """Firing: what all kinds of windows have in common.
 
-Which question it answers: what does a kind of window take in, and what comes out of it?
-Rule 1: a kind of window reads no clock. It is told what came, what the time is and how far the watermark has come, and
-gives the windows that are due, one after the other.
-Rule 2: whoever takes a window from it has done with it when asking for the next one.
+Which question it answers: what does a kind of window take in, and what does it return?
+Rule 1: a kind of window reads no clock. It gets the tuples that came, the time and the watermark, and yields the
+windows that are due, one after the other.
+Rule 2: a caller finishes its work on a window before it asks for the next one.
 
 Read before: ``log``.
 """
@@ -28,7 +28,7 @@ from sparkbolt.windows.segments import NOTHING, Selection
 
 @dataclass(frozen=True)
 class Count:
-    """A number of tuples, as the length or the slide of a window.
+    """A number of tuples, for the length or the slide of a window.
 
     >>> Count(10)
     Count(tuples=10)
@@ -38,73 +38,75 @@ class Count:
 
 
 Extent: TypeAlias = Count | int
-"""A length or a slide: a count, or milliseconds."""
+"""A length or a slide: a count, or a number of milliseconds."""
 
 
 @dataclass
 class Fired:
-    """A window that is due; without ``events`` it is only said what expires."""
+    """A window that is due; if ``events`` is empty, no window is shown, and only the expired tuples matter."""
 
     end_ms: int
-    """The reference time of the trigger: where the window ends."""
+    """Where the window ends: the reference time of the trigger."""
     start_ms: int | None
-    """The end less the length; None where the length is a count."""
+    """The end minus the length; None where the length is a count."""
     events: Selection
     new: Selection
-    """Those of ``events`` that were not in the last window."""
+    """The ``events`` that were not in the last window."""
     expired: Selection
-    """What the window shows as expired since the last one."""
+    """The tuples that the window shows as expired since the last window."""
     is_last: bool = False
-    """Whether the tuples of this window expire with it: no later one shows them."""
+    """Whether the tuples of this window expire with it: no later window shows them."""
     expiring: Selection | None = None
-    """What expires now, each tuple once, which may be earlier than a window shows it; None: ``expired``."""
+    """The tuples that expire now; None: the same as ``expired``.
+
+    Each tuple expires once. That may be earlier than a window shows it as expired."""
 
 
 def expiry(expiring: Selection) -> Fired:
-    """No window: it is only said what expires."""
+    """A ``Fired`` without a window: some tuples expire."""
     return Fired(0, None, NOTHING, NOTHING, NOTHING, expiring=expiring)
 
 
 class Windower(ABC):
-    """Makes windows of one kind; one for each task, or for each key in it."""
+    """Makes windows of one kind; there is one for each task, or for each key of a task."""
 
     log: WindowLog
     refused: Mapping[int, Failure] = MappingProxyType({})
-    """Which rows of what was added last are not taken, and why: a policy of the user's own has raised."""
+    """By row of the content that was added last: why the row was not taken, since a policy of the user's raised."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Tuples have come, at ``now_ms`` if they are timed by their arrival."""
+        """Add tuples, which came at ``now_ms`` if arrival is their time; yields the windows that are due."""
         self.log.append(content)
         yield from ()
 
     def watermark(self, mark_ms: int) -> Iterator[Fired]:
-        """The watermark has risen to ``mark_ms``; in event time only."""
+        """Called in event time when the watermark has risen to ``mark_ms``; yields the windows that are due."""
         yield from ()
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
-        """It is ``now_ms``; called before what came then is added, where arrival is the time."""
+        """Called when arrival is the time, before the tuples of ``now_ms`` are added; yields windows due by then."""
         yield from ()
 
     @abstractmethod
     def due_ms(self) -> int | None:
-        """The time, or the watermark, from which on ``clock``, or ``watermark``, has something to do; None if never."""
+        """The time at which ``clock``, or the watermark at which ``watermark``, has something to do; None: never."""
 
     @abstractmethod
     def save(self) -> Any:
-        """What is durable, as values that pickle; large segments go to the log's shelf."""
+        """Return the durable state as picklable values; large segments go to the log's shelf."""
 
     @abstractmethod
     def load(self, state: Any) -> None:
-        """Take over what ``save`` gave."""
+        """Restore what ``save`` returned."""
 
     @property
     def waits(self) -> bool:
-        """Whether a tuple is kept for windows to come, other than those that show the same again."""
+        """Whether tuples are kept for a future window that shows something new."""
         return not self.is_empty
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept, so that a new one would do as well."""
+        """Whether no tuples are kept, so that a new instance would do as well."""
         return self.log.live == 0
 
     @property
@@ -117,9 +119,13 @@ class Windower(ABC):
         yield self.log, self.log.select(BEFORE_ALL, AFTER_ALL)
 
     def release(self, keep: int) -> None:
-        """Keep about so many tuples in memory, the rest in the state alone."""
+        """Keep about ``keep`` tuples in memory, and the others in the state only."""
         self.log.release(keep)
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """Drop tuples all of whose trees are void; ``is_void`` says so for each of an array of roots."""
+        """Drop tuples all of whose trees are void.
+
+        Args:
+            is_void: bool[roots] for an array of roots, uint64[roots].
+        """
         self.log.end_void(is_void)

@@ -1,9 +1,9 @@
-"""Windows by key: one for each value of some fields, within a task.
+"""Windows by key: one window for each value of some fields, within a task.
 
-Which question it answers: which of very many windows has something to do, and what of them is kept?
-Rule 1: a micro-batch costs what it touches: the keys that got tuples, and those that are due. A window is in the
-key-value state under its key, and the keys are listed by the time at which they are due.
-Rule 2: a key whose window is empty is forgotten; so is one that was idle for as long as the bolt allows.
+Which question it answers: which of very many windows have something to do, and what is stored of each?
+Rule 1: the cost of a micro-batch depends on the keys that it touches: those that got tuples, and those that are due. A
+window is stored in the key-value state under its key, and keys are listed by the time at which they are due.
+Rule 2: a key whose window is empty is forgotten; so is a key that was idle for as long as the bolt allows.
 
 Read before: ``firing``, ``core.state.keyvalue``.
 """
@@ -22,9 +22,9 @@ from sparkbolt.windows.firing import Windower
 from sparkbolt.windows.segments import Shelf
 
 CACHED_KEYS_MAX = 10_000
-"""So many windows stay decoded in a worker; a window is about three kilobytes besides its tuples."""
+"""How many windows stay decoded in a worker; a window takes about three kilobytes besides its tuples."""
 LISTS_MAX = 64
-"""So many lists of due keys pile up for one time before they become one."""
+"""How many lists of due keys one slot may have before they are merged into one."""
 
 
 class _KeyShelf:
@@ -48,15 +48,15 @@ class DueKeys:
     """Keys by the time at which they are due, in lists that are written once.
 
     Args:
-        name: tells lists of one purpose from those of another.
-        quantum_ms: times are rounded down to it.
+        name: distinguishes lists of one purpose from those of another.
+        quantum_ms: the width of a slot: times are rounded down to a multiple of it.
     """
 
     def __init__(self, name: str, quantum_ms: int) -> None:
         self._name = name
         self._quantum_ms = max(1, quantum_ms)
         self.lists: dict[int, list[int]] = {}
-        """The numbers of the lists of each slot; part of the task's head."""
+        """By slot: the numbers of its lists; part of the task's head."""
         self._fresh: dict[int, list[Any]] = {}
         self._next = 0
 
@@ -65,7 +65,7 @@ class DueKeys:
         return due_ms // self._quantum_ms * self._quantum_ms
 
     def add(self, slot: int, key: Any) -> None:
-        """A key is due."""
+        """Add a key to the keys that are due in a slot."""
         self._fresh.setdefault(slot, []).append(key)
 
     def first(self) -> int | None:
@@ -73,7 +73,7 @@ class DueKeys:
         return min((*self.lists, *self._fresh), default=None)
 
     def pop(self, state: KeyValueTable, limit_ms: int) -> Iterator[tuple[int, Any]]:
-        """Take out what is due at or before a time, as (slot, key), the earliest slot first."""
+        """Remove and yield the keys that are due at or before a time, as (slot, key), the earliest slot first."""
         for slot in sorted(slot for slot in {*self.lists, *self._fresh} if slot <= limit_ms):
             found = self._read(state, slot) + self._fresh.pop(slot, [])
             for key in dict.fromkeys(found):
@@ -86,7 +86,7 @@ class DueKeys:
         return found
 
     def save(self, state: KeyValueTable) -> Any:
-        """Write what is new; what ``load`` needs."""
+        """Write new lists to the state; return what ``load`` needs."""
         for slot, keys in self._fresh.items():
             if len(self.lists.get(slot, ())) >= LISTS_MAX:
                 keys = list(dict.fromkeys(self._read(state, slot) + keys))
@@ -97,7 +97,7 @@ class DueKeys:
         return self._next, {slot: list(numbers) for slot, numbers in self.lists.items()}
 
     def load(self, saved: Any) -> None:
-        """Take over what ``save`` gave."""
+        """Restore what ``save`` returned."""
         self._next, lists = saved
         self.lists = {slot: list(numbers) for slot, numbers in lists.items()}
         self._fresh.clear()
@@ -111,7 +111,7 @@ class _Kept:
     def __init__(self, windower: Windower) -> None:
         self.windower = windower
         self.data: bytes | None = None
-        """What the state has; the object itself proves that it is still so."""
+        """The bytes that the state holds; if the state holds this very object, the window is up to date."""
         self.slot: int | None = None
         self.idle_slot: int | None = None
         self.touched_ms = 0
@@ -122,8 +122,8 @@ class KeyedWindows:
 
     Args:
         make: makes an empty window that keeps its segments on a shelf.
-        quantum_ms: as of ``DueKeys``, for the times at which windows are due.
-        idle_ms: a key that got nothing for so long is forgotten; None: never, while it has tuples.
+        quantum_ms: see ``DueKeys``; for the times at which windows are due.
+        idle_ms: a key that got no tuple for this long is forgotten. None: a key with tuples is never forgotten.
         repeats: whether a window may fire for ever without new tuples.
     """
 
@@ -145,9 +145,9 @@ class KeyedWindows:
         """Begin a micro-batch.
 
         Args:
-            state: where windows are.
-            saved: what ``save`` gave, if anything was ever saved.
-            fresh: whether what is in memory may be of another past, and only ``saved`` counts.
+            state: where windows are stored.
+            saved: what ``save`` returned last; None if nothing was ever saved.
+            fresh: whether memory may not match the committed state, so that only ``saved`` counts.
         """
         self._state = state
         self._touched.clear()
@@ -185,7 +185,7 @@ class KeyedWindows:
         return kept.windower
 
     def due(self, limit_ms: int) -> Iterator[tuple[Any, Windower]]:
-        """The keys that may have something to do at a time, or at a watermark."""
+        """Yield the keys, with their windows, that may have something to do at a time or at a watermark."""
         assert self._state is not None
         due = list(self._due.pop(self._state, limit_ms))
         self._news = self._news and not due
@@ -196,7 +196,7 @@ class KeyedWindows:
             yield key, kept.windower
 
     def idle(self, now_ms: int) -> Iterator[tuple[Any, Windower]]:
-        """The keys that have been idle for too long; they are forgotten when the micro-batch is saved."""
+        """Yield the keys that were idle for too long; they are forgotten when the micro-batch is saved."""
         self._now_ms = now_ms
         if self._idle_ms is None:
             return
@@ -207,16 +207,16 @@ class KeyedWindows:
                 kept.idle_slot = None
             if kept.touched_ms + self._idle_ms <= now_ms:
                 yield key, kept.windower
-                kept.windower.save()  # drops its segments
+                kept.windower.save()  # this drops its segments
                 kept.windower = self._make(_KeyShelf(self._state, key))
 
     def next_due_ms(self) -> int | None:
-        """Before when no key is due."""
+        """The time before which no key is due; None if no key will be due."""
         return self._due.first()
 
     @property
     def waits(self) -> bool:
-        """As of ``Windower``, for all keys: windows that repeat wait if tuples have come since they fired."""
+        """See ``Windower``, for all keys: windows that repeat wait if tuples have come since they fired."""
         return not self._repeats or self._news
 
     @property
@@ -225,18 +225,21 @@ class KeyedWindows:
         return bool(self._touched)
 
     def all(self) -> Iterator[tuple[Any, Windower]]:
-        """Every key's window; opens everything."""
+        """Yield every key with its window; this loads all windows."""
         assert self._state is not None
         for name, _ in list(self._state):
             if name[0] == "window":
                 yield name[1], self._of(name[1]).windower
 
     def settle(self, passed_ms: int) -> None:
-        """List the touched keys by when they are due; call it before ``due``, ``next_due_ms`` and ``save``.
+        """List the touched keys by the time at which they are due.
+
+        If keys were touched, call this before ``due``, ``next_due_ms`` and ``save``.
 
         Args:
-            passed_ms: the time, or the watermark: a key whose slot has begun is listed by its exact time, since it
-                would be looked at again and again until then. So is one whose idle time ends in a slot that has.
+            passed_ms: the time, or the watermark. A key whose slot has begun is listed by its exact time, since
+                otherwise it would be checked again and again until then. The same holds for a key whose idle time ends
+                in a slot that has begun.
         """
         for key, kept in self._touched.items():
             due = None if kept.windower.is_empty else kept.windower.due_ms()
@@ -252,7 +255,7 @@ class KeyedWindows:
                 self._idle.add(kept.idle_slot, key)
 
     def save(self) -> Any:
-        """Write what was touched; what ``attach`` needs."""
+        """Write the touched windows; return what ``attach`` needs."""
         state = self._state
         assert state is not None
         for key, kept in self._touched.items():
@@ -271,7 +274,7 @@ class KeyedWindows:
         return self._due.save(state), self._idle.save(state), self._news
 
     def release(self, keep: int) -> None:
-        """Keep about so many tuples in memory."""
+        """Keep about ``keep`` tuples in memory."""
         held = 0
         for key in reversed(list(self._cached)):
             held += self._cached[key].windower.held

@@ -1,10 +1,11 @@
-"""The log: what a window holds, as segments of columns in the order of arrival.
+"""The log: the tuples of a window, as segments of columns in the order of arrival.
 
-Which question it answers: which tuples have these places, or these times, and where are they kept?
+Which question it answers: which tuples have these sequences, or these times, and where are they stored?
 Rule 1: a tuple has a sequence, which rises in the order of arrival and is its place in the log.
-Rule 2: no question looks at every tuple: segments know the range of their sequences and of their times, and only those
-at the edges of an answer are opened. So a window costs the same at a thousand and at a million tuples.
-Rule 3: what is over goes by whole segments; a segment that is mostly over is written again with what is left.
+Rule 2: no query reads every tuple: segments know the range of their sequences and of their times, and only the segments
+at the edges of a result are opened. So a window costs the same at a thousand and at a million tuples.
+Rule 3: expired tuples are removed in whole segments; a segment whose tuples have mostly expired is written again with
+the live ones. A tuple is live until it has expired.
 
 Read before: ``content``.
 """
@@ -23,21 +24,21 @@ from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
 from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 
 MERGE_ROWS = 4096
-"""Neighbouring segments that both have fewer live rows than this become one."""
+"""Two neighbouring segments that both have fewer live rows than this are merged."""
 SEGMENT_ROWS = 16_384
-"""No segment has more rows, so that the edges of a window cost the same however much comes at once."""
+"""No segment has more rows, so that the edges of a window cost the same however many tuples come at once."""
 INLINE_ROWS = 256
-"""A segment of fewer rows is kept in the head of its log, which saves a call of the store."""
+"""A segment of fewer rows is stored in the head of its log, which saves a call of the store."""
 HOLES = 4
-"""A segment is written again when fewer than one in so many of its rows are live."""
+"""A segment is written again when fewer than one in ``HOLES`` of its rows are live."""
 BEFORE_ALL = -(1 << 62)
-"""A timestamp before any."""
+"""A timestamp before any other."""
 AFTER_ALL = 1 << 62
-"""A timestamp after any."""
+"""A timestamp after any other."""
 
 
 class _Index:
-    """What segments know of themselves, as arrays."""
+    """The ranges and live counts of segments, as arrays: each int64[segments]."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.starts = [segment.first for segment in segments]
@@ -50,13 +51,13 @@ class _Index:
 
 
 class WindowLog:
-    """Tuples in the order of arrival, some of them over."""
+    """Tuples in the order of arrival, some of them expired."""
 
     def __init__(self, shelf: Shelf) -> None:
-        """An empty log; large segments will be kept on ``shelf``."""
+        """Make an empty log that keeps large segments on ``shelf``."""
         self._shelf = shelf
         self.segments: Sequence[Segment] = ()
-        """Never changed in place, so that a selection may look at it later."""
+        """Never changed in place, so that a selection may read it later."""
         self.end = 0
         """The sequence that the next tuple will have."""
         self._next_number = 0
@@ -65,11 +66,11 @@ class WindowLog:
 
     @property
     def live(self) -> int:
-        """How many tuples are not over."""
+        """How many tuples have not expired."""
         return sum(segment.live for segment in self.segments)
 
     def append(self, content: Content) -> None:
-        """Tuples have come."""
+        """Append tuples, cut into segments of at most ``SEGMENT_ROWS`` rows."""
         count = len(content)
         added = []
         for start in range(0, count, SEGMENT_ROWS):
@@ -82,7 +83,7 @@ class WindowLog:
             self._index = None
 
     def content(self, segment: Segment) -> Content:
-        """What is in a segment, opened if need be."""
+        """The content of a segment, read from the shelf if it is not in memory."""
         if segment.content is None:
             segment.content = self._shelf.read(segment.number)
         return segment.content
@@ -95,7 +96,7 @@ class WindowLog:
     # By place.
 
     def between(self, begin: int, stop: int) -> Selection:
-        """The tuples with these sequences, of which none is missing from the log, live or not."""
+        """The tuples with sequences from ``begin`` to ``stop`` (exclusive), live or not; all must be in the log."""
         if begin >= stop:
             return NOTHING
         segments, firsts = self.segments, self._indexed().starts
@@ -115,7 +116,7 @@ class WindowLog:
         return Selection(stop - begin, make)
 
     def first_after(self, time_ms: int) -> int:
-        """The first sequence whose tuple is newer; where times never fall, as those of arrival."""
+        """The first sequence whose tuple is newer than ``time_ms``; for logs whose times never fall, as on arrival."""
         index = self._indexed()
         place = int(np.searchsorted(index.highs, time_ms, side="right"))
         if place == len(self.segments):
@@ -126,7 +127,7 @@ class WindowLog:
         return segment.first + int(np.searchsorted(self.content(segment).times, time_ms, side="right"))
 
     def end_before(self, sequence: int) -> None:
-        """All tuples before a sequence are over."""
+        """Expire all tuples before a sequence."""
         index = self._indexed()
         for segment in self.segments:
             if segment.first >= sequence:
@@ -136,7 +137,7 @@ class WindowLog:
             index.lives[segment.place] = segment.live
 
     def pick(self, sequences: Sequence[int]) -> Selection:
-        """The tuples with these sequences, which rise; each must be in the log."""
+        """The tuples with these sequences, given in ascending order; each must be in the log."""
         wanted = np.asarray(sequences, dtype=np.int64)
         parts: list[Part] = []
         for segment in self.segments:
@@ -148,7 +149,10 @@ class WindowLog:
     # By time.
 
     def select(self, after_ms: int, upto_ms: int, begin: int = 0, stop: int | None = None) -> Selection:
-        """The live tuples with ``after < timestamp <= upto``, of those with sequences from ``begin`` to ``stop``."""
+        """The live tuples with ``after_ms < timestamp <= upto_ms`` and a sequence from ``begin`` to ``stop``.
+
+        ``stop`` is exclusive; None: up to the end of the log.
+        """
         index, segments = self._indexed(), self.segments
         stop = AFTER_ALL if stop is None else stop
         touched = (index.highs > after_ms) & (index.lows <= upto_ms) & (index.lives > 0)
@@ -172,7 +176,7 @@ class WindowLog:
         return Selection(count, make)
 
     def _inside(self, segment: Segment, after_ms: int, upto_ms: int, begin: int, stop: int) -> npt.NDArray[np.intp]:
-        """The live rows of one segment with these times and sequences."""
+        """The live rows of one segment with these times and sequences: intp[rows], ascending."""
         low, high = max(begin - segment.first, 0), min(stop - segment.first, segment.count)
         inside = None
         if segment.low_ms <= after_ms or segment.high_ms > upto_ms:
@@ -188,7 +192,7 @@ class WindowLog:
         return rows if inside is None else rows[inside[rows]]
 
     def times(self, selection: Selection) -> I64:
-        """The timestamps of a selection, in the order of arrival."""
+        """The timestamps of a selection in milliseconds, in the order of arrival: int64[tuples]."""
         parts = [
             self.content(segment).times if rows is None else self.content(segment).times[rows]
             for segment, rows in selection.parts()
@@ -196,7 +200,7 @@ class WindowLog:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def earliest(self, after_ms: int, upto_ms: int) -> int | None:
-        """The least timestamp with ``after < timestamp <= upto`` of the live tuples; None if there is none."""
+        """The least timestamp of live tuples with ``after_ms < timestamp <= upto_ms``; None if there is none."""
         index = self._indexed()
         touched = np.flatnonzero((index.highs > after_ms) & (index.lows <= upto_ms))
         best: int | None = None
@@ -216,7 +220,7 @@ class WindowLog:
         return best
 
     def end_rows(self, selection: Selection) -> None:
-        """The tuples of a selection are over."""
+        """Expire the tuples of a selection."""
         for segment, rows in selection.parts():
             self._end(segment, rows)
             if self._index is not None:
@@ -240,7 +244,11 @@ class WindowLog:
         segment.live -= len(rows)
 
     def end_void(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """Tuples all of whose trees are void are over; ``is_void`` says so for each of an array of roots."""
+        """Expire tuples all of whose trees are void.
+
+        Args:
+            is_void: bool[roots] for an array of roots, uint64[roots].
+        """
         for segment in self.segments:
             trees = self.content(segment).trees
             if trees is None or not segment.live:
@@ -256,7 +264,7 @@ class WindowLog:
                 self.end_rows(Selection(len(rows), lambda part=(segment, rows): [part]))  # type: ignore[misc]
 
     def restart(self, selection: Selection) -> None:
-        """Begin anew with some of the tuples, whose sequences are from 0 on then."""
+        """Keep only the tuples of a selection, and number them from 0."""
         parts = [self.content(segment).take(rows) for segment, rows in selection.parts()]
         self._gone += [segment.number for segment in self.segments if segment.written]
         self.segments, self.end, self._index = (), 0, None
@@ -266,17 +274,17 @@ class WindowLog:
     # Durability.
 
     def sweep(self) -> None:
-        """Forget segments that are over."""
+        """Remove segments that have no live tuples."""
         if any(segment.live == 0 for segment in self.segments):
             self._gone += [segment.number for segment in self.segments if not segment.live and segment.written]
             self.segments = tuple(segment for segment in self.segments if segment.live)
             self._index = None
 
     def tidy(self, boundary: int | None = None) -> None:
-        """Join small neighbours and write again what is mostly over.
+        """Merge small neighbours, and rewrite segments whose tuples have mostly expired.
 
-        Where rows are over between others, those behind them get lower sequences; but none that was at or behind
-        ``boundary`` gets before it. With None every sequence stays what it is.
+        If expired rows lie between live ones, the live rows behind them get lower sequences; but a row that was at or
+        behind ``boundary`` never gets a sequence before it. With None no sequence changes.
         """
         self.sweep()
         tidied: list[Segment] = []
@@ -302,7 +310,7 @@ class WindowLog:
         return segment_of(number, begin, content)
 
     def save(self) -> list[Any]:
-        """Put what is new on the shelf; what ``load`` needs, as values that pickle."""
+        """Write new segments to the shelf; return what ``load`` needs, as picklable values."""
         heads = []
         for segment in self.segments:
             inline = None
@@ -321,7 +329,7 @@ class WindowLog:
         return [self.end, self._next_number, heads]
 
     def load(self, state: Sequence[Any]) -> None:
-        """Take over what ``save`` gave."""
+        """Restore what ``save`` returned."""
         self.end, self._next_number, heads = state
         segments = []
         for number, first, count, low, high, live, alive, start, in_order, inline in heads:
@@ -336,7 +344,7 @@ class WindowLog:
         self._index = None
 
     def release(self, keep: int) -> None:
-        """Let go of content that the shelf has, oldest first, until about ``keep`` tuples are in memory."""
+        """Drop content from memory that the shelf has, oldest first, until about ``keep`` tuples are in memory."""
         held = sum(segment.count for segment in self.segments if segment.content is not None)
         for segment in self.segments:
             if held <= keep:

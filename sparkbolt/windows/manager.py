@@ -1,14 +1,17 @@
 """The window manager: events in, windows out.
 
-Which question it answers: which events are in the window that a trigger asks for, which are new in it, which are
-over?
+Which question it answers: which events are in the window that a trigger asks for, which are new in it, and which have
+expired?
 Rule 1: events are kept and shown in the order of arrival, never sorted by time.
-Rule 2: what has expired is told before the window that the same trigger made, in one call, and only if there is any.
-Rule 3: a window without events is not told of; what expired with it is not shown by a later one (as in Storm).
+Rule 2: ``on_expiry`` gets the expired events in one call, before ``on_activation`` gets the window of the same trigger;
+it is called only if events have expired.
+Rule 3: ``on_activation`` is not called for a window without events, and no later window shows what expired with it (as
+in Storm).
 
-This is the manager for any policies at all: each evaluation looks at each event that waits. The windows of bolts that
-are made of Storm's own policies use ``arrival`` and ``event_time`` instead, which give the same windows and look at
-what changes. Read before: ``policies``, ``triggers``.
+This manager works with any policies: each evaluation looks at every waiting event. Bolts whose windows need no policies
+of their own use ``arrival`` and ``event_time`` instead, which make the same windows and look only at what changes.
+
+Read before: ``policies``, ``triggers``.
 """
 
 from __future__ import annotations
@@ -25,16 +28,16 @@ from sparkbolt.windows.policies import Action, Event, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 
 EXPIRE_EVENTS_THRESHOLD = 100
-"""After so many events without an evaluation the oldest are looked at, so that memory does not grow."""
+"""After this many events without an evaluation, the oldest events are evaluated, so that memory does not grow."""
 
 OnActivation: TypeAlias = Callable[[list[Event], list[Event], list[Event], int], None]
-"""Told of a window: its events, those that are new in it, those that expired since the last one, its end."""
+"""Called with a window: its events, the new ones among them, those expired since the last window, its end in ms."""
 OnExpiry: TypeAlias = Callable[[list[Event]], None]
-"""Told of events that have expired."""
+"""Called with the events that have expired."""
 
 
 class WindowManager:
-    """Keeps events and makes windows of them, as an eviction and a trigger policy say.
+    """Keeps events and makes windows of them, as an eviction policy and a trigger policy decide.
 
     >>> from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy
     >>> def show(events, new, expired, end_ms):
@@ -63,25 +66,25 @@ class WindowManager:
         self._queue: deque[Event] = deque()
         self._expired: list[Event] = []
         self._previous: set[int] = set()
-        """The identities of the events of the last window, all of which are kept alive by ``_previous_events``."""
+        """The ``id`` of each event of the last window; ``_previous_events`` keeps the events alive."""
         self._previous_events: list[Event] = []
         self._since_scan = 0
         trigger.bind(self)
 
     def start(self, now_ms: int) -> None:
-        """Let the trigger begin."""
+        """Start the trigger policy at ``now_ms``."""
         self.trigger.start(now_ms)
 
     def add(self, value: Any, timestamp_ms: int) -> None:
-        """An event has come; it may fire a window."""
+        """Add an event; it may fire a window."""
         self.add_event(Event(value, timestamp_ms))
 
     def add_watermark(self, timestamp_ms: int) -> None:
-        """No event that is older will come any more; windows that end by then may fire."""
+        """Add a watermark: no older event will come any more, and windows that end at it or before it may fire."""
         self.add_event(Event(None, timestamp_ms, is_watermark=True))
 
     def add_event(self, event: Event) -> None:
-        """As ``add``, for an event or a watermark that was made already."""
+        """Add an ``Event``, which may be a watermark."""
         if not event.is_watermark:
             self._queue.append(event)
         self.eviction.track(event)
@@ -89,7 +92,7 @@ class WindowManager:
         self._compact()
 
     def advance(self, now_ms: int) -> None:
-        """Time has passed: fire what is due."""
+        """Fire each timer that is due at or before ``now_ms``."""
         self.trigger.advance(now_ms)
 
     def _compact(self) -> None:
@@ -98,7 +101,11 @@ class WindowManager:
             self._scan(full=False)
 
     def on_trigger(self) -> bool:
-        """Evaluate the window; called by the trigger policy. Whether the window had events."""
+        """Evaluate the window; called by the trigger policy.
+
+        Returns:
+            Whether the window had events.
+        """
         events = self._scan(full=True)
         expired, self._expired = self._expired, []
         new = [event for event in events if id(event) not in self._previous]
@@ -111,13 +118,13 @@ class WindowManager:
         return bool(events)
 
     def _scan(self, full: bool) -> list[Event]:
-        """Ask the eviction policy; without ``full`` only as far as events expire."""
+        """Call the eviction policy for each waiting event; without ``full`` stop at the first that does not expire."""
         inside: list[Event] = []
         expired: list[Event] = []
         kept: list[Event] = []
         queue = self._queue
         for event in queue:
-            action: object = self.eviction.evict(event)  # which may be a user's
+            action: object = self.eviction.evict(event)  # the policy may be the user's
             if action is Action.EXPIRE:
                 expired.append(event)
             elif full and action is Action.PROCESS:
@@ -131,7 +138,7 @@ class WindowManager:
                 said = f"{type(self.eviction).__qualname__}.evict returned {printed(action)}"
                 raise TypeError(f"{said}, expected one of {', '.join(map(str, Action))}")
         self._since_scan = 0
-        if expired:  # new lists: what ``mark`` gave still holds the old ones
+        if expired:  # new lists, since a ``mark`` may hold the old ones
             self._queue = deque(kept)
             self._queue.extend(islice(queue, len(kept) + len(expired), None))
             self._expired = [*self._expired, *expired]
@@ -139,21 +146,22 @@ class WindowManager:
                 self._on_expiry(expired)
         return inside
 
-    # What trigger policies ask.
+    # Queries of trigger policies.
 
     def get_earliest_event_ts(self, start_ms: int, end_ms: int) -> int | None:
-        """The least timestamp with ``start < timestamp <= end`` of all that wait; None if there is none."""
+        """The least timestamp of waiting events with ``start_ms < timestamp <= end_ms``; None if there is none."""
         found = (event.timestamp_ms for event in self._queue if start_ms < event.timestamp_ms <= end_ms)
         return min(found, default=None)
 
     def get_event_count(self, reference_ms: int) -> int:
-        """How many events that wait have a timestamp of at most ``reference_ms``."""
+        """How many waiting events have a timestamp of at most ``reference_ms``."""
         return sum(event.timestamp_ms <= reference_ms for event in self._queue)
 
     def get_sliding_count_timestamps(self, start_ms: int, end_ms: int, count: int) -> list[int]:
-        """Where windows end that slide by ``count`` events, of those with ``start < timestamp <= end``.
+        """The ends, in milliseconds, of windows that slide by ``count`` events.
 
-        Events are taken in the order of arrival; after each ``count`` of them the newest timestamp so far is an end.
+        Waiting events with ``start_ms < timestamp <= end_ms`` are counted in the order of arrival. After every
+        ``count`` of them, the newest timestamp so far is an end.
         """
         ends: list[int] = []
         newest, seen = start_ms, 0
@@ -165,16 +173,16 @@ class WindowManager:
                     ends.append(newest)
         return ends
 
-    # What a policy that raises has changed is undone.
+    # If a policy raises, its changes are undone.
 
     def mark(self) -> Any:
-        """Where ``back_to`` goes back to; good for what is added next, and only for that."""
+        """Return a mark of the present state, for ``back_to``; it is valid for the next ``add`` only."""
         policies = [(list(vars(policy)), policy.get_state()) for policy in (self.eviction, self.trigger)]
         own = self._expired, self._previous, self._previous_events, self._since_scan
         return self._queue, len(self._queue), own, pickle.dumps(policies, 5)
 
     def back_to(self, mark: Any) -> None:
-        """All is again as it was when ``mark`` was called."""
+        """Restore the state at the time of ``mark``."""
         self._queue, count, own, policies = mark
         while len(self._queue) > count:
             self._queue.pop()
@@ -189,16 +197,16 @@ class WindowManager:
 
     @property
     def waiting(self) -> Sequence[Event]:
-        """The events that wait, in the order of arrival."""
+        """The waiting events, in the order of arrival."""
         return tuple(self._queue)
 
     @property
     def remembered(self) -> Sequence[Event]:
-        """The events that have expired since the last evaluation, for the next window to show."""
+        """The events that have expired since the last evaluation; the next window shows them as expired."""
         return tuple(self._expired)
 
     def get_state(self) -> dict[str, Any]:
-        """Everything, as values that pickle if the events do; events are told apart by their places."""
+        """Return the durable state, which is picklable if the events are; it names events by their places."""
         places = {id(event): place for place, event in enumerate(self._queue)}
         return {
             "queue": list(self._queue),
@@ -210,7 +218,7 @@ class WindowManager:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over what ``get_state`` gave."""
+        """Restore what ``get_state`` returned."""
         self._queue = deque(state["queue"])
         self._expired = list(state["expired"])
         queue = list(self._queue)

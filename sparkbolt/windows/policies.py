@@ -1,12 +1,13 @@
-"""Eviction: which events are in a window, and which are over.
+"""Eviction: which events are in a window, and which have expired.
 
-Which question it answers: what does a policy say of each event when a window is evaluated?
-Rule 1: a policy answers for one event at a time, in the order of arrival; it keeps counts, never events.
-Rule 2: a policy reads no clock: whoever triggers sets a context, and the context says what the time is.
+Which question it answers: what does a policy decide for each event when a window is evaluated?
+Rule 1: a policy decides for one event at a time, in the order of arrival; it keeps counts, never events.
+Rule 2: a policy reads no clock: the trigger policy sets a context, and the context holds the time.
 
-The names and the answers are those of Storm (``storm-client``, ``org.apache.storm.windowing``), with one addition:
-``get_state`` and ``set_state``, which Storm has for persistent windows only, are part of every policy. Read before:
-nothing.
+The names and the actions are those of Storm (``storm-client``, ``org.apache.storm.windowing``), with one addition:
+every policy has ``get_state`` and ``set_state``, which Storm has for persistent windows only.
+
+Read before: nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class Action(enum.Enum):
     """What becomes of an event in one evaluation."""
 
     EXPIRE = "expire"
-    """It is removed, and was not in this window."""
+    """The event is removed; it is not in this window."""
     PROCESS = "process"
-    """It is in this window."""
+    """The event is in this window."""
     KEEP = "keep"
-    """It is not in this window, and waits for a later one."""
+    """The event is not in this window; it waits for a later one."""
     STOP = "stop"
-    """It waits, and so does everything behind it: the evaluation ends here."""
+    """The event and all events after it wait: the evaluation ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,43 +47,43 @@ class Event:
     value: Any
     timestamp_ms: int
     is_watermark: bool = False
-    """A watermark moves the time on; it is in no window."""
+    """A watermark only moves time forward; it is in no window."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What a trigger tells the eviction policy before an evaluation."""
+    """What the trigger policy passes to the eviction policy before an evaluation."""
 
     reference_ms: int
-    """The window's end: events that are newer are not in it."""
+    """The window's end: newer events are not in the window."""
     current_count: int | None = None
-    """How many events that wait have a timestamp of at most ``reference_ms``, where the trigger knows."""
+    """How many waiting events have a timestamp of at most ``reference_ms``; None if the trigger does not know."""
     sliding_count: int | None = None
-    """By how many events the window slides, where the trigger counts."""
+    """The number of events by which the window slides; None if the trigger does not count."""
     sliding_interval_ms: int | None = None
-    """By how much time the window slides, where a timer triggers."""
+    """The time by which the window slides, in milliseconds; None if no timer triggers."""
 
 
 class EvictionPolicy(ABC):
-    """Says of each event, in the order of arrival, what becomes of it.
+    """Decides for each event, in the order of arrival, what becomes of it.
 
-    Write one of your own and give it to a bolt with ``with_policies``: its durable state is what ``get_state``
-    returns, which must be something that pickles. It is asked before each tuple too: a tuple on which a policy raises
-    fails, and what the policies had changed is undone.
+    To use your own policy, subclass this class and pass an instance to ``with_policies``. The durable state of a policy
+    is what ``get_state`` returns; it must be picklable. ``get_state`` is also called before each tuple: if a policy
+    raises on a tuple, the tuple fails, and what the policies changed is undone from that state.
     """
 
     _context: EvictionContext | None = None
 
     @abstractmethod
     def evict(self, event: Event) -> Action:
-        """What becomes of an event; called for each that waits, oldest arrival first, until ``STOP``."""
+        """Return what becomes of an event; called for each waiting event, oldest arrival first, until ``STOP``."""
 
     def track(self, event: Event) -> None:  # noqa: B027  most policies need not know
         """Called once for each event and watermark that arrives, before anything may trigger."""
 
     @property
     def context(self) -> EvictionContext | None:
-        """What was set last; None before the first trigger."""
+        """The context that was set last; None before the first trigger."""
         return self._context
 
     def set_context(self, context: EvictionContext) -> None:
@@ -90,16 +91,16 @@ class EvictionPolicy(ABC):
         self._context = context
 
     def get_state(self) -> Any:
-        """What is to be durable; the default keeps the attributes."""
+        """Return the durable state; by default all attributes."""
         return dict(vars(self))
 
     def set_state(self, state: Any) -> None:
-        """Take over what ``get_state`` gave, perhaps in another process."""
+        """Restore what ``get_state`` returned, perhaps in another process."""
         vars(self).update(state)
 
 
 class CountEvictionPolicy(EvictionPolicy):
-    """The last ``threshold`` events; times mean nothing.
+    """Keeps the last ``threshold`` events; their times do not matter.
 
     >>> policy = CountEvictionPolicy(1)
     >>> first, second = Event("a", 1), Event("b", 2)
@@ -114,23 +115,23 @@ class CountEvictionPolicy(EvictionPolicy):
         self._count = 0
 
     def evict(self, event: Event) -> Action:
-        """Expire while there are more than ``threshold``."""
+        """Expire events while there are more than ``threshold``."""
         if self._count > self.threshold:
             self._count -= 1
             return Action.EXPIRE
         return Action.PROCESS
 
     def track(self, event: Event) -> None:
-        """Count it, if it is no watermark."""
+        """Count the event, unless it is a watermark."""
         if not event.is_watermark:
             self._count += 1
 
 
 class TimeEvictionPolicy(EvictionPolicy):
-    """Events that are younger than ``length_ms`` at the reference time of the context.
+    """Keeps events that are younger than ``length_ms`` at the reference time of the context.
 
-    A timer that comes late makes its window longer by as much, one that comes early makes it shorter, and the first
-    window of a timer takes everything that waits, however old (Storm's ``delta``).
+    If a timer fires late, its window is longer by the delay; if it fires early, its window is shorter. The first window
+    of a timer takes every waiting event, however old (Storm's ``delta``).
     """
 
     def __init__(self, length_ms: int) -> None:
@@ -138,7 +139,7 @@ class TimeEvictionPolicy(EvictionPolicy):
         self._delta = 0
 
     def evict(self, event: Event) -> Action:
-        """Expire what is too old, keep what is newer than the reference time."""
+        """Expire events that are too old; keep events that are newer than the reference time."""
         now_ms = self._context.reference_ms if self._context is not None else event.timestamp_ms
         age = now_ms - event.timestamp_ms
         if age >= self.length_ms + self._delta:
@@ -146,7 +147,7 @@ class TimeEvictionPolicy(EvictionPolicy):
         return Action.KEEP if age < 0 else Action.PROCESS
 
     def set_context(self, context: EvictionContext) -> None:
-        """Keep it; a timer's also says how far the timer drifted."""
+        """Store the context; if a timer triggered, compute by how much the timer was late or early."""
         before, self._context = self._context, context
         if context.sliding_interval_ms is not None:
             if before is None:
@@ -156,10 +157,10 @@ class TimeEvictionPolicy(EvictionPolicy):
 
 
 class WatermarkCountEvictionPolicy(EvictionPolicy):
-    """The last ``threshold`` of the events that are not newer than the window's end.
+    """Keeps the last ``threshold`` of the events that are not newer than the window's end.
 
-    It does not count arrivals: the context says how many events there are (``current_count``), or by how many the
-    window slides beyond those that the last one held.
+    It does not count arrivals. The context holds the number of events (``current_count``), or the number of events by
+    which the window slides (``sliding_count``), which is added to the number that the previous window held.
     """
 
     def __init__(self, threshold: int) -> None:
@@ -168,7 +169,7 @@ class WatermarkCountEvictionPolicy(EvictionPolicy):
         self._processed = 0
 
     def evict(self, event: Event) -> Action:
-        """Expire what is more than ``threshold``; keep what is newer than the end, and all beyond the count."""
+        """Expire events in excess of ``threshold``; keep events that are newer than the end or beyond the count."""
         if self._context is None:
             return Action.STOP
         if event.timestamp_ms <= self._context.reference_ms and self._processed < self._limit:
@@ -180,7 +181,7 @@ class WatermarkCountEvictionPolicy(EvictionPolicy):
         return Action.KEEP
 
     def set_context(self, context: EvictionContext) -> None:
-        """Keep it, and find how many events this evaluation is about."""
+        """Store the context, and compute how many events this evaluation covers."""
         self._context = context
         if context.current_count is not None:
             self._limit = context.current_count
@@ -190,11 +191,11 @@ class WatermarkCountEvictionPolicy(EvictionPolicy):
 
 
 class WatermarkTimeEvictionPolicy(EvictionPolicy):
-    """Events with ``end - length < timestamp <= end``; the end is the reference time of the context.
+    """Keeps events with ``end - length < timestamp <= end``; the end is the reference time of the context.
 
-    With a ``lag_ms`` an event that is newer than the end by more than that ends the evaluation, as in Storm. That
-    saves time where events come in order within the lag, and loses events where they do not: what is not late but
-    stands behind such an event is in no window. Without it nothing ends an evaluation early.
+    With a ``lag_ms``, an event that is newer than the end by more than the lag ends the evaluation, as in Storm. That
+    saves time if events come in order within the lag. If they do not, it loses events: an event that is not late, but
+    came after such an event, is in no window. Without a ``lag_ms`` nothing ends an evaluation early.
     """
 
     def __init__(self, length_ms: int, lag_ms: int = FOREVER_MS) -> None:
@@ -202,7 +203,7 @@ class WatermarkTimeEvictionPolicy(EvictionPolicy):
         self.lag_ms = arguments.whole("lag_ms", lag_ms, 0)
 
     def evict(self, event: Event) -> Action:
-        """Expire what is before the window, keep what is after it."""
+        """Expire events before the window; keep events after it."""
         if self._context is None:
             return Action.STOP
         age = self._context.reference_ms - event.timestamp_ms

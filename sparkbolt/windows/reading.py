@@ -1,8 +1,8 @@
-"""From rows to content: times, keys and message ids of what came.
+"""From rows to content: times, keys and message ids of the rows that came.
 
-Which question it answers: when did each row happen, whose window is it for, and was it seen before?
-Rule: a row whose time or key is none fails alone, with a sentence that says what came; one whose time is none fails for
-good, since it will be the same when it is given again.
+Which question it answers: what is the time of each row, which key's window gets it, and was it seen before?
+Rule: a row without a valid time or key fails alone, with a message that names its value. A row without a valid time
+fails for good, since a retry would have the same value.
 
 Read before: ``core.worker.tuple_batch``, ``settings``.
 """
@@ -35,15 +35,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
 _DAY_MS = 24 * 3600 * 1000
 _WHOLE, _BROKEN = "whole", "broken"
-"""In what is saved: whether ids are whole numbers, whose runs have both ends inclusive, or each is one by itself."""
+"""In saved state: whole ids are stored as runs with both ends inclusive, ids with a fraction are stored one by one."""
 MESSAGE_ID_RUNS_KEPT = 10_000
-"""How many intervals of message ids of one source are known, those of the highest ids."""
+"""How many runs of message ids are stored for each source: those with the highest ids."""
 
 
 def times_of(
     rows: Rows, field: str | None, extractor: Callable[[Tuple], Any] | None, counts: TaskResult
 ) -> tuple[I64, npt.NDArray[np.bool_]]:
-    """The timestamp of each row in milliseconds, and which rows have one; the others are in ``counts.failures``."""
+    """Read the timestamp of each row; rows without one are added to ``counts.failures``.
+
+    Returns:
+        The timestamps in milliseconds, int64[rows]; and bool[rows], true for the rows that have one.
+    """
     if extractor is not None:
         return _each_time(_extracted(rows, extractor, counts), _giver(None), counts)
     assert field is not None
@@ -56,9 +60,15 @@ def times_of(
 
 
 def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: TaskResult) -> None:
-    """Good rows of a time before the epoch fail for good, and are not good any more: watermarks begin with it.
+    """Fail good rows whose time is before the epoch, where watermarks begin: without a retry, and ``good`` is cleared.
 
-    In Storm, too, the first watermark is 0; there each of them is late.
+    In Storm, too, the first watermark is 0; there such tuples are late.
+
+    Args:
+        times: int64[rows], in milliseconds.
+        good: bool[rows]; becomes false for the rows that fail.
+        field: the timestamp field; None: there is an extractor.
+        counts: takes the failures.
     """
     for row in np.flatnonzero(good & (times < 0)).tolist():
         good[row] = False
@@ -72,9 +82,10 @@ def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | Non
 def refuse_far_future(
     times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: TaskResult
 ) -> None:
-    """Good rows that are more than ``limit_ms`` ahead of ``now_ms`` fail for good, and are not good any more.
+    """Fail good rows that are more than ``limit_ms`` ahead of ``now_ms``: without a retry, and ``good`` is cleared.
 
-    Each would move the watermark so far that whatever comes after it is late.
+    Each would move the watermark so far that every later tuple would be late. See ``refuse_before_1970`` for the
+    arrays.
     """
     for row in np.flatnonzero(good & (times > now_ms + limit_ms)).tolist():
         good[row] = False
@@ -139,7 +150,7 @@ def _each_time(values: Sequence[Any], what: str, counts: TaskResult) -> tuple[I6
 
 
 def _milliseconds(value: Any) -> int | None:
-    """The time that a value tells; None if it is no time, and never will be."""
+    """The time of a value in milliseconds; None if the value is not a valid time."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(value, np.integer) and -_INT64 <= int(value) < _INT64:
@@ -150,10 +161,10 @@ def _milliseconds(value: Any) -> int | None:
 def groups_of(
     rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: TaskResult
 ) -> dict[Any, npt.NDArray[np.intp]]:
-    """The good rows of each key, in the order of the keys' first rows; ``good`` is false for what has failed.
+    """The good rows of each key, intp[rows], in the order of the keys' first rows; rows without a valid key fail.
 
-    What equals nothing but itself is no key: a NaN that is read again, or an object of a class without ``__eq__``,
-    would never meet the window that it had.
+    A value that equals only itself is not a valid key: after a NaN, or an object of a class without ``__eq__``, was
+    pickled and read again, it would not find its window. ``good``, bool[rows], becomes false for rows that fail.
     """
     what = f"with_key({', '.join(map(repr, key))})"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
@@ -182,11 +193,11 @@ _EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})
 
 
 def _equals_again(value: Any) -> bool:
-    """Whether a value that is pickled and read again equals itself."""
+    """Whether a value still equals itself after it was pickled and read again."""
     if isinstance(value, tuple | frozenset):
         return all(part.__class__ in _EQUAL_AGAIN or _equals_again(part) for part in value)
     if isinstance(value, type | FunctionType):
-        return True  # it is read by its name
+        return True  # it is unpickled by its name, as the same object
     try:
         hashes: Any = type(value).__hash__
         return hashes is not object.__hash__ and bool(value == value)
@@ -196,20 +207,23 @@ def _equals_again(value: Any) -> bool:
 
 
 class SeenIds:
-    """The message ids that were seen of each source task and stream.
+    """The message ids that were seen, by source task and stream.
 
-    An id that is not known counts as new: a message that failed before it came here is given again behind any number
-    of newer ones, and to show a tuple twice is better than to lose it.
+    An id that is not stored counts as new: a message that failed before it came here is retried after any number of
+    newer messages, and it is better to show a tuple twice than to lose it.
     """
 
     def __init__(self) -> None:
         self._whole: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
-        """The whole numbers, as (starts, ends) of intervals."""
+        """Whole numbers, as (starts, ends) of runs, the ends exclusive."""
         self._broken: dict[tuple[str, int, str], list[float]] = {}
-        """The others, ascending."""
+        """Numbers with a fraction, ascending."""
 
     def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
-        """Which good rows have an id that was not seen; they count as seen now."""
+        """Find the good rows whose id was not seen, bool[rows]; from now on these ids count as seen.
+
+        A row whose id is not a number fails, and ``good``, bool[rows], becomes false for it.
+        """
         origin = rows.origin
         source = (origin.component, origin.task, origin.stream)
         starts, ends = self._whole.setdefault(source, ([], []))
@@ -232,7 +246,7 @@ class SeenIds:
         return fresh
 
     def save(self) -> Any:
-        """What ``load`` needs."""
+        """Return what ``load`` needs, as picklable values."""
         whole = {
             (*source, _WHOLE): (list(starts), [end - 1 for end in ends])
             for source, (starts, ends) in self._whole.items()
@@ -240,7 +254,7 @@ class SeenIds:
         return whole | {(*source, _BROKEN): (list(ids), list(ids)) for source, ids in self._broken.items()}
 
     def load(self, state: Any) -> None:
-        """Take over what ``save`` gave."""
+        """Restore what ``save`` returned."""
         self._whole, self._broken = {}, {}
         for (component, task, stream, kind), (firsts, lasts) in state.items():
             if kind == _WHOLE:
@@ -250,7 +264,7 @@ class SeenIds:
 
 
 def _add(ids: list[float], value: float) -> bool:
-    """Note an id among others, ascending; whether it was not there."""
+    """Insert an id into an ascending list; return whether it was not there."""
     at = bisect_left(ids, value)
     if at < len(ids) and ids[at] == value:
         return False

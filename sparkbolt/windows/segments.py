@@ -1,6 +1,6 @@
 """Segments: consecutive tuples of a window, and selections of some of them.
 
-Which question it answers: what is known of a stretch of tuples without opening it?
+Which question it answers: what is known of consecutive tuples without reading them?
 
 Read before: ``content``.
 """
@@ -25,7 +25,7 @@ class Shelf(Protocol):
         """The content of a segment that was written."""
 
     def write(self, number: int, data: bytes, content: Content) -> None:
-        """Keep a segment; numbers are not used twice."""
+        """Store a segment; no number is used twice."""
 
     def drop(self, number: int) -> None:
         """Forget a segment."""
@@ -40,31 +40,31 @@ class Segment:
     """The sequence of row 0; row i has ``first + i``."""
     count: int
     low_ms: int
-    """No row is older."""
+    """The oldest timestamp, in milliseconds."""
     high_ms: int
-    """No row is newer."""
+    """The newest timestamp, in milliseconds."""
     live: int
-    """How many rows are not over."""
+    """How many rows have not expired."""
     alive: npt.NDArray[np.bool_] | None = None
-    """Which rows are not over; None: all from ``start`` on."""
+    """bool[count]: which rows have not expired; None: all from ``start`` on."""
     start: int = 0
-    """Rows before it are over."""
+    """Rows before this one have expired."""
     content: Content | None = None
-    """None: on the shelf."""
+    """None: the content is on the shelf only."""
     written: bool = False
-    """Whether the shelf has it."""
+    """Whether the shelf has the content."""
     in_order: bool = False
-    """Whether its times never fall."""
+    """Whether the timestamps never fall."""
     place: int = -1
-    """Where it is in the log's index."""
+    """The segment's place in the log's index."""
 
     @property
     def end(self) -> int:
-        """The sequence behind the last row."""
+        """The sequence behind the last row (exclusive end)."""
         return self.first + self.count
 
     def live_rows(self, begin: int = 0, stop: int | None = None) -> Picked:
-        """The live rows from ``begin`` to ``stop``; None: all rows of the segment."""
+        """The live rows from ``begin`` to ``stop`` (exclusive): intp[rows], ascending; None: all of the segment."""
         stop = self.count if stop is None else min(stop, self.count)
         begin = max(begin, self.start)
         if self.alive is not None:
@@ -83,7 +83,12 @@ class Selection:
     __slots__ = ("_count", "_make", "_parts")
 
     def __init__(self, count: int | None, make: Callable[[], list[Part]]) -> None:
-        """Know how to find them and, unless ``count`` is None, how many there are."""
+        """Store how to find the tuples.
+
+        Args:
+            count: how many tuples there are; None: not known until they are found.
+            make: finds them.
+        """
         self._count = count
         self._make = make
         self._parts: list[Part] | None = None
@@ -106,7 +111,7 @@ NOTHING = Selection(0, list)
 
 
 def segment_of(number: int, first: int, content: Content) -> Segment:
-    """A new segment of some content, whose row 0 has sequence ``first``."""
+    """Make a segment of some content, whose row 0 has sequence ``first``."""
     times, count = content.times, len(content)
     in_order = bool((times[1:] >= times[:-1]).all())
     low, high = (times[0], times[-1]) if in_order else (times.min(), times.max())
@@ -114,13 +119,13 @@ def segment_of(number: int, first: int, content: Content) -> Segment:
 
 
 def may_join(left: Segment, right: Segment, boundary: int | None) -> bool:
-    """Whether two neighbours, or one segment with itself, may be written as one; see ``WindowLog.tidy``."""
+    """Whether two neighbours may be merged, or one segment may be rewritten; see ``WindowLog.tidy``."""
     kept = stays(left) if left is right else stays(left, right)
     return kept or (boundary is not None and not left.first < boundary < right.end)
 
 
 def stays(*segments: Segment) -> bool:
-    """Whether live rows of neighbours can be joined so that each keeps its sequence."""
+    """Whether the live rows of neighbours can be merged so that each row keeps its sequence."""
     return all(segment.alive is None for segment in segments) and all(
         left.end == right.first + right.start and right.start == 0 for left, right in itertools.pairwise(segments)
     )

@@ -1,9 +1,12 @@
-"""The settings of a windowed bolt, and what can be wrong with them.
+"""Settings: the settings of a windowed bolt, and the mistakes in them.
 
-Which question it answers: which windows does a bolt want, and which sentences say what does not fit?
-Rule: what is wrong is kept as it came and refused when the topology is built, with all the other mistakes.
+Which question it answers: which windows does a bolt want, and which messages describe its mistakes?
+Rule: a wrong value is stored as it was given; it is refused when the topology is built, together with all other
+mistakes.
 
-The checks are those of Storm's ``WindowedBoltExecutor``. Read before: ``firing``.
+The checks are those of Storm's ``WindowedBoltExecutor``.
+
+Read before: ``firing``.
 """
 
 from __future__ import annotations
@@ -20,19 +23,19 @@ from sparkbolt.windows.triggers import TriggerPolicy
 
 WATERMARK_INTERVAL_MS = 1000
 MAX_FUTURE = timedelta(days=3650)
-"""How far ahead of the clock a timestamp may be by default: enough for any forecast, and for a test whose clock stands
-still; where a unit was mistaken it is thousands of years."""
+"""How far ahead of the clock a timestamp may be by default. It is enough for any forecast, and for a test whose clock
+stands still; a timestamp in a wrong unit is thousands of years ahead."""
 LATE_FIELD = "late_tuple"
 
 
 @dataclass(frozen=True)
 class Windowing:
-    """What ``with_...`` has set; values as the user gave them."""
+    """The settings that the ``with_...`` methods have stored; values are as the user gave them."""
 
     length: Any = None
     slide: Any = None
     closed: Any = None
-    """Which of its two ends belongs to a window that slides by time: ``"left"`` or ``"right"``; None: as in Storm."""
+    """Which end belongs to a window that slides by time: ``"left"`` or ``"right"``; None: as in Storm."""
     policies: tuple[EvictionPolicy, TriggerPolicy] | None = None
     gap: Any = None
     timestamp_field: Any = None
@@ -48,16 +51,16 @@ class Windowing:
     message_id_field: Any = None
     max_events_in_memory: Any = None
     mistakes: tuple[str, ...] = ()
-    """What a method has refused already."""
+    """The mistakes that a ``with_...`` method has already found."""
 
     @property
     def in_event_time(self) -> bool:
-        """Whether tuples carry their time."""
+        """Whether tuples carry their own time."""
         return self.timestamp_field is not None or self.timestamp_extractor is not None
 
     @property
     def runs_timers(self) -> bool:
-        """Whether windows are due at fixed times, counted from the start of their task."""
+        """Whether windows are due at fixed times after the start of their task."""
         return not self.in_event_time and (isinstance(self.slide, timedelta) or self.policies is not None)
 
     @property
@@ -72,24 +75,24 @@ class Windowing:
 
     @property
     def closed_left(self) -> bool:
-        """Whether a window in event time that slides by time has its start and not its end."""
+        """Whether a window in event time that slides by time includes its start and excludes its end."""
         return bool(self.closed == "left")
 
     @property
     def watermark_interval_ms(self) -> int:
-        """How often the watermark moves, at most."""
+        """The least time between two moves of the watermark, in milliseconds."""
         return WATERMARK_INTERVAL_MS if self.watermark_interval is None else ms(self.watermark_interval)
 
     @property
     def max_future_ms(self) -> int:
-        """How far ahead of the micro-batch's time a timestamp may be."""
+        """How far ahead of the micro-batch's time a timestamp may be, in milliseconds."""
         return ms(MAX_FUTURE if self.max_future is None else self.max_future)
 
     def closes_at(self, mark_ms: int) -> bool:
-        """Whether a watermark has closed the last window of a tuple that is as old as it.
+        """Whether a tuple whose time equals the watermark is late, since the watermark has closed its last window.
 
-        Windows that slide by time end with the watermark that reaches them, and include their end; so where they do not
-        overlap, what comes for that very end comes too late.
+        A window that slides by time fires when the watermark reaches its end, and includes that end. So if windows do
+        not overlap, a tuple with exactly that time comes too late.
         """
         if self.length is None or mark_ms <= 0 or self.closed_left:
             return False
@@ -112,13 +115,13 @@ def mistakes_of(
     streams: Mapping[str, tuple[str, ...]],
     inputs: Mapping[tuple[str, str], tuple[str, ...]],
 ) -> Iterator[str]:
-    """Every sentence that says what is wrong.
+    """Yield a sentence for each mistake.
 
     Args:
         windowing: the settings.
-        config: the component's.
+        config: the component's configuration.
         streams: the fields of the bolt's declared streams.
-        inputs: the fields of the streams that it gets, by (component, stream).
+        inputs: the fields of the bolt's input streams, by (component, stream).
     """
     yield from windowing.mistakes
     yield from _shape_mistakes(windowing)
@@ -270,7 +273,7 @@ def _gap_mistakes(gap: int, limit: float) -> Iterator[str]:
 
 
 def _expiry_mistakes(windowing: Windowing, config: Config) -> Iterator[str]:
-    """Storm's checks: tuples that stay open until they expire must not time out, or block their spout, before."""
+    """Storm's checks: tuples that stay open until they expire must not time out, or block their spout, before that."""
     extents = (windowing.length_extent, windowing.slide_extent)
     if config.enable_message_timeouts:
         duration, limit = sum(part for part in extents if isinstance(part, int)), config.message_timeout_secs * 1000

@@ -1,10 +1,11 @@
-"""Windows at work: one task of a windowed bolt.
+"""The window task: the runtime of one task of a windowed bolt.
 
 Which question it answers: what happens, in which order, when tuples come, time passes or the watermark rises?
-Rule 1: time is the micro-batch's. Timers that were due by then fire at their own times before its tuples are added, so
-that a window on arrival holds exactly what came in its stretch of time; the watermark moves behind them.
-Rule 2: what is in memory counts only if the head of the state is the very one that this process wrote or read last.
-Rule 3: a window that raises has emitted nothing, and is over.
+Rule 1: the time is the micro-batch's. Timers that were due by then fire at their own times before the micro-batch's
+tuples are added, so that a window on arrival holds exactly the tuples of its span of time; the watermark moves after
+the tuples.
+Rule 2: memory is valid only if the head of the state is the very object that this process wrote or read last.
+Rule 3: a window for which ``execute`` raises emits nothing and is not shown again.
 
 Read before: ``firing``, ``core.model.runtime_bolts``.
 """
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
     from sparkbolt.windows.bolt import WindowedBolt
 
 HEAD = "__window"
-"""The segment that says what a task keeps."""
+"""The segment of state that holds the head: everything that a task stores, except large segments and keys' windows."""
 SESSION_QUANTA = 16
 POLICY_QUANTUM_MS = 1000
 
 
 class _TaskShelf:
-    """The segments of the window of a task that has only one."""
+    """The segments of a window without keys: the only window of its task."""
 
     def __init__(self, keep: bool) -> None:
         self.state: TaskState | None = None
@@ -92,19 +93,19 @@ class WindowTask(BoltRuntime):
         self._shelf = _TaskShelf(keep=windowing.max_events_in_memory is None)
         self._state: TaskState | None = None
         self._head: Any = None
-        """What the state held when this process read or wrote it last."""
+        """The head of the state when this process read or wrote it last."""
         self._changed = False
         self._late = 0
         self._late_told_ms: int | None = None
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        """As a task is that has seen nothing."""
+        """Reset to a task that has seen nothing."""
         self._origin_ms: int | None = None
-        """When the task began."""
+        """When the task began, in milliseconds."""
         self._next_mark_ms = 0
         self._next_due_ms = self._context.now_ms
-        """When it ran last, or had asked to run next."""
+        """When the task ran last or, if that is later, when its timer is due next; in milliseconds."""
         self._marks: WaterMarkEventGenerator | None = None
         self._seen = SeenIds()
         self._window: Windower | None = None
@@ -124,7 +125,7 @@ class WindowTask(BoltRuntime):
             self._head = head
         if self._origin_ms is None:
             self._begin_life(self._context.now_ms if head is None else head[0])
-            self._changed = head is None and self._windowing.runs_timers  # they run on from here after a crash, too
+            self._changed = head is None and self._windowing.runs_timers  # saved: timers keep this start after a crash
         if fresh and head is not None:
             _, self._next_mark_ms, marks, seen, window, self._next_due_ms = head
             if self._marks is not None and marks is not None:
@@ -137,7 +138,10 @@ class WindowTask(BoltRuntime):
             self._keyed.attach(state.key_value("windows"), None if head is None else head[4], fresh)
 
     def _come_back(self) -> None:
-        """Silence counts from now on if the task was not run for long, or not when it asked to be: nobody listened."""
+        """Count the silence of streams from now on if the task ran late by more than the idle timeout.
+
+        While it did not run it could not receive anything, so its streams may not have been silent.
+        """
         now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
         if self._marks is not None and idle is not None and now_ms - self._next_due_ms > ms(idle):
             self._marks.hear_all(now_ms)
@@ -166,7 +170,7 @@ class WindowTask(BoltRuntime):
         if windowing.gap is not None:
             return SessionWindows(shelf, ms(windowing.gap))
         length, slide = windowing.length_extent, windowing.slide_extent
-        # A key whose window is empty is forgotten, and an ack cannot wait: nothing is kept for the next window then.
+        # A key whose window is empty is forgotten, and an ack cannot wait: then no expired tuple is kept for later.
         carry = windowing.key is None and not windowing.ack_on_expiry
         if not windowing.in_event_time:
             return ArrivalWindows(shelf, length, slide, origin, carry=carry)
@@ -184,7 +188,7 @@ class WindowTask(BoltRuntime):
         return windowing.watermark_interval_ms if isinstance(slide, Count) else 1
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``BoltRuntime``; only where tuples are acked when they expire do windows know their trees."""
+        """See ``BoltRuntime``; windows know the trees of their tuples only if tuples are acked when they expire."""
         if self._windowing.ack_on_expiry:
             for _, window in self._windows():
                 window.forget(is_void)
@@ -213,7 +217,7 @@ class WindowTask(BoltRuntime):
             yield None, self._window
 
     def _evict(self, window: Windower) -> None:
-        """All tuples of a window are over, without a window."""
+        """Expire all tuples of a window without showing them."""
         for log, held in window.everything():
             self._expire(log, held)
             log.end_rows(held)
@@ -252,11 +256,11 @@ class WindowTask(BoltRuntime):
             assert self._keyed is not None
             for key, own in content.split(groups):
                 window = self._keyed.of(key, now_ms)
-                if self._marks is None:  # a key that had nothing was not listed as due
+                if self._marks is None:  # a key without tuples was not listed as due
                     self._show(window, window.clock(now_ms), key)
                 self._show(window, window.add(own, now_ms), key)
                 _refuse(window, groups[key], good, counts)
-        if seen is not None and counts.failures:  # what failed was not seen: it may be given again
+        if seen is not None and counts.failures:  # ids of failed rows do not count as seen: they may be retried
             assert windowing.message_id_field is not None
             fresh = fresh.copy()
             fresh[[row for row in counts.failures if row < rows.count]] = False
@@ -265,7 +269,7 @@ class WindowTask(BoltRuntime):
         return good if windowing.ack_on_expiry else None
 
     def _in_time(self, rows: Rows, times: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which good rows are not late; the late ones go to their stream, if there is one."""
+        """Find the good rows that are not late, bool[rows]; late rows go to their stream, if there is one."""
         assert self._marks is not None
         origin = rows.origin
         late = good & (times < self._marks.last)
@@ -292,7 +296,7 @@ class WindowTask(BoltRuntime):
         return good & ~late
 
     def _tell_late(self, count: int) -> None:
-        """Log late tuples once an interval."""
+        """Log late tuples at most once per interval."""
         assert self._marks is not None
         self._late += count
         now_ms, interval = self._context.now_ms, self._context.config.error_throttle_interval_secs * 1000
@@ -309,11 +313,11 @@ class WindowTask(BoltRuntime):
         if marks is not None and now_ms >= self._next_mark_ms:
             before, mark = marks.last, marks.watermark(now_ms)
             self._changed = self._changed or mark is not None
-            if self._changed:  # an interval begins only with what is saved: after a crash it is the same one
+            if self._changed:  # an interval begins only if it is saved, so that it is the same one after a crash
                 self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
             if mark is not None:
                 if self._keyed is not None:
-                    self._keyed.settle(before)  # the watermark may pass what has only just come
+                    self._keyed.settle(before)  # the watermark may pass tuples of this very micro-batch
                 for key, window in self._due(mark):
                     self._show(window, window.watermark(mark), key)
         if self._keyed is not None:
@@ -323,7 +327,7 @@ class WindowTask(BoltRuntime):
             self.effects.metrics.watermark_behind_ms = max(0, now_ms - marks.last)
         self.timer = self._next_timer()
         self._next_due_ms = now_ms if self.timer is None else max(now_ms, self.timer.due_ms)
-        self._changed = self._changed or self._windowing.idle_timeout is not None  # silence counts from then
+        self._changed = self._changed or self._windowing.idle_timeout is not None  # ``_come_back`` needs it saved
 
     def _next_timer(self) -> Timer | None:
         if self._keyed is not None:
@@ -404,7 +408,7 @@ class WindowTask(BoltRuntime):
                 if returned is not None:
                     emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
         except BaseException as raised:
-            failure_of(raised)  # Ctrl-C is no window's affair
+            failure_of(raised)  # raises Ctrl-C again: it does not belong to a window
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:
@@ -421,7 +425,7 @@ class WindowTask(BoltRuntime):
 
 
 def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: TaskResult) -> None:
-    """The rows that a window did not take fail, and are not good any more."""
+    """Fail the rows that a window did not take; ``good``, bool[rows], becomes false for them."""
     for offset, failure in window.refused.items():
         row = int(places[offset])
         good[row] = False

@@ -2,10 +2,12 @@
 
 Which question it answers: at which events, timers and watermarks is there a window, and where does it end?
 Rule 1: a trigger ignores events until ``start``.
-Rule 2: a trigger reads no clock: ``advance`` tells it what the time is, and it fires for each timer that was due by
-then, at the timer's own time.
+Rule 2: a trigger reads no clock: ``advance`` passes the time, and the trigger fires for each timer that was due by
+then, with the timer's own time.
 
-The names and the rules are those of Storm. Read before: ``policies``.
+The names and the rules are those of Storm.
+
+Read before: ``policies``.
 """
 
 from __future__ import annotations
@@ -25,52 +27,56 @@ _UNBOUND = "a trigger policy was used before a WindowManager took it"
 class TriggerPolicy(ABC):
     """Calls ``manager.on_trigger`` whenever there is a window to evaluate.
 
-    Write one of your own and give it to a bolt with ``with_policies``. Before it calls ``on_trigger`` it sets the
-    context of ``manager.eviction``.
+    To use your own policy, subclass this class and pass an instance to ``with_policies``. It must call
+    ``manager.eviction.set_context`` before each ``manager.on_trigger``.
     """
 
     _manager: WindowManager | None = None
     _started = False
 
     def bind(self, manager: WindowManager) -> None:
-        """Called once by the manager that the policy works for."""
+        """Called once by the window manager that uses this policy."""
         self._manager = manager
 
     @property
     def manager(self) -> WindowManager:
-        """Whose windows are triggered."""
+        """The window manager that uses this policy.
+
+        Raises:
+            RuntimeError: there is none yet.
+        """
         if self._manager is None:
             raise RuntimeError(_UNBOUND)
         return self._manager
 
     def start(self, now_ms: int) -> None:
-        """Begin: what comes from now on counts, and timers run from ``now_ms``; a second call changes nothing."""
+        """Begin: events count from now on, and timers run from ``now_ms``; a second call changes nothing."""
         self._started = True
 
     def shutdown(self) -> None:
-        """End: nothing triggers any more."""
+        """End: this policy triggers nothing any more."""
         self._started = False
 
     def track(self, event: Event) -> None:  # noqa: B027  a timer need not know
-        """Called for each event and each watermark, after it was put where the manager keeps it."""
+        """Called for each event and each watermark, after the manager has stored it."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Called by the manager after each evaluation, whether there was a window or not."""
+        """Called by the manager after each evaluation, also if the window had no events."""
 
     def advance(self, now_ms: int) -> None:  # noqa: B027  only a timer needs to know
-        """Called when time has passed: fire what is due at or before ``now_ms``."""
+        """Called when time has passed: fire each timer that is due at or before ``now_ms``."""
 
     def next_due_ms(self) -> int | None:
-        """When ``advance`` would fire next; None if no timer runs."""
+        """When ``advance`` will fire next, in milliseconds; None if no timer runs."""
         return None
 
     def get_state(self) -> Any:
-        """What is to be durable; the default keeps the attributes."""
+        """Return the durable state; by default all attributes except the manager."""
         return {name: value for name, value in vars(self).items() if name != "_manager"}
 
     def set_state(self, state: Any) -> None:
-        """Take over what ``get_state`` gave, perhaps in another process."""
+        """Restore what ``get_state`` returned, perhaps in another process."""
         vars(self).update(state)
 
     def _fire(self, context: EvictionContext) -> bool:
@@ -79,28 +85,28 @@ class TriggerPolicy(ABC):
 
 
 class CountTriggerPolicy(TriggerPolicy):
-    """A window after every ``count`` events; it ends at the time of the last of them."""
+    """Triggers a window after every ``count`` events; the window ends at the time of the last of them."""
 
     def __init__(self, count: int) -> None:
         self.count = arguments.whole("count", count)
         self._seen = 0
 
     def track(self, event: Event) -> None:
-        """Count it; fire when there are enough."""
+        """Count the event, unless it is a watermark; fire when there are ``count``."""
         if self._started and not event.is_watermark:
             self._seen += 1
             if self._seen >= self.count:
                 self._fire(EvictionContext(event.timestamp_ms))
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Count from 0 again."""
         self._seen = 0
 
 
 class TimeTriggerPolicy(TriggerPolicy):
-    """A window every ``interval_ms``, the first one interval after ``start``.
+    """Triggers a window every ``interval_ms``, the first one interval after ``start``.
 
-    It ends one millisecond before its timer's time: an event that comes in the timer's millisecond belongs to the
+    A window ends one millisecond before its timer's time: an event that comes in the timer's millisecond belongs to the
     next window.
     """
 
@@ -109,7 +115,7 @@ class TimeTriggerPolicy(TriggerPolicy):
         self._due_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
-        """Start the timer, unless it runs."""
+        """Start the timer, unless it already runs."""
         if not self._started:
             self._due_ms = now_ms + self.interval_ms
         super().start(now_ms)
@@ -121,7 +127,7 @@ class TimeTriggerPolicy(TriggerPolicy):
             self._fire(EvictionContext(due - 1, sliding_interval_ms=self.interval_ms))
 
     def next_due_ms(self) -> int | None:
-        """The next timer's time."""
+        """The time of the next timer, in milliseconds; None before ``start``."""
         return self._due_ms if self._started else None
 
     def reset(self) -> None:
@@ -129,14 +135,14 @@ class TimeTriggerPolicy(TriggerPolicy):
 
 
 class WatermarkCountTriggerPolicy(TriggerPolicy):
-    """A window for every ``count`` events that a watermark has passed; it ends at the newest of them."""
+    """Triggers a window for every ``count`` events that a watermark has passed; it ends at the newest of them."""
 
     def __init__(self, count: int) -> None:
         self.count = arguments.whole("count", count)
         self._last_ms = 0
 
     def track(self, event: Event) -> None:
-        """Fire for a watermark, as often as it has passed ``count`` events."""
+        """On a watermark, fire once for every ``count`` events that it has passed."""
         if self._started and event.is_watermark:
             ends = self.manager.get_sliding_count_timestamps(self._last_ms, event.timestamp_ms, self.count)
             for end in ends:
@@ -144,18 +150,18 @@ class WatermarkCountTriggerPolicy(TriggerPolicy):
                 self._last_ms = end
 
     def reset(self) -> None:
-        """Nothing to do: what was counted is known by its timestamp."""
+        """Nothing to do: the timestamp of the last window marks which events were counted."""
 
 
 class WatermarkTimeTriggerPolicy(TriggerPolicy):
-    """A window at each multiple of ``interval_ms`` that a watermark has reached; empty ones are skipped."""
+    """Triggers a window at each multiple of ``interval_ms`` that a watermark has reached; skips empty windows."""
 
     def __init__(self, interval_ms: int) -> None:
         self.interval_ms = arguments.whole("interval_ms", interval_ms)
         self._end_ms = 0
 
     def track(self, event: Event) -> None:
-        """Fire for a watermark: all windows that end at it or before, in order."""
+        """On a watermark, fire all windows that end at it or before it, in order."""
         if not self._started or not event.is_watermark:
             return
         manager, watermark = self.manager, event.timestamp_ms
@@ -174,7 +180,9 @@ class WatermarkTimeTriggerPolicy(TriggerPolicy):
 
 
 def aligned(timestamp_ms: int, interval_ms: int) -> int:
-    """The end of the first window, of those that end at multiples of the interval, that holds the timestamp.
+    """The least multiple of the interval, in milliseconds, that is not before the timestamp.
+
+    It is the end of the first window that holds the timestamp, if windows end at multiples of the interval.
 
     >>> aligned(1, 10), aligned(10, 10), aligned(11, 10)
     (10, 10, 20)

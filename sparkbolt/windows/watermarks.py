@@ -1,9 +1,10 @@
 """Watermarks: how far event time has come.
 
 Which question it answers: up to which timestamp may windows be closed, and which event comes too late?
-Rule 1: the watermark is the least of the latest timestamps of the input streams, less the lag, once every input
-stream has been heard from; it only rises.
-Rule 2: an event is late if, and only if, it is older than the last watermark that was given out. Equal is not late.
+Rule 1: the watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until
+every input stream has had an event. It only rises.
+Rule 2: an event is late if, and only if, it is older than the last watermark that was returned. An equal timestamp is
+not late.
 
 Read before: nothing.
 """
@@ -15,13 +16,14 @@ from typing import Any
 
 
 class WaterMarkEventGenerator:
-    """Tracks the timestamps of input streams and gives out watermarks (the spelling is Storm's).
+    """Tracks the timestamps of input streams and makes watermarks (the spelling is Storm's).
 
     Args:
         streams: the names of all input streams.
-        lag_ms: how much out of order events may come.
-        idle_timeout_ms: a stream that was silent for so long no longer holds the watermark back; None, as in Storm:
-            it does so for ever.
+        lag_ms: how far out of order events may come, in milliseconds.
+        idle_timeout_ms: a stream that was silent for this long no longer holds the watermark back. None: a silent
+            stream holds it back for ever, as in Storm.
+        now_ms: when the silence of every stream begins to count.
 
     >>> marks = WaterMarkEventGenerator(["a", "b"], lag_ms=5)
     >>> marks.track("a", 100), marks.watermark(0)
@@ -40,31 +42,31 @@ class WaterMarkEventGenerator:
         self._latest: dict[Hashable, int | None] = dict.fromkeys(streams)
         self._heard_ms: dict[Hashable, int] = dict.fromkeys(self._latest, now_ms)
         self.last = 0
-        """The last watermark that was given out; 0 before the first."""
+        """The last watermark that was returned, in milliseconds; 0 before the first."""
 
     def track(self, stream: Hashable, timestamp_ms: int, now_ms: int = 0) -> bool:
-        """Note an event of a stream; whether it is in time, which is False for one that is late."""
+        """Record an event of a stream; return True if it is in time, False if it is late."""
         self.note(stream, timestamp_ms, now_ms)
         return timestamp_ms >= self.last
 
     def note(self, stream: Hashable, newest_ms: int, now_ms: int) -> None:
-        """As ``track`` for several events of a stream, of which the newest counts."""
+        """Record several events of a stream; only the newest timestamp matters."""
         latest = self._latest.get(stream)
         self._latest[stream] = newest_ms if latest is None else max(latest, newest_ms)
         self._heard_ms[stream] = now_ms
 
     def hear_all(self, now_ms: int) -> None:
-        """No stream was silent until now, as far as anybody can tell."""
+        """Count the silence of every stream from now on."""
         self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
 
     def candidate(self, now_ms: int) -> int | None:
-        """What ``watermark`` would give out; None if that is nothing."""
+        """The watermark that ``watermark`` would return now; None if there is no new one."""
         latest = [
             timestamp
             for stream, timestamp in self._latest.items()
             if self.idle_timeout_ms is None or now_ms - self._heard_ms[stream] < self.idle_timeout_ms
         ]
-        if not latest:  # all are silent: what was heard last holds
+        if not latest:  # all streams are silent: the newest timestamp of all counts
             latest = [max((known for known in self._latest.values() if known is not None), default=None)]
         known = [timestamp for timestamp in latest if timestamp is not None]
         if len(known) < len(latest):
@@ -73,25 +75,25 @@ class WaterMarkEventGenerator:
         return mark if mark > self.last else None
 
     def watermark(self, now_ms: int) -> int | None:
-        """Give out a watermark if it has risen; None if not. Called once an interval."""
+        """Return the watermark if it has risen, otherwise None. Called once per interval."""
         mark = self.candidate(now_ms)
         if mark is not None:
             self.last = mark
         return mark
 
     def next_idle_ms(self, now_ms: int) -> int | None:
-        """When the next stream will be taken for idle; None if none will."""
+        """When the next stream becomes idle, in milliseconds; None if none will."""
         if self.idle_timeout_ms is None:
             return None
         ends = (heard + self.idle_timeout_ms for heard in self._heard_ms.values())
         return min((end for end in ends if end > now_ms), default=None)
 
     def get_state(self) -> Any:
-        """What is to be durable."""
+        """Return the durable state."""
         return self.last, self._latest, self._heard_ms
 
     def set_state(self, state: Any) -> None:
-        """Take over what ``get_state`` gave; streams that are new have not been heard from."""
+        """Restore what ``get_state`` returned; a stream that is new has had no event yet."""
         last, latest, heard = state
         self.last = last
         self._latest.update((stream, value) for stream, value in latest.items() if stream in self._latest)

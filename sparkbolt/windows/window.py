@@ -1,7 +1,8 @@
-"""What a windowed bolt sees of a window.
+"""The window: what a windowed bolt sees of it.
 
-Which question it answers: which tuples are in it, which are new, which are over, and what are a field's values?
-Rule: nothing is copied and nothing is opened before it is asked for; a window counts its tuples without reading them.
+Which question it answers: which tuples are in a window, which are new, which have expired, and what are the values of
+a field?
+Rule: nothing is copied or opened before it is asked for; a window counts its tuples without reading them.
 
 Read before: ``log``, ``firing``.
 """
@@ -23,9 +24,9 @@ from sparkbolt.windows.segments import Selection
 
 
 class WindowTuples(Sequence[Tuple]):
-    """Some tuples of a window, in the order of arrival; to be looked at while ``execute`` runs.
+    """Some tuples of a window, in the order of arrival; use them only while ``execute`` runs.
 
-    Iterating makes the tuples one after the other. They carry no trees: nothing can be anchored to them.
+    Iteration creates the tuples one after the other. They carry no trees: nothing can be anchored to them.
     """
 
     __slots__ = ("_log", "_selection")
@@ -35,11 +36,11 @@ class WindowTuples(Sequence[Tuple]):
         self._selection = selection
 
     def __len__(self) -> int:
-        """How many there are."""
+        """How many tuples there are."""
         return self._selection.count
 
     def __iter__(self) -> Iterator[Tuple]:
-        """One after the other."""
+        """The tuples, created one after the other."""
         for segment, rows in self._selection.parts():
             yield from self._log.content(segment).tuples(rows)
 
@@ -50,7 +51,7 @@ class WindowTuples(Sequence[Tuple]):
     def __getitem__(self, index: slice) -> list[Tuple]: ...
 
     def __getitem__(self, index: int | slice) -> Tuple | list[Tuple]:
-        """The tuple at a place, or a list of those in a slice."""
+        """The tuple at an index, or a list of the tuples in a slice."""
         if isinstance(index, slice):
             return [self._at(place) for place in range(*index.indices(len(self)))]
         place = index + len(self) if index < 0 else index
@@ -72,7 +73,7 @@ class WindowTuples(Sequence[Tuple]):
 
         Raises:
             KeyError: a tuple has no such field.
-            EmitError: the values have no Arrow type in common.
+            EmitError: the values have no common Arrow type.
         """
         parts = self._selection.parts()
         if not parts:
@@ -81,12 +82,15 @@ class WindowTuples(Sequence[Tuple]):
         return arrow_of(name, join_columns(columns), "iterate over the window")
 
     def timestamps(self) -> pa.Array:
-        """When each tuple happened, or came, in milliseconds since the epoch: int64."""
+        """The time of each tuple in milliseconds since the epoch: int64[tuples].
+
+        It is the event time, or the arrival time for windows on arrival.
+        """
         return pa.array(self._log.times(self._selection))
 
 
 class TupleWindow(Sequence[Tuple]):
-    """A window: what ``WindowedBolt.execute`` gets. Iterating over it gives its tuples, oldest arrival first."""
+    """A window, as ``WindowedBolt.execute`` gets it. Iteration gives its tuples, oldest arrival first."""
 
     __slots__ = ("_fired", "_log", "_tuples", "end_ms", "key", "start_ms")
 
@@ -95,30 +99,36 @@ class TupleWindow(Sequence[Tuple]):
         self._fired = fired
         self._tuples = WindowTuples(log, fired.events)
         self.key = key
-        """The key whose window it is; None where windows have no keys."""
+        """The key of the window; None if windows have no keys."""
         self.start_ms = fired.start_ms
-        """Milliseconds since the epoch: the end less the length; None where the length is a count."""
-        self.end_ms = fired.end_ms
-        """Milliseconds since the epoch: where the window ends.
+        """Where the window starts, in milliseconds since the epoch: the end minus the length.
 
-        In event time that is the end that the watermark has reached, and with ``closed="left"`` the first time that is
-        not in the window any more; otherwise the time of the tuple that made it full, or the millisecond before its
-        timer's. A session ends a gap after its last tuple."""
+        A session starts at the time of its first tuple. None where the length is a count."""
+        self.end_ms = fired.end_ms
+        """Where the window ends, in milliseconds since the epoch.
+
+        In event time, a window that slides by time ends at a multiple of the slide; with ``closed="left"`` that is the
+        first time that is no longer in the window. On arrival, it ends one millisecond before its timer's time. A
+        window that slides by a count ends at the time of the tuple that completed it; in event time, at the newest time
+        up to that tuple. A session ends ``gap`` after its last tuple."""
 
     def get(self) -> WindowTuples:
         """All tuples of the window."""
         return self._tuples
 
     def get_new(self) -> WindowTuples:
-        """Those that were not in the last window (of the same key)."""
+        """The tuples that were not in the previous window (of the same key)."""
         return WindowTuples(self._log, self._fired.new)
 
     def get_expired(self) -> WindowTuples:
-        """Those that have expired since the last window: an aggregate that follows adds the new, takes these away."""
+        """The tuples that have expired since the previous window (of the same key).
+
+        A running aggregate adds the new tuples and subtracts the expired ones.
+        """
         return WindowTuples(self._log, self._fired.expired)
 
     def column(self, name: str) -> pa.Array:
-        """The values of a field of all tuples, as an Arrow array; errors as of ``WindowTuples.column``."""
+        """The values of a field of all tuples, as an Arrow array; raises what ``WindowTuples.column`` raises."""
         return self._tuples.column(name)
 
     def __len__(self) -> int:
@@ -126,7 +136,7 @@ class TupleWindow(Sequence[Tuple]):
         return len(self._tuples)
 
     def __iter__(self) -> Iterator[Tuple]:
-        """The tuples, made one after the other."""
+        """The tuples, created one after the other."""
         return iter(self._tuples)
 
     @overload
@@ -136,7 +146,7 @@ class TupleWindow(Sequence[Tuple]):
     def __getitem__(self, index: slice) -> list[Tuple]: ...
 
     def __getitem__(self, index: int | slice) -> Tuple | list[Tuple]:
-        """As of ``get()``."""
+        """The same as ``get()[index]``."""
         return self._tuples[index]
 
     def __repr__(self) -> str:

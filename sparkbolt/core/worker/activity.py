@@ -1,12 +1,12 @@
-"""Activity: what a process that runs tasks is at, while it is at it.
+"""Activity: what a process that runs tasks is doing at this moment.
 
-Which question it answers: a micro-batch runs for minutes; which task is at which tuple, since when, and how much is
+Which question it answers: a micro-batch runs for minutes; which task works on which tuple, since when, and how much is
 done?
-Rule 1: it costs something once a frame and once a call of a component, and nothing once a tuple. Whoever looks, from
+Rule 1: it costs something for each frame and each call of a component, and nothing for each tuple. A ``Looker``, in
 another thread of the process, finds the tuple in the task itself.
-Rule 2: what the working thread notes is in memory that other processes see, so that the frame is known even where
-the looking thread cannot run: some C code keeps Python's interpreter lock while it works.
-Rule 3: it is a picture for people. No verdict and no state depends on it.
+Rule 2: the working thread writes its notes to memory that other processes can read. So the frame is known even when the
+looking thread cannot run: some C code keeps Python's interpreter lock while it works.
+Rule 3: it only informs people. No verdict and no state depends on it.
 
 Read before: ``crash_isolation``.
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 HUNG_AGAIN_SECS_MAX = 600.0
 SHOWN_AFTER_SECS = 2.0
-"""How long a tuple has to be in ``execute`` before its values are written down for others."""
+"""How many seconds a tuple has to be in ``execute`` before its values are published."""
 BLIND_SECS = 5.0
-"""Without a look for so long, the process is taken for one whose other threads cannot run."""
+"""After this many seconds without a look, the process counts as one whose other threads cannot run."""
 VALUE_CHARACTERS_MAX = 80
 VALUES_MAX = 8
 _PLAIN = (str, bytes, int, float, bool, type(None))
@@ -36,15 +36,18 @@ _BRACKETS: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)", set:
 
 
 class Working(Protocol):
-    """A task whose user code may be seeing rows, as far as a looker asks it."""
+    """The part of a task that a ``Looker`` reads: what its user code sees now."""
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
-        """(the number of what user code sees now, its values, how many others it sees besides)."""
+        """(number of the row or window that user code sees now, its values, how many other rows it sees too).
+
+        The number is -1 if user code sees nothing.
+        """
 
 
 class ActivityMonitor:
-    """What one process is at. The thread that works tells it; other threads may look.
+    """What one process is doing. The working thread updates it; other threads may read it.
 
     >>> monitor = ActivityMonitor(clock=lambda: 12.0)
     >>> with monitor.at(Activity.FLUSH, 3):
@@ -55,11 +58,11 @@ class ActivityMonitor:
     """
 
     def __init__(self, clock: Callable[[], float], note: Callable[[bytes], None] | None = None) -> None:
-        """Idle.
+        """Begin idle.
 
         Args:
-            clock: seconds; the same for all processes of the machine.
-            note: keeps the bytes of a ``Doing`` where other processes see them.
+            clock: the time in seconds; the same clock for all processes of the machine.
+            note: stores the bytes of a ``Doing`` where other processes can read them.
         """
         self._clock = clock
         self._note = note
@@ -70,26 +73,26 @@ class ActivityMonitor:
         self._now: Mapping[str, ComponentMetrics] = {}
 
     def stage(self, micro_batch_id: int, metrics: Mapping[str, ComponentMetrics]) -> None:
-        """A stage begins, which counts in ``metrics`` what it does; the one before has ended."""
+        """Begin a stage, which counts its work in ``metrics``; the stage before it has ended."""
         self._done = self.counts if micro_batch_id == self.doing.micro_batch_id else {}
         self._now = metrics
         self._move(Activity.OTHER, 0, 0, micro_batch_id)
 
     def begin(self, activity: Activity, task: int, rows: int = 0, working: Working | None = None) -> tuple[Doing, Any]:
-        """Be at something; what the process was at before, for ``back``."""
+        """Begin an activity; return the one before it, for ``back``."""
         before = self.doing, self.working
         self.working = working
         self._move(activity, task, rows, self.doing.micro_batch_id)
         return before
 
     def back(self, before: tuple[Doing, Any]) -> None:
-        """Be again at what the process was at before."""
+        """Return to the activity that ``begin`` returned."""
         doing, self.working = before
         self._move(doing.activity, doing.task, doing.rows, self.doing.micro_batch_id)
 
     @contextmanager
     def at(self, activity: Activity, task: int) -> Iterator[None]:
-        """Be at something, then again at what was before."""
+        """Begin an activity, and return to the one before it at the end."""
         before = self.begin(activity, task)
         try:
             yield
@@ -103,7 +106,7 @@ class ActivityMonitor:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """By component: how many tuples were emitted and executed here in this micro-batch."""
+        """By component: how many tuples were emitted and executed in this process in this micro-batch."""
         counts = dict(self._done)
         for component, own in list(self._now.items()):
             emitted, executed = counts.get(component, (0, 0))
@@ -112,18 +115,18 @@ class ActivityMonitor:
 
 
 class Looker:
-    """Looks at an activity now and then, and remembers since when it has been at the same tuple."""
+    """Reads an ``ActivityMonitor`` now and then, and stores since when the process has been at the same tuple."""
 
     def __init__(self, monitor: ActivityMonitor, where: Callable[[], str | None] = lambda: None) -> None:
-        """Look at ``monitor``; ``where`` says in which line of user code the working thread is."""
+        """Read ``monitor``; ``where`` returns the line of user code that the working thread runs."""
         self._monitor = monitor
         self._where = where
         self._same: tuple[int, int] = (-1, -1)
         self._since_s = 0.0
 
     def look(self, now_s: float) -> bytes:
-        """What is seen, for ``sight_of``."""
-        counts = self._monitor.counts  # before the rest: a frame that ends meanwhile is not counted twice
+        """Return what the process is doing, as bytes for ``sight_of``."""
+        counts = self._monitor.counts  # read first, so that a frame that ends meanwhile is not counted twice
         doing, working = self._monitor.doing, self._monitor.working
         number, values, more = (-1, None, 0) if working is None else working.current
         if (doing.serial, number) != self._same:
@@ -144,7 +147,7 @@ class Looker:
 
 
 def text_of_values(values: Iterable[Any]) -> str:
-    """Values of a tuple for people, shortened; code of users' own types is not called.
+    """Values of a tuple as short text for people; no code of users' types is called.
 
     >>> text_of_values(["word", 3, {"a": [1, 2]}, object()])
     "['word', 3, {...}, <object>]"
@@ -170,12 +173,12 @@ def _text_of(value: Any) -> str:
 
 
 def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
-    """What a process is seen at; None if it has just begun to write it.
+    """What a process is doing, seen from outside; None while its working thread is writing the note.
 
     Args:
-        note: of the working thread.
-        look: of the looking thread, the newest.
-        now_s: by the clock of both.
+        note: what the working thread wrote last.
+        look: what the looking thread wrote last.
+        now_s: the time in seconds, by the clock of both threads.
     """
     doing = Doing.unpack(note)
     if doing is None:
@@ -194,7 +197,7 @@ def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
 
 
 class Hangs:
-    """Says which sights are worth a warning: after ``HUNG_SECS`` in one call, and then at growing distance.
+    """Finds the sights that are worth a warning: after ``HUNG_SECS`` in one call, then at growing intervals.
 
     >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Activity.EXECUTE, 3, 10, 0.0), secs)}
     >>> [secs for secs in range(0, 300, 10) if hangs.worth(at(secs))]
@@ -202,19 +205,19 @@ class Hangs:
     """
 
     def __init__(self, hung_secs: float = HUNG_SECS) -> None:
-        """Nothing was said yet."""
+        """Begin without any warning."""
         self._hung_secs = hung_secs
         self._next: dict[str, tuple[tuple[int, int], float]] = {}
 
     def worth(self, sights: Mapping[str, Sight]) -> list[Sight]:
-        """Those to be told of now, of all processes, by their names."""
+        """Return the sights to warn of now; ``sights`` has one for each process, by its name."""
         found, known = [], {}
         for name, sight in sights.items():
             same = sight.doing.serial, sight.number
             if not sight.busy or sight.secs < self._hung_secs:
                 continue
             before, due = self._next.get(name, (same, self._hung_secs))
-            # What can no longer be seen into is still the same call.
+            # A process whose other threads cannot run any more is still in the same call.
             if before != same and not sight.blind:
                 due = self._hung_secs
             if sight.secs >= due:
@@ -228,7 +231,7 @@ class Hangs:
 def progress_of(
     lane: Lane, micro_batch_id: int, secs: float, sights: Iterable[Sight], committing: bool = False
 ) -> Progress:
-    """What processes were seen at, as one picture."""
+    """Combine the sights of all processes into the progress of one micro-batch."""
     components: dict[str, tuple[int, int]] = {}
     levels, hung = [], []
     for sight in sights:

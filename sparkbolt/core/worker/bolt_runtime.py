@@ -1,11 +1,11 @@
-"""The runtime of a bolt with a runtime: what a task of it does in a micro-batch.
+"""The bolt runtime: what a task of a bolt with its own runtime does in a micro-batch.
 
 Which question it answers: how does the engine run a bolt, such as a windowed one, that decides itself what its user
 code sees and when?
-Rule: in each micro-batch that gives it tuples, or in which it is due, it is attached to its state, told the time, given
-its rows, and asked when it has to be told the time next.
+Rule: in each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state,
+does what is due, gets its rows, and sets its next timer.
 
-Read before: ``runtime_bolts``, ``collectors``, ``state``.
+Read before: ``runtime_bolts``, ``collectors``, ``task_state``.
 """
 
 from __future__ import annotations
@@ -31,42 +31,46 @@ if TYPE_CHECKING:
 
 @dataclass
 class RuntimeEffects:
-    """What a task with a runtime says of trees that are not those of the rows it was given."""
+    """What a runtime does to trees other than those of its present rows, and what it logs and counts."""
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
-    """(roots, edges) of tuples from earlier that are done now."""
+    """(roots, edges), each uint64[pairs], of earlier tuples that are acked now."""
     fails: list[tuple[U64, BaseException]] = field(default_factory=list)
-    """Roots of trees that fail, and why."""
+    """(roots, uint64[trees], of trees that fail; the reason)."""
     reports: list[str] = field(default_factory=list)
-    """What is to be logged; it is no error."""
+    """Texts to log; they are not errors."""
     metrics: ComponentMetrics = field(default_factory=ComponentMetrics)
 
 
 class BoltRuntime(ABC):
-    """What runs one task of such a bolt.
+    """The runtime of one task of a bolt with its own runtime.
 
-    All methods are called once a micro-batch, in the order in which they stand here. What they emit goes into the
-    ``Output`` that ``RuntimeBolt.runtime`` was given.
+    In a micro-batch its methods are called in the order in which they are defined here: ``rows`` once for each frame,
+    the others at most once. What they emit goes into the ``Output`` that ``RuntimeBolt.runtime`` was given.
     """
 
     def __init__(self) -> None:
         self.effects = RuntimeEffects()
-        """The engine takes them after each call and puts empty ones in their place."""
+        """The engine takes the effects after each call and replaces them with empty ones."""
         self.timer: Timer | None = None
-        """When the task has to be told the time; None: not until rows come."""
+        """When the task has to run next; None: not until rows come."""
         self.has_run = False
-        """Whether user code has run in this micro-batch; the engine sets it back when the micro-batch begins."""
+        """Whether user code has run in this micro-batch; the engine resets it when the micro-batch begins."""
         self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
-        """To be entered around each call of user code; raises KilledWorkerError where the call had killed its worker
-        and is not to be made again."""
+        """To be entered around each call of user code. It raises ``KilledWorkerError`` for a call that has killed its
+        worker before and must not be repeated."""
 
     @abstractmethod
     def attach(self, state: TaskState) -> None:
-        """The micro-batch begins: ``state`` is that of the task, as it was committed last."""
+        """Begin a micro-batch with the task's state as it was committed last."""
 
     @abstractmethod
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """Drop tuples all of whose trees are void; called in a micro-batch that says that some are."""
+        """Drop tuples all of whose trees are void; called only in a micro-batch whose plan names void trees.
+
+        Args:
+            is_void: bool[roots] for an array of roots, uint64[roots].
+        """
 
     @abstractmethod
     def begin(self, result: TaskResult) -> None:
@@ -74,29 +78,37 @@ class BoltRuntime(ABC):
 
     @abstractmethod
     def rows(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
-        """Take in some rows; called once a frame.
+        """Take in some rows; called once for each frame.
 
         Returns:
-            Which rows are held; None if none is. A row that is neither held nor in ``result.failures`` is acked.
+            Which rows are held, bool[rows]; None if none is. A row that is neither held nor in ``result.failures`` is
+            acked.
         """
 
     @abstractmethod
     def end(self, result: TaskResult) -> None:
-        """Do what is due behind this micro-batch's rows, and set ``timer``."""
+        """Do what is due after this micro-batch's rows, and set ``timer``."""
 
     def begin_flush(self) -> None:  # noqa: B027  most emit nothing
-        """``flush`` of the bolt is called next: what is emitted from now on is anchored to nothing."""
+        """Called before ``flush`` of the bolt: what is emitted from now on is anchored to nothing."""
 
     def end_flush(self) -> None:  # noqa: B027
-        """``flush`` has been called: nothing is emitted from now on."""
+        """Called after ``flush`` of the bolt: nothing may be emitted from now on."""
 
     @abstractmethod
     def save(self) -> None:
-        """Write to the state what has changed; it is committed next."""
+        """Write what has changed to the state; the state is committed next."""
 
 
 def void_roots(void: Mapping[int, int]) -> Callable[[U64], npt.NDArray[np.bool_]]:
-    """Says of roots which are void: those of a task below a sequence."""
+    """Return a function that finds the void roots of an array.
+
+    Args:
+        void: by task number, the sequence below which the task's trees are void.
+
+    Returns:
+        From roots, uint64[roots], to bool[roots].
+    """
 
     def is_void(roots: U64) -> npt.NDArray[np.bool_]:
         keys = unmix64_array(roots)
@@ -110,7 +122,7 @@ def void_roots(void: Mapping[int, int]) -> Callable[[U64], npt.NDArray[np.bool_]
 
 
 def joined(pairs: Sequence[tuple[U64, U64]]) -> tuple[U64, U64]:
-    """All pairs as one."""
+    """Concatenate (roots, edges), each uint64[pairs], into one such pair of arrays."""
     if not pairs:
         nothing = np.empty(0, dtype=np.uint64)
         return nothing, nothing

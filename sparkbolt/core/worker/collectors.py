@@ -1,12 +1,12 @@
-"""Collectors: what a task notes of what its user code emits, acks and fails.
+"""Collectors: they record what user code emits, acks and fails.
 
-Which question it answers: what does a component say, and what is remembered of it until its rows are done?
-Rule 1: user code only appends: values, and the number of the row they are anchored to. Everything else is done
-once for all rows (``tasks``, ``routing``).
-Rule 2: a tuple is settled once. A second ack, an ack after a fail, changes nothing and is reported once.
-Rule 3: an emission is whole or nothing: everything that can be wrong with it is looked for before anything is appended.
-Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses, since nobody would
-route what it took.
+Which question it answers: what does user code emit, ack and fail, and how is it stored until its rows are done?
+Rule 1: a call of user code only appends values, and the number of the row that they are anchored to. Everything else is
+done once for all rows (``tasks``, ``routing``).
+Rule 2: a tuple is settled once. A second ack, or an ack after a fail, changes nothing and is reported as an error.
+Rule 3: an emission succeeds as a whole or not at all: it is checked completely before anything is appended.
+Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses emissions, since they
+would not be routed.
 
 Read before: ``interfaces``, ``tuple_batch``.
 """
@@ -41,22 +41,23 @@ class BasicRowCollector:
     """The ``BasicCollector`` of one task, or of one tuple of an ``AsyncBolt``."""
 
     def __init__(self, output: Output, row: Tuple | int | None = None) -> None:
-        """Emit into ``output``, anchored to the row of a tuple; None: not yet, until ``begin``."""
+        """Emit into ``output``, anchored to the row of a tuple; None: nothing may be emitted until ``begin``."""
         self._output = output
         self._row = row
-        """The tuple that shows the row, as long as it does; or UNANCHORED; None where nothing may be emitted."""
+        """The tuple that shows the current row, or UNANCHORED; None while nothing may be emitted."""
         self._gate: Callable[[bool], None] | None = None
         out = output.default
         if row is None and out is not None and out.width and not out.routes.direct:
             self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
 
     def begin(self, tup: Tuple) -> list[int] | None:
-        """What comes now is anchored to the row that ``tup`` shows.
+        """Anchor emissions from now on to the row that ``tup`` shows.
 
-        On the default stream nobody notes the row: the caller notes how long the values are after each row instead.
+        On the default stream the collector does not record the row of an emission. Instead the caller appends the
+        length of the stream's values to the returned list after each row.
 
         Returns:
-            The list of lengths; None if there is no need to note them.
+            The list of lengths; None if the caller need not append them.
         """
         self._row = tup
         if self._gate is None or self._output.default is None:
@@ -66,15 +67,15 @@ class BasicRowCollector:
         return ends if self._output.default.collected else None
 
     def show(self, tup: Tuple) -> None:
-        """From now on another object shows the rows."""
+        """Use another tuple object for the current row from now on."""
         self._row = tup
 
     def begin_flush(self) -> None:
-        """What comes now is anchored to nothing."""
+        """Anchor emissions from now on to nothing."""
         self._row = UNANCHORED
 
     def end(self) -> None:
-        """Nothing may be emitted from now on."""
+        """Refuse emissions from now on."""
         self._row = None
         if self._gate is not None:
             self._gate(False)
@@ -106,14 +107,14 @@ class BasicRowCollector:
         return row if isinstance(row, int) else row._row
 
     def _refuse_anchors(self, anchors: object, stream: object) -> None:
-        """In their place, or by name: a ``Bolt`` has them second."""
+        """Refuse anchors, given by name or as the second argument, where the collector of a ``Bolt`` takes them."""
         if anchors is not None or isinstance(stream, Tuple):
             raise EmitError(f"{self._output.component!r} emitted with anchors: {_BY_ITSELF}")
 
     if not TYPE_CHECKING:  # a type checker finds them missing
 
         def __getattr__(self, name: str) -> Never:
-            """Of what only the collector of a ``Bolt`` has, say what to do instead."""
+            """Raise AttributeError; for what only the collector of a ``Bolt`` has, with advice what to do instead."""
             hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
             raise AttributeError(f"'BasicCollector' object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -123,11 +124,11 @@ class BasicRowCollector:
 
 
 def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
-    """``BasicRowCollector.emit`` for the default stream, with all that it looks at in its closure; and its gate.
+    """A fast ``BasicRowCollector.emit`` for the default stream, and the gate that opens and closes it.
 
-    It is called for every tuple: as a method it costs half as much again. A closed gate costs nothing while it is
-    open: no list is as wide as a closed one wants, and ``otherwise`` is asked. Where nobody hears the stream, values
-    are only counted.
+    It is called for every tuple; a method would cost half as much again, so all that it reads is in a closure. The
+    gate costs nothing while it is open. While it is closed, the expected width is -1, which no list has, and
+    ``otherwise`` is called. If the stream has no consumers, values are only counted.
     """
     extend, width = out.extend, -1
 
@@ -173,26 +174,30 @@ class BoltRowCollector:
         """Emit into ``output``."""
         self._output = output
         self._rows: Any = None
-        """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None where nothing may be emitted."""
+        """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None while nothing may be emitted."""
         self._status = bytearray()
         self._micro_batch_id = -1
         self._late: list[Tuple] = []
         self.failures: list[tuple[Tuple, Any]] = []
-        """Tuples that were failed, with the reasons that were given."""
+        """Tuples that the bolt has failed, with its reasons."""
         self.touched: list[Tuple] = []
 
     def begin(self, rows: Rows, micro_batch_id: int) -> None:
-        """Start on a block of rows."""
+        """Begin a block of rows."""
         self._rows = rows
         self._status = bytearray(rows.count)
         self._micro_batch_id = micro_batch_id
 
     def begin_flush(self) -> None:
-        """The rows are done: what comes now concerns tuples that were kept."""
+        """The rows are done: acks, fails and anchors from now on concern tuples that the bolt has kept."""
         self._rows = _BETWEEN_ROWS
 
     def end(self) -> tuple[bytearray, list[Tuple]]:
-        """The status of each row, and the tuples from earlier that were acked; nothing may be emitted from now on."""
+        """Refuse emissions from now on.
+
+        Returns:
+            The status of each row (0, ``ACKED`` or ``FAILED``), and the tuples of earlier rows that were acked.
+        """
         late, self._late = self._late, []
         self._rows = None
         return self._status, late
@@ -224,7 +229,10 @@ class BoltRowCollector:
         out.direct_to.append(to)
 
     def _parent(self, out: StreamOut, anchors: Any) -> int:
-        """What an emission is anchored to, noted in ``out`` where it is not one row; the last thing that may fail."""
+        """What an emission is anchored to; recorded in ``out.extras`` if it is not one row.
+
+        This is the last step of an emission that may raise.
+        """
         rows = self._rows
         if rows is None:
             raise self._output.refuse_now()
@@ -243,7 +251,7 @@ class BoltRowCollector:
         return -1 - len(out.extras)
 
     def _listed(self, anchors: Any) -> Sequence[Tuple]:
-        """Several anchors, each of which is a tuple."""
+        """Several anchors as a sequence; raises EmitError if one is not a tuple."""
         try:
             several = (anchors,) if isinstance(anchors, str | bytes | Mapping) else tuple(anchors)
         except TypeError:
@@ -320,11 +328,11 @@ class ColumnBlockCollector:
         self._rows: int | None = None
 
     def begin(self, rows: int) -> None:
-        """Start on a frame of so many rows; 0 in ``flush``."""
+        """Begin a frame of ``rows`` rows; 0 in ``flush``."""
         self._rows = rows
 
     def end(self) -> None:
-        """Nothing may be emitted from now on."""
+        """Refuse emissions from now on."""
         self._rows = None
 
     def emit(self, columns: Sequence[Any], anchors: Any = None, stream: str = DEFAULT_STREAM) -> None:
@@ -349,7 +357,7 @@ class ColumnBlockCollector:
             out.columns.append((whole, parents))
 
     def _column(self, column: Any, stream: str) -> Any:
-        """A column whose length does not change any more."""
+        """A column as an array or a list of fixed length."""
         if isinstance(column, pa.Array):
             return column
         if not isinstance(column, NO_LISTS) and not isinstance(column, type) and hasattr(column, "__len__"):
@@ -365,7 +373,7 @@ class ColumnBlockCollector:
         )
 
     def _parents(self, anchors: Any, count: int, stream: str, rows: int) -> Any:
-        """The input row of each output row, as int64[count]."""
+        """The input row of each output row, or UNANCHORED: int64[count]."""
         if anchors is None:
             return np.full(count, UNANCHORED, dtype=np.int64)
         given = np.asarray(anchors)
@@ -391,12 +399,12 @@ ROOM_MAX = 1 << 31
 
 
 class SpoutRecordCollector:
-    """The ``SpoutCollector`` of one task: gathers records."""
+    """The ``SpoutCollector`` of one task: it collects records."""
 
     __slots__ = ("_output", "records", "room")
 
     def __init__(self, output: Output) -> None:
-        """Gather records; the values are checked against the streams of ``output``."""
+        """Collect records; their values are checked against the streams of ``output``."""
         self._output = output
         self.records: list[tuple[str, list[Any], Any, int | None]] = []
         """(stream, values, message id, direct task)."""

@@ -1,24 +1,27 @@
 """Crash isolation: which tuple killed its worker, and what is done instead of executing it again.
 
-Which question it answers: a process died in the middle of a stage; which tuple was it at, and how does a second
-process do the same work without it?
+Which question it answers: a process died in the middle of a stage; which tuple did it work on, and how does a second
+process do the same work without that tuple?
 
-Rule 1: whoever works notes where it is before it calls user code, so that the note outlives the process.
-Rule 2: what died once is never called again in the same piece of work: its tuple fails as if it had raised.
-Rule 3: where a whole block of rows died at once (a column bolt, or while what the rows emitted was routed), the
-block is cut into pieces until one row is left to blame. What belongs to no tuple and no read (``prepare``, the
-state) is nobody's fault but the component's, and is an error; what belongs to no task costs a start of the query.
-Rule 4: a window that a bolt with a runtime shows is a place of its own: it is over, as if the bolt had raised, and its
-tuples are not blamed for it unless they wait for it.
-Rule 5: a piece of work is begun again at most so often: after ``CRASHES_MAX`` deaths the rest of the task's rows fail
-unseen, and there is a limit on cuts, too.
-Rule 6: what leaves something in its task's state that cannot be kept is found and blamed in the same way, though no
-process dies: the state is looked at behind each piece, in work that begins again because of it (``Unkept``).
+Rule 1: a process notes its place before it calls user code; the note outlives the process.
+Rule 2: a call that killed its process once is not made again in the same piece of work: its tuple fails as if it had
+raised.
+Rule 3: if a process dies in a whole block of rows (in a column bolt, or while the rows' emissions are routed), the
+block is cut into pieces until one row is left to blame. If it dies in code that belongs to no tuple and no read
+(``prepare``, the state), no tuple can be blamed: that is an error of the component. If it dies in no task at all, the
+query is restarted.
+Rule 4: a window that a bolt with a runtime shows is a place of its own. If it kills its worker, it is not shown again,
+as if the bolt had raised for it; its tuples fail only if they are acked when they expire.
+Rule 5: the number of repeats of a piece of work is limited: after ``CRASHES_MAX`` deaths the other rows of the task
+fail without being executed, and at most ``CUTS_MAX`` blocks are cut.
+Rule 6: a call may also leave something in its task's state that cannot be kept. No process dies then, but the call is
+found and blamed in the same way: the work is repeated, and the state is checked after each piece (``Unkept``).
 
-A place names the task, the number of the block of rows within that task's work, and rows of it. Work that is
-repeated with more isolated rows is the same up to the newest of them, so places keep their meaning.
+A place names the task, the number of the block of rows within the task's work, and rows of that block. If work is
+repeated with one more isolated row, everything up to that row is the same, so places keep their meaning.
 
-The watching is for a second attempt only (on Spark: ``spark.crash_shield``): it costs a microsecond a tuple.
+Only a second attempt is watched (on Spark: ``spark.crash_shield``), since it costs a microsecond for each tuple.
+
 Read before: ``components``, ``failures``.
 """
 
@@ -35,20 +38,20 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
 CRASHES_MAX = 100
-"""How many tuples of one task may die in one piece of work, before the rest of its rows fails unseen."""
+"""How many calls of one task may die in one piece of work before its other rows fail without being executed."""
 CUTS_MAX = 2000
-"""How many blocks may be cut in one piece of work."""
+"""How many blocks of rows may be cut in one piece of work."""
 PIECES = 16
-"""Into how many pieces a block is cut: four deaths find one row among 4,096."""
+"""Into how many pieces a block of rows is cut: four deaths find one row among 4,096."""
 
 _PLACE = struct.Struct("<iiqqq")
 PLACE_BYTES = _PLACE.size
-"""How much room a noted place takes."""
+"""The size of a noted place in bytes."""
 
 
 @dataclass(frozen=True)
 class WorkPlace:
-    """Where work is.
+    """The place of a call: what the process does, in which task, at which rows.
 
     >>> WorkPlace.unpack(WorkPlace(Activity.EXECUTE, 3, 0, 17, 18).pack())
     WorkPlace(activity=<Activity.EXECUTE: 3>, task=3, block=0, start=17, stop=18)
@@ -58,11 +61,11 @@ class WorkPlace:
     task: int = 0
     """The number of the task in the topology; 0: none."""
     block: int = 0
-    """Which block of rows of the task, or which chunk of a read, counted from 0."""
+    """The number of the block of rows within the task, from 0; or the number of the read within an entry."""
     start: int = 0
     stop: int = 0
-    """Rows ``start`` to ``stop`` (exclusive) of the block; of a window, how many were shown before it while the work
-    was at the rows from ``start`` on."""
+    """Rows ``start`` to ``stop`` (exclusive) of the block. For a window, ``stop`` is the number of windows that were
+    shown before it in the piece of rows that begins at ``start``."""
 
     def pack(self) -> bytes:
         """The place in ``PLACE_BYTES`` bytes."""
@@ -76,15 +79,15 @@ class WorkPlace:
 
 
 class Unkept(Interruption):
-    """The work ends here, and begins again without what has left something in a task's state that cannot be kept."""
+    """Ends the work because a task's state holds something that cannot be kept; the work begins again without it."""
 
     def __init__(self, task: int, reason: str, place: WorkPlace | None = None) -> None:
-        """Keep what it is about.
+        """Store the reason.
 
         Args:
             task: the number of the task.
             reason: what cannot be kept, and why.
-            place: what is to blame; None where that is not known, since the state was not looked at before.
+            place: the call to blame; None if it is not known, since the state was not checked after each piece.
         """
         super().__init__(reason)
         self.task, self.reason, self.place = task, reason, place
@@ -92,7 +95,7 @@ class Unkept(Interruption):
 
 @dataclass
 class Crashes:
-    """What has died so far in one piece of work.
+    """The deaths so far in one piece of work.
 
     >>> crashes = Crashes(lambda task: ("count", task - 1))
     >>> crashes.add(WorkPlace(Activity.EXECUTE, 3, 0, 17, 18), "signal 11")
@@ -107,26 +110,26 @@ class Crashes:
     rows: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """(task, block, row) -> why it is not executed."""
     calls: dict[tuple[Activity, int, int], str] = field(default_factory=dict)
-    """(activity, task, block) -> why it is not called, of flushes, reads and writes of dead letters."""
+    """(activity, task, block) of a flush, a read or a write of dead letters -> why it is not called."""
     cuts: set[tuple[int, int, int, int]] = field(default_factory=set)
-    """(task, block, start, stop): rows that are not worked on together any more."""
+    """(task, block, start, stop) of rows that are no longer executed together."""
     windows: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
-    """(task, block, start, number) -> why it is not shown, of windows; see ``WorkPlace``."""
+    """(task, block, start, number) of a window -> why it is not shown; see ``WorkPlace``."""
     spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Task -> (block, row, number of the window) from which on nothing is executed."""
+    """Task -> (block, row, number of the window) after which nothing is executed."""
     void: dict[int, str] = field(default_factory=dict)
-    """Task -> why nothing of it is executed: what its flush writes of what was gathered cannot be kept, and what is not
-    flushed must not be gathered."""
+    """Task -> why none of its rows is executed. What its flush leaves cannot be kept; without the flush, its rows must
+    not be executed either, since nothing would write what they gather."""
     unkept: set[str] = field(default_factory=set)
-    """Those of the reasons that tell of state that cannot be kept."""
+    """The reasons that concern state that cannot be kept."""
     _counts: Counter[int] = field(default_factory=Counter)
 
     def refusal(self, reason: str) -> KilledWorkerError:
-        """What is raised in the place of what is not called again."""
+        """The error that is raised instead of a call that is not made again."""
         return UnkeptError(reason) if reason in self.unkept else KilledWorkerError(reason)
 
     def add_unkept(self, place: WorkPlace, reason: str) -> None:
-        """What was done at a place has left something that cannot be kept; see ``add``."""
+        """Record that the call at a place has left something that cannot be kept; raises what ``add`` raises."""
         reason = f"what this left in the state of its task cannot be kept: {reason}"
         self.unkept.add(reason)
         if place.activity is Activity.FLUSH:
@@ -134,15 +137,15 @@ class Crashes:
         self._isolate(place, reason, reason)
 
     def add(self, place: WorkPlace, how: str) -> None:
-        """A process died at a place.
+        """Record that a process died at a place.
 
         Args:
-            place: what it noted last.
-            how: ``signal 11``, ``exit code 3``.
+            place: what the process noted last.
+            how: how it died, such as ``signal 11`` or ``exit code 3``.
 
         Raises:
-            EngineError: no tuple and no read can be blamed for it, or the limit is reached.
-            LostWorkerError: it was at no task.
+            EngineError: no tuple and no read can be blamed, or a limit is reached.
+            LostWorkerError: the process was in no task.
         """
         call = f"killed its worker ({how}) in {place.activity.name.lower()}"
         in_call = place.activity in (Activity.FLUSH, Activity.READ, Activity.WRITE)
@@ -153,7 +156,7 @@ class Crashes:
             self.cuts.add((place.task, place.block, place.start, place.stop))
             if len(self.cuts) > CUTS_MAX:
                 raise self._error(place, how, f"and {CUTS_MAX} blocks of rows died before it")
-            # Cut, its rows may show their windows in another order: those that died are found again.
+            # Once it is cut, its rows may show windows in another order: windows that died have to be found again.
             for key in [key for key in self.windows if key[:3] == (place.task, place.block, place.start)]:
                 del self.windows[key]
             return
@@ -206,11 +209,11 @@ class Crashes:
         return None
 
     def reason_of_call(self, activity: Activity, task: int, block: int) -> str | None:
-        """Why a flush or the next chunk of a read is not called; None if it is."""
+        """Why a flush, a read or a write of dead letters is not called; None if it is."""
         return self.calls.get((activity, task, block))
 
     def spans(self, task: int, block: int, count: int) -> list[tuple[int, int]]:
-        """The pieces, as (start, stop), in which a block of ``count`` rows is worked on."""
+        """The pieces, as (start, stop), in which a block of ``count`` rows is executed."""
         return list(self._cut(task, block, 0, count))
 
     def _cut(self, task: int, block: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -223,11 +226,11 @@ class Crashes:
 
 
 class Watch:
-    """In the process that may die: notes where it is, and refuses what has crashed a worker before.
+    """In a process that may die: it notes the process's place, and refuses calls that have killed a worker before.
 
     Args:
-        crashes: of the processes before it.
-        note: keeps the bytes of a ``WorkPlace`` where they outlive the process.
+        crashes: the deaths of earlier processes.
+        note: stores the bytes of a ``WorkPlace`` where they outlive the process.
 
     >>> noted = []
     >>> watch = Watch(Crashes(lambda task: ("count", 0)), noted.append)
@@ -245,20 +248,20 @@ class Watch:
         self._tasks: dict[int, TaskWatch] = {}
 
     def again(self) -> Watch:
-        """A watch over the same work, which begins again in the same process."""
+        """Return a new watch for the same work, which begins again in the same process."""
         return Watch(self.crashes, self._note)
 
     def move(self, place: WorkPlace) -> None:
-        """The work is at another place now."""
+        """Note the process's new place."""
         self._place = place
         self._note(place.pack())
 
     @contextmanager
     def at(self, activity: Activity, task: int, block: int = 0, start: int = 0, stop: int = 0) -> Iterator[None]:
-        """Be at a place, then again where the work was before.
+        """Note a place, and at the end the place before it again.
 
         Raises:
-            KilledWorkerError: the flush or the read died before.
+            KilledWorkerError: this flush, read or write has killed its worker before.
         """
         before = self._place
         reason = self.crashes.reason_of_call(activity, task, block)
@@ -267,10 +270,10 @@ class Watch:
         self.move(WorkPlace(activity, task, block, start, stop))
         try:
             yield
-        except GeneratorExit:  # ``spans`` is left behind by what ends the process
+        except GeneratorExit:  # the process ends and leaves ``spans`` unfinished
             raise
         except BaseException as error:
-            pass_on(error)  # what ends the process happened here
+            pass_on(error)  # what ends the process is raised again: the noted place stays
             self.move(before)
             raise
         self.move(before)
@@ -281,30 +284,31 @@ class Watch:
 
 
 class TaskWatch:
-    """Over the rows of one task, block after block."""
+    """The watch over the rows of one task, block after block."""
 
     def __init__(self, watch: Watch, task: int) -> None:
-        """No block yet."""
+        """Begin before the first block."""
         self._watch = watch
         self._task = task
         self._block = -1
         self._span = (0, 0)
         self._shown = 0
         self.look: Callable[[], str | None] | None = None
-        """Says what is in the task's state that cannot be kept, where that is to be found out."""
+        """Returns why the task's state cannot be kept, or None if it can. The attribute is None without such checks."""
 
     def between(self) -> None:
-        """A step of a bolt with a runtime before or behind its rows begins: a block without rows."""
+        """Begin a step of a bolt runtime before or after its rows: a block without rows."""
         self._block += 1
         self._span = (0, 0)
         self._shown = 0
 
     @contextmanager
     def window(self) -> Iterator[None]:
-        """User code is about to see a window.
+        """To be entered around the call that shows a window to user code.
 
         Raises:
-            KilledWorkerError: it is not to see it.
+            KilledWorkerError: the window must not be shown.
+            Unkept: the call has left state that cannot be kept.
         """
         start, number = self._span[0], self._shown
         self._shown += 1
@@ -315,7 +319,13 @@ class TaskWatch:
             yield
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
-        """Begin the next block; its pieces, each of which is worked on, with what it emits, while it is current."""
+        """Begin the next block, and yield its pieces as (start, stop).
+
+        A piece is executed, and its emissions are sent, before the next piece is asked for.
+
+        Raises:
+            Unkept: a piece has left state that cannot be kept.
+        """
         self._block += 1
         block = self._block
         for start, stop in self._watch.crashes.spans(self._task, block, count):
@@ -327,7 +337,7 @@ class TaskWatch:
 
     @contextmanager
     def _looked_at(self, place: WorkPlace) -> Iterator[None]:
-        """Be at a place, behind which the state is looked at, also where user code has raised there."""
+        """Note a place, and check the state after it, also if user code has raised there."""
         try:
             with self._watch.at(place.activity, place.task, place.block, place.start, place.stop):
                 yield
@@ -338,17 +348,20 @@ class TaskWatch:
         self._look(place)
 
     def _look(self, place: WorkPlace) -> None:
-        """Look at the state, where that is asked for.
+        """Check the state, if ``look`` is set.
 
         Raises:
-            Unkept: there is something in it that cannot be kept.
+            Unkept: the state holds something that cannot be kept.
         """
         reason = self.look() if self.look is not None else None
         if reason is not None:
             raise Unkept(self._task, reason, place)
 
     def took(self, reason: str | None) -> None:
-        """User code has seen the piece; ``reason``: why its values cannot be kept.
+        """Called when user code has seen the piece.
+
+        Args:
+            reason: why a value of the piece cannot be kept; None if all can.
 
         Raises:
             Unkept: there is a reason.
@@ -357,18 +370,18 @@ class TaskWatch:
             raise Unkept(self._task, reason, WorkPlace(Activity.EXECUTE, self._task, self._block, *self._span))
 
     def row(self, row: int) -> None:
-        """User code is about to see a row of the piece, counted from the piece's start.
+        """Called before user code sees a row of the piece, counted from the piece's start.
 
         Raises:
-            KilledWorkerError: it is not to see it.
+            KilledWorkerError: the row must not be executed.
         """
         self._enter(self._span[0] + row, self._span[0] + row + 1)
 
     def piece(self) -> None:
-        """User code is about to see the piece as a whole, or what it emitted is about to be sent.
+        """Called before user code sees the piece as a whole.
 
         Raises:
-            KilledWorkerError: the piece is one row, and isolated.
+            KilledWorkerError: the piece must not be executed.
         """
         self._enter(*self._span)
 
@@ -379,15 +392,16 @@ class TaskWatch:
         self._watch.move(WorkPlace(Activity.EXECUTE, self._task, self._block, start, stop))
 
     def rest(self) -> None:
-        """User code has seen the piece; what it emitted is about to be sent."""
+        """Called when user code has seen the piece, before its emissions are sent."""
         self._watch.move(WorkPlace(Activity.EXECUTE, self._task, self._block, *self._span))
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Be in the flush that follows the current block.
+        """To be entered around the flush that follows the current block.
 
         Raises:
-            KilledWorkerError: on entering, where it died before.
+            KilledWorkerError: on entering, if this flush has killed its worker before.
+            Unkept: the flush has left state that cannot be kept.
         """
         with self._looked_at(WorkPlace(Activity.FLUSH, self._task, self._block)):
             yield

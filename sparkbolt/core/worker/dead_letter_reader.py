@@ -1,19 +1,20 @@
-"""Reading for dead letters: messages that are given up are read once more and written down.
+"""The dead letter reader: it reads messages that are given up once more, and writes their dead letters.
 
-Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what if their sink
-fails?
+Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what happens if their
+sink fails?
 
-Rule 1: a dead letter is a tree of its own, of the sequence that the plan has reserved for it. It is complete when the
-sink has the letter, or when all bolts have acked it that get it as a tuple; nothing else finishes the message.
-Rule 2: a sink that raises fails the trees of all letters that it was given, with cause ``dead letter``: they come again
-with a later plan. What is tried again is tried letter by letter, so that one that no sink takes holds up no other. A
-sink that has raised ``REFUSALS_MAX`` times in a row is not asked again in a micro-batch: if it is away, each try takes
-its time, and everything waits.
-Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON, for whoever writes the ledger's entry: they
-are durable before it is. So an entry gives a limited number of bytes of them; the others wait for a later plan. A
-letter that is longer than that goes without its values, and says so.
-Rule 4: a record that cannot be read any more does not keep its letter from being written: the story is told, with a
-note that says what is missing. A source that raises is asked a few times first.
+Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete
+when the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else
+finishes the message.
+Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan brings
+them again. Retried letters are written one by one, so that a letter that no sink takes does not hold up the others. A
+sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch: if it is away, each
+try takes time, and everything waits for it.
+Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON in the feedback; the driver writes them, and
+they are durable before the ledger's entry is. So an entry yields a limited number of bytes of letters; the others wait
+for a later plan. A letter that alone exceeds the limit is written without its values, with a note that says so.
+Rule 4: if a record cannot be read any more, its letter is still written: it holds the message's story and a note that
+says what is missing. Before that, a source that raises is read a few times.
 
 Read before: ``source_reader``, ``dead_letters``.
 """
@@ -51,11 +52,11 @@ from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.errors import EmitError, SourceUnavailable
 
 READS_MAX = 3
-"""How often a record whose reading raises is asked for before its letter is written without it."""
+"""How often a record is read, if reading raises, before its letter is written without it."""
 HANDED_OVER_BYTES_MAX = 4 << 20
-"""How many bytes of letters for the checkpoint an entry gives; one letter is always among them."""
+"""The most bytes of letters for the checkpoint that an entry yields; one letter is always among them."""
 REFUSALS_MAX = 3
-"""After so many tries that failed, one behind the other, the rest of a task's letters waits for a later plan."""
+"""After this many failed writes in a row, a task's other letters wait for a later plan."""
 
 
 @dataclass
@@ -71,7 +72,7 @@ class LetterReader(EntryReader):
     """Reads the messages of an entry that are given up, and writes their dead letters."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
-        """Make the letters and bring them where the spout says."""
+        """Make the letters, and write or emit them as the spout's ``dead_letters`` setting says."""
         entry = self._entry
         letters: list[tuple[int, DeadLetter]] = []
         for place, text in enumerate(entry.letters or ()):
@@ -101,7 +102,7 @@ class LetterReader(EntryReader):
 
     @staticmethod
     def _emitted_again(record: Record) -> _Found:
-        """What a ``Spout`` has emitted, or how it printed."""
+        """The values that a ``Spout`` has emitted; their printed form if they cannot be read."""
         try:
             return _Found([tuple(record.read())])
         except EmitError as error:
@@ -138,7 +139,7 @@ class LetterReader(EntryReader):
         )
 
     def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> _Found | None:
-        """What the spout still has of a message; None if it is to be asked again later."""
+        """What the spout still has of a message; None if it has to be read again later."""
         found = _Found()
         if exhausted.end is not None and exhausted.end > range_.end:
             found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")
@@ -173,7 +174,7 @@ class LetterReader(EntryReader):
             found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")
             return None
 
-    # Where letters go.
+    # The targets of letters.
 
     def _write(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         worker, number = self._stage.worker, self._entry.task
@@ -202,7 +203,7 @@ class LetterReader(EntryReader):
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
 
     def _hand_over(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
-        """Letters for the checkpoint go with the feedback."""
+        """Send letters for the checkpoint to the driver, with the feedback."""
         done, lines, waiting, size = [], [], [], 0
         for sequence, letter in letters:
             line = _line_of(letter)
@@ -221,7 +222,7 @@ class LetterReader(EntryReader):
             self._fail_letters(waiting, text, Failure(Cause.LETTER, text))
 
     def _emit_letters(self, name: str, letters: Sequence[tuple[int, DeadLetter]]) -> None:
-        """Each letter as a tuple of a stream of the topology; one for each tuple that the message became."""
+        """Emit each letter on a stream of the topology: one tuple for each tuple that the message became."""
         stream = self._stream(name)
         rows: list[list[Any]] = []
         sequences: list[int] = []
@@ -238,8 +239,8 @@ class LetterReader(EntryReader):
         return np.array([tree_key(self._entry.task, sequence) for sequence in sequences], dtype=np.uint64)
 
     def _fail_letters(self, sequences: Sequence[int], text: str, failure: Failure) -> None:
-        """The letters' trees begin and fail: their messages wait for another try."""
-        if failure.cause != Cause.LETTER:  # what was not tried is no error of its own
+        """Start the letters' trees and fail them: their messages wait for another try."""
+        if failure.cause != Cause.LETTER:  # a letter that was not tried is not another error
             self._stage.counts(self._component).errors += 1
             self._stage.report(ErrorReport(self._component, self._index, text, failure.traceback))
         self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
@@ -249,7 +250,7 @@ class LetterReader(EntryReader):
 
 
 def _line_of(letter: DeadLetter) -> bytes:
-    """A letter as a line; without its values where they are too long."""
+    """A letter as a line of JSON; without its values if it is too long."""
     line = f"{letter.to_line()}\n".encode()
     if len(line) <= HANDED_OVER_BYTES_MAX:
         return line

@@ -1,8 +1,8 @@
-"""The worker environment: what a process that runs tasks is given, once.
+"""The worker environment: what a process needs to run tasks, made once in the driver.
 
 Which question it answers: how do the topology's components reach the process in which their tasks run?
-Rule: classes travel by module and name where the module can be imported there; what the main program defines
-travels by value, and is found again by its name when state is unpickled.
+Rule: classes are pickled by module and name if the module can be imported in that process. Definitions of the main
+program are pickled by value, and are found again by their names when state is unpickled.
 
 Read before: ``tasks``, ``routing``.
 """
@@ -31,12 +31,12 @@ MAIN = "__main__"
 
 
 def pickled_components(lane: Lane) -> dict[str, bytes]:
-    """Every component of a topology, pickled by itself: a task unpickles one of its own."""
+    """Each component of a topology, pickled separately: each task unpickles its own instance."""
     return {name: cloudpickle.dumps(spec.component) for name, spec in lane.topology.components.items()}
 
 
 def main_definitions() -> dict[str, Any]:
-    """Classes and functions that the main program defines, by name."""
+    """The classes and functions that the main program defines, by name."""
     main = sys.modules.get(MAIN)
     if main is None:
         return {}
@@ -48,9 +48,9 @@ def main_definitions() -> dict[str, Any]:
 
 
 def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
-    """The definitions as a pickled dict, without those that cannot travel.
+    """The definitions as a pickled dict, without those that cannot be pickled.
 
-    A function of the main program may well use the Spark session or an open file; no task needs it then.
+    A function of the main program may use the Spark session or an open file, for example; no task needs such a one.
     """
     able = {}
     for name, value in definitions.items():
@@ -73,7 +73,7 @@ def environment_of(
     capture: Capture | None = None,
     debug: Callable[[str], None] | None = None,
 ) -> WorkerEnvironment:
-    """What a process needs to run the tasks of a lane; see ``WorkerEnvironment`` for the arguments."""
+    """Make the environment for the tasks of a lane; see ``WorkerEnvironment`` for the arguments."""
     return WorkerEnvironment(
         lane=lane,
         components=components if components is not None else pickled_components(lane),
@@ -87,60 +87,61 @@ def environment_of(
 
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
-"""Told of everything that is emitted: component, task index, stream, columns."""
+"""Called with everything that is emitted: component, task index, stream, columns."""
 
 
 class Observer(Protocol):
-    """Whoever sees what stages do, delivery by delivery: the simulator's observer. It changes nothing."""
+    """Observes what stages do, delivery by delivery, in the simulator. It does not change what they do."""
 
     def emits(self, output: Output) -> None:
-        """A task is made, and emits into this."""
+        """Called when a task is made, with the ``Output`` into which it emits."""
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """A task is about to run on these rows; what is returned is what it runs on."""
+        """Called before a task runs on rows; the task runs on the rows that this returns."""
 
     def sending(self, task: BoltTask) -> None:
-        """What a task has emitted is sent next."""
+        """Called before the emissions of a task are sent."""
 
     def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """A fused task works on rows meanwhile, whose values are the very objects that were emitted."""
+        """Entered while a fused task works on rows, whose values are the very objects that were emitted."""
 
     def started(self, keys: U64) -> None:
-        """Trees of these keys begin."""
+        """Called when trees begin: their keys, uint64[trees]."""
 
     def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
-        """A task has sent rows to another task."""
+        """Called when a task has sent rows to another task."""
 
     def settled(self, roots: U64, edges: U64) -> None:
-        """Deliveries were acked: one pair for each tree that each of them belongs to."""
+        """Called when deliveries were acked, with a pair for each tree of each delivery; each uint64[pairs]."""
 
     def failed(self, fail: Fail) -> None:
-        """Somebody failed a tree."""
+        """Called when a tree fails."""
 
     def again(self) -> None:
-        """What was seen of this attempt does not count: it begins again."""
+        """Called when this attempt begins again: what was observed of it before does not count."""
 
 
 @dataclass
 class WorkerEnvironment:
-    """What a process is given to work with, made once in the driver."""
+    """What a process needs to run tasks; made once in the driver."""
 
     lane: Lane
     components: Mapping[str, bytes]
-    """Each component, pickled: a task unpickles one of its own."""
+    """Each component, pickled: each task unpickles its own instance."""
     unpickle: Callable[[bytes], Any]
     clock: Callable[[], float]
-    """Seconds, for measuring how long user code takes; no rule depends on it."""
+    """The time in seconds, to measure how long user code takes; no rule depends on it."""
     stamps: Callable[[], int]
-    """Random 64-bit numbers for segments of state."""
+    """Returns random 64-bit numbers for segments of state."""
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
-    """Told each emission of components whose ``debug`` is on."""
+    """Called with the text of each emission of components whose ``debug`` is on."""
     observer: Observer | None = None
-    """Sees every delivery; None everywhere but in the simulator."""
+    """Observes every delivery; None except in the simulator."""
     namespace: Mapping[str, Any] = field(default_factory=dict)
-    """What the topology's main module defines, for unpickling state."""
+    """The definitions of the topology's main module, for unpickling state."""
     letter_sink: Callable[[int], DeadLetterSink] | None = None
-    """Where the dead letters of a spout's task go instead of where its spout says: in tests and in the simulator."""
+    """In tests and in the simulator: makes the dead letter sink of a spout's task, instead of the one that its spout
+    sets."""
     rehearsal_directory: str | None = None
-    """As of ``TopologyContext``."""
+    """See ``TopologyContext``."""

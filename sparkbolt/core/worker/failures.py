@@ -1,7 +1,9 @@
-"""Failures: what an exception, or a reason, means for the tuple that it was raised or given for.
+"""Failures: what an exception or a reason means for its tuple.
 
-Which question it answers: with which cause does the tuple fail, and what do its tree's story and its dead letter say?
-Rule: whatever leaves user code is the trouble of its tuple, an exception that is no ``Exception`` too.
+Which question it answers: with which cause does a tuple fail, and which reason do its tree's story and its dead letter
+give?
+Rule: every exception that leaves user code fails its tuple, also a ``BaseException`` that is not an ``Exception``; only
+``KeyboardInterrupt`` and ``Interruption`` are raised again.
 
 Read before: ``exceptions``.
 """
@@ -34,16 +36,16 @@ class Failure:
     reported: bool = True
 
     def __post_init__(self) -> None:
-        """Shorten the reason, whoever has given it."""
+        """Shorten the reason."""
         if len(self.reason) > REASON_CHARACTERS_MAX:
             self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an exception that left user code means for the tuple.
+    """The failure that an exception which left user code means for the tuple.
 
     Raises:
-        KeyboardInterrupt, Interruption: it is one, and no tuple's affair.
+        KeyboardInterrupt, Interruption: the exception is one of these, which belong to no tuple.
     """
     pass_on(error)
     if isinstance(error, ReportedFailedException):
@@ -61,7 +63,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def failure_said(reason: Any) -> Failure:
-    """What ``collector.fail(tup, reason)`` means, whatever was given as the reason.
+    """The failure that ``collector.fail(tup, reason)`` means; the reason may be any object.
 
     >>> failure_said("no such user").reason, failure_said(None).reason, failure_said(b"no").reason
     ('no such user', 'failed by the bolt', "b'no'")
@@ -75,5 +77,5 @@ def failure_said(reason: Any) -> Failure:
 
 
 def not_tried(failure: Failure) -> Failure:
-    """Why a tuple fails that is not even tried, since others before it have failed so."""
+    """The failure of a tuple that is not tried, because tuples before it have failed with ``failure``."""
     return Failure(failure.cause, f"not tried, as others before it had failed: {failure.reason}", reported=False)

@@ -1,7 +1,8 @@
 """Health: how the work of each bolt went in one micro-batch.
 
-Which question it answers: how much did a bolt get, and for how much of it did it raise?
-Rule: tasks say it, whoever gathers what they say adds it up; what follows from it, ``outages`` knows.
+Which question it answers: how many tuples did a bolt get, and for how many of them did it raise?
+Rule: each task reports its own numbers, and stages and the driver add them up. The driver's ``outages`` decides what
+follows from them.
 
 Read before: ``failures``.
 """
@@ -22,7 +23,7 @@ from sparkbolt.core.worker.failures import Failure
 
 @dataclass
 class WorkSeen:
-    """What one task shows in one micro-batch, frame by frame.
+    """Counts how the work of one task goes in one micro-batch, frame by frame.
 
     >>> seen = WorkSeen()
     >>> seen.add(3, {0: Failure(Cause.EXCEPTION, "no"), 2: Failure(Cause.UNAVAILABLE, "away")}, None)
@@ -45,13 +46,13 @@ class WorkSeen:
         attempts: npt.NDArray[np.uint8] | None,
         held: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """It got some rows.
+        """Count some rows that the task got.
 
         Args:
-            count: how many.
-            failures: those that failed.
-            attempts: the rows' (as in frames); None where all are first ones.
-            held: bool[count], the rows that it has neither acked nor failed; None where there are none.
+            count: how many rows.
+            failures: by row, why it failed.
+            attempts: uint8[count], as in frames; None if all rows are first attempts.
+            held: bool[count], the rows that the task has neither acked nor failed; None if there are none.
         """
         took = np.ones(count, dtype=bool) if held is None else ~held
         took[list(failures)] = False
@@ -61,7 +62,7 @@ class WorkSeen:
         self.first_attempts += count if attempts is None else int(np.count_nonzero(attempts & ATTEMPT_MAX <= 1))
         raised = [row for row, failure in failures.items() if failure.cause in RAISED]
         for row in failures.keys() - set(raised):
-            took[row] = True  # to fail or to reject a tuple is part of its work
+            took[row] = True  # to fail or to reject a tuple is part of a bolt's work
         if not raised:
             self.trailing = 0 if bool(took.any()) else self.trailing
             return
@@ -74,11 +75,11 @@ class WorkSeen:
         self.trailing += int(np.count_nonzero(first))
 
     def fail_all(self, failure: Failure) -> None:
-        """All that it got has failed after all."""
+        """Count all rows that the task got as failed, since its ``flush`` failed."""
         if failure.cause in RAISED:
             self.raised, self.trailing = self.got, self.first_attempts
             self.unavailable = self.got if failure.cause == Cause.UNAVAILABLE else self.unavailable
 
     def health(self) -> Health:
-        """All of it."""
+        """The sum of all frames."""
         return Health(self.got, self.raised, self.unavailable, self.trailing, self.held)

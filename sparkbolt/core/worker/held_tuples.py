@@ -1,14 +1,15 @@
-"""Held tuples: which tuples a bolt holds in its attributes, and how those that nobody waits for are dropped.
+"""Held tuples: which tuples a bolt holds in its attributes, and how tuples of void trees are dropped.
 
-Which question it answers: when a tree times out, which of its tuples does somebody hold; and what becomes of a held
-tuple whose driver is dead?
-Rule 1: a search costs at most ``LOOKS_MAX`` looks, and is made only for trees that time out, by the tasks that the
+Which question it answers: when a tree times out, which of its tuples does a bolt hold; and what becomes of a held tuple
+whose driver has died?
+Rule 1: a search visits at most ``LOOKS_MAX`` objects. It is made only for trees that time out, by the tasks that the
 ledger names as their holders.
-Rule 2: a tuple all of whose trees are void is taken out of the dicts, lists, sets and deques in which a bolt keeps it,
-before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old one.
+Rule 2: a tuple all of whose trees are void is removed from the dicts, lists, sets and deques in which a bolt keeps it,
+before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old tuple.
 
-Attributes are searched, containers in them, and attributes of objects in them; what is in a ``KeyValueState`` is not
-seen, and stays.
+The search covers attributes, containers in them, and attributes of objects in them. It does not cover a
+``KeyValueState``: tuples there stay.
+
 Read before: ``tuples``, ``ids``.
 """
 
@@ -27,7 +28,7 @@ LOOKS_MAX = 100_000
 
 
 def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[Tuple]:
-    """The tuples of some trees that are in attributes or whatever they contain, each once.
+    """Find the tuples of some trees in attributes and in everything that they contain, each tuple once.
 
     Args:
         attributes: a bolt's ``__dict__``.
@@ -54,7 +55,7 @@ def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[T
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    """What is in a container, or in the attributes of an object."""
+    """The contents of a container, or the attributes of an object."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
     if isinstance(value, Set | MutableSequence | deque | tuple):
@@ -64,7 +65,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def forget_in(instance: object, void: Mapping[int, int]) -> int:
-    """``forget`` in all attributes of a bolt, those in ``__slots__`` too."""
+    """Call ``forget`` for all attributes of a bolt, including those in ``__slots__``."""
     attributes = attributes_of(instance)
     before = dict(attributes)
     found = forget(attributes, void)
@@ -75,14 +76,14 @@ def forget_in(instance: object, void: Mapping[int, int]) -> int:
 
 
 def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
-    """Take void tuples out of attributes and whatever they contain.
+    """Remove void tuples from attributes and from everything that they contain.
 
     Args:
-        attributes: a bolt's ``__dict__``; an attribute that is such a tuple itself becomes None.
-        void: by task number, the sequence below which trees are void.
+        attributes: a bolt's ``__dict__``; an attribute whose value is a void tuple becomes None.
+        void: by task number, the sequence below which the task's trees are void.
 
     Returns:
-        How many places held one.
+        How many places held a void tuple.
     """
     seen: set[int] = set()
 
@@ -119,7 +120,7 @@ _LEAVES = (str, bytes, int, float, Tuple, type)
 
 
 def _clean(value: Any, is_void: Callable[[Any], bool]) -> tuple[int, Iterable[Any]]:
-    """Clean one container: how many it has lost, and what is in it."""
+    """Remove void tuples from one container; return how many were removed, and what is left in it."""
     if isinstance(value, MutableMapping):
         gone = [key for key, held in value.items() if is_void(held) or is_void(key)]
         for key in gone:

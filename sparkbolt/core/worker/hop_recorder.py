@@ -1,18 +1,19 @@
-"""The hop recorder: which hops a stage writes down, and how that costs nothing to trees that succeed.
+"""The hop recorder: which hops a stage records, at no cost for trees that succeed.
 
-Which question it answers: what does a stage know of the way of a tree, and when does it tell?
+Which question it answers: what does a stage know of the hops of a tree, and when does it report them?
 
-Rule 1: a tuple pays nothing for the stories of others. Two things are known for free. A frame carries the path of its
-tuples, from the spout to here, once for all of them, since what a task emits while it works on one frame travels in
-frames of its own; so whoever fails a tuple knows the line of its ancestors. And a tree that is worth following, a
-message that is given again or one that ``trace`` chose, is marked in the column of attempts, which is missing where
-every row is an unmarked first attempt: a stage looks at rows only where there is such a column, or where rows failed.
-Rule 2: of failed trees a stage tells the hops of the first ``FAILED_MAX``, of marked ones those of ``TRACED_MAX``:
-the ones with the smallest roots, so that all stages of a micro-batch choose the same trees.
-Rule 3: the same micro-batch run again tells the same.
+Rule 1: a tuple pays nothing for the stories of other tuples. Two things cost nothing. First, a frame has the path of
+its tuples, from the spout to here, once for all of them, since the emissions of a task for one frame travel in frames
+of their own. So a stage in which a tuple fails knows the tuple's ancestors. Second, a tree that is worth following,
+that is a retried message or one that ``trace`` chose, is marked in the column of attempts. The column is missing if
+every row is an unmarked first attempt: a stage checks rows only if there is such a column, or if rows failed.
+Rule 2: a stage reports the hops of the first ``FAILED_MAX`` failed trees, and of ``TRACED_MAX`` marked trees: those
+with the smallest roots, so that all stages of a micro-batch choose the same trees.
+Rule 3: if a micro-batch is run again, it reports the same hops.
 
 Rejected: a bit set of tasks for each root beside its XOR (a cost for every tree), and asking workers afterwards what
 they remember (the next micro-batch often runs in another process).
+
 Read before: ``story``, ``tuple_batch``, ``routing``.
 """
 
@@ -36,9 +37,9 @@ from sparkbolt.core.worker.routing import EmittedRows
 from sparkbolt.core.worker.tuple_batch import Rows
 
 FAILED_MAX = 100
-"""Of how many failed trees one stage tells the hops, in one micro-batch."""
+"""For how many failed trees one stage reports the hops, in one micro-batch."""
 TRACED_MAX = 500
-"""Of how many marked trees."""
+"""For how many marked trees one stage reports the hops, in one micro-batch."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,22 +59,29 @@ class _Action:
 
 
 class HopRecorder:
-    """Gathers the hops that one stage knows in one micro-batch."""
+    """Collects the hops of one stage in one micro-batch."""
 
     def __init__(self, lane: Lane, moment: Moment) -> None:
-        """Nothing is known yet."""
+        """Begin without any hops."""
         self._lane = lane
         self._moment = moment
         self._actions: dict[tuple[int, int], _Action] = {}
         """By (root, task number)."""
         self._failed: set[int] = set()
         self._ceiling = 1 << 64
-        """Marked roots from here on are not among the smallest."""
+        """Marked roots from this one on are not among the smallest."""
 
-    # What a stage sees.
+    # What a stage records.
 
     def worked(self, context: TopologyContext, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
-        """A task has worked on rows: some are marked, or some failed."""
+        """Record that a task has worked on rows, of which some are marked or some failed.
+
+        Args:
+            context: the task's.
+            rows: the rows.
+            failures: the rows that failed.
+            held: bool[rows], the rows that were neither acked nor failed; None if there are none.
+        """
         if rows.anchoring is None:
             return
         failed = np.zeros(rows.count, dtype=bool)
@@ -101,13 +109,13 @@ class HopRecorder:
                     self._pass(root, rows.path)
 
     def refused(self, roots: Sequence[int], path: Path) -> None:
-        """What was emitted at the end of ``path`` cannot travel, so trees fail."""
+        """Record that trees fail because an emission at the end of ``path`` cannot be sent."""
         for root in roots:
             if self._may_fail(root):
                 self._pass(root, path)
 
     def emitted(self, block: EmittedRows, sender: int) -> None:
-        """A task has emitted rows, some of which are marked."""
+        """Record that a task has emitted rows, some of which are marked."""
         parents, stream = block.parents, block.stream
         if parents is None or block.attempts is None:
             return
@@ -122,7 +130,7 @@ class HopRecorder:
                 action.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
 
     def settled(self, context: TopologyContext, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
-        """A task has acked or failed tuples that it had kept."""
+        """Record that a task has acked or failed tuples that it had kept."""
         for tup in acked:
             if tup.mark > 1:
                 for root in filter(self._wants, (root for root, _ in tup.anchors)):
@@ -136,7 +144,13 @@ class HopRecorder:
                     action.values = short_values(tup._origin.fields, tup.values)
 
     def holds(self, context: TopologyContext, tuples: Iterable[Tuple], wanted: Iterable[int]) -> None:
-        """A task was asked about trees that time out, and still has these tuples of theirs."""
+        """Record that a task holds tuples of trees that time out.
+
+        Args:
+            context: the task's.
+            tuples: the tuples that it holds.
+            wanted: the roots of the trees that time out.
+        """
         asked = set(wanted)
         for tup in tuples:
             for root, _ in tup.anchors:
@@ -147,10 +161,10 @@ class HopRecorder:
                         action.source = f"{tup.source_component}[{tup.source_task}]"
                         action.values = short_values(tup._origin.fields, tup.values)
 
-    # What is told.
+    # What a stage reports.
 
     def hops(self) -> list[Hop]:
-        """The hops, in an order that depends on nothing but what was seen."""
+        """The hops, in an order that depends only on what was recorded."""
         self._forget_some(TRACED_MAX)
         told = []
         for (root, number), action in sorted(self._actions.items()):
@@ -190,14 +204,14 @@ class HopRecorder:
         return root in self._failed
 
     def _forget_some(self, limit: int) -> None:
-        """Keep the failed trees, and of the others those with the smallest roots."""
+        """Keep the failed trees, and ``limit`` of the others: those with the smallest roots."""
         marked = sorted({root for root, _ in self._actions} - self._failed)
         if len(marked) > limit:
             self._ceiling = marked[limit]
             self._actions = {place: action for place, action in self._actions.items() if self._wants(place[0])}
 
     def _pass(self, root: int, path: Path) -> None:
-        """Somebody on the path sent a tuple of the tree on, or an ancestor of it."""
+        """Record that each task on the path has emitted a tuple of the tree, or an ancestor of one."""
         names = self._lane.topology.streams()
         for number, stream in path:
             _, definition = names[stream]
@@ -210,10 +224,10 @@ class HopRecorder:
 
 
 class Chooser:
-    """Says which of a spout's tuples are traced, by the setting ``trace``: a share of all trees, or a predicate."""
+    """Chooses which of a spout's tuples are traced, by the setting ``trace``: a share of all trees, or a predicate."""
 
     def __init__(self, trace: float | Callable[[Tuple], Any], origin: Origin) -> None:
-        """Choose by ``trace`` among tuples of ``origin``."""
+        """Choose by ``trace`` among the tuples of ``origin``."""
         self._share = trace if isinstance(trace, int | float) else 0.0
         self._predicate = None if isinstance(trace, int | float) else trace
         self._origin = origin
@@ -221,10 +235,14 @@ class Chooser:
         """The first exception of the predicate; a tuple for which it raises is not traced."""
 
     def marks(self, columns: Sequence[Column], roots: U64) -> npt.NDArray[np.uint8] | None:
-        """``TRACED`` for each row that is chosen, 0 for the others; None if none is.
+        """``TRACED`` for each chosen row and 0 for the others, uint8[rows]; None if no row is chosen.
 
-        A share needs no random number: roots spread like random ones, so a tree is chosen if its root is small. Of a
-        message with several tuples all are chosen if one is.
+        A share needs no random number: roots are distributed like random numbers, so a tree is chosen if its root is
+        small. If one tuple of a message is chosen, all tuples of the message are.
+
+        Args:
+            columns: the columns of the rows.
+            roots: uint64[rows], the root of each row.
         """
         if self._predicate is not None:
             lists = [python_values(column) for column in columns]
@@ -251,7 +269,13 @@ class Chooser:
 def _rows_by_root(
     roots: U64, offsets: npt.NDArray[np.int64] | None, chosen: Mask
 ) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Each root that chosen rows belong to, with those rows; of too many roots the smallest."""
+    """Yield each root of the chosen rows, with its chosen rows, intp[rows]; at most ``TRACED_MAX``, smallest first.
+
+    Args:
+        roots: uint64[pairs].
+        offsets: int64[rows + 1], ascending; None: one pair for each row.
+        chosen: bool[rows].
+    """
     rows = np.arange(len(chosen))
     if offsets is not None:
         rows = np.repeat(rows, np.diff(offsets))
@@ -265,7 +289,7 @@ def _rows_by_root(
 
 
 def _label(stream: str, fields: Sequence[str]) -> str:
-    """What was emitted, in words: the fields of the default stream, of others the name too."""
+    """The label of a stream: its fields; with its name before them unless it is the default stream."""
     listed = ", ".join(fields)
     return listed if stream == DEFAULT_STREAM else f"{stream}: {listed}"
 

@@ -1,17 +1,17 @@
-"""The outbox: what a bolt's task has emitted as a spout does, kept until the outcome of its trees is known.
+"""The outbox: the tuples with which a bolt's task has started trees, kept until the outcome of their trees is known.
 
-Which question it answers: which tuples does the task owe to whoever is behind it, and what has it to give again?
-Rule 1: what is emitted and belongs to no tree starts one. The first sequence that was never used is in the task's
-durable state, with the values; both are committed with the micro-batch that emitted, or neither is.
-Rule 2: a value is named by its position, the sequence of its first attempt. Its further attempts have sequences that
-plans give out (``ids.AGAIN``), so that nothing is numbered twice.
-Rule 3: a value goes when the ledger says that its position is settled: acked, or set aside. What the ledger says may
-be said twice.
+Which question it answers: which tuples does the task still owe to the bolts behind it, and which does it emit again?
+Rule 1: a tuple that is emitted and belongs to no tree starts one. The next unused sequence is in the task's durable
+state, together with the values; both are committed with the micro-batch that emitted the tuple, or neither is.
+Rule 2: a value is identified by its position, which is the sequence of its first attempt. Plans reserve the sequences
+of later attempts (``ids.AGAIN``), so that no sequence is used twice.
+Rule 3: a value is dropped when the ledger's outbox acks name its position: its tree was acked, or its message was set
+aside. An outbox ack may come twice.
 
-Values are kept in pages, one a micro-batch. A page is pickled once, and read only when something of it is to be given
-again; which of its positions are open stands in a table.
+Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
+to be emitted again. A table holds the open positions of each page.
 
-Read before: ``ids``, ``plan``, ``outbox_acks``, ``routing``, ``state``.
+Read before: ``ids``, ``plan``, ``outbox_acks``, ``routing``, ``task_state``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class _Table:
-    """What is kept: the next sequence, and by the first position of each page the positions that are open."""
+    """The next sequence, and, by the first position of each page, its open positions."""
 
     next_sequence: int = 0
     open: Mapping[int, Intervals] = field(default_factory=dict)
@@ -62,7 +62,7 @@ durable.moved_here(__name__, "sparkbolt.core.own_trees", "sparkbolt.core.worker.
 
 @dataclass(frozen=True)
 class _Piece:
-    """Consecutive positions of a page that were emitted on one stream."""
+    """Consecutive positions of a page, emitted on one stream."""
 
     first: int
     count: int
@@ -74,29 +74,30 @@ class _Piece:
 
 @dataclass
 class Started:
-    """A block of which some rows have started trees."""
+    """A block of emitted rows, of which some have started trees."""
 
     block: EmittedRows
     keys: U64 = field(default_factory=empty_u64)
-    """The trees that were started."""
+    """uint64[trees]: the keys of the trees that were started."""
     refused: list[str] = field(default_factory=list)
-    """Why rows that were to start a tree are not in the block: a value of theirs cannot be kept."""
+    """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
+    for positions that cannot be emitted again, since they are not kept any more."""
 
 
 class Outbox:
-    """The trees of one task in one micro-batch.
+    """The outbox of one task in one micro-batch.
 
-    In each micro-batch: ``receive`` what the clock says, then ``start`` for what the task emits, then
+    In each micro-batch call ``receive`` with the clock, then ``start`` for each block that the task emits, then
     ``save``, before the task's state is committed.
     """
 
     def __init__(self, state: TaskState, number: int, pickling: Pickling) -> None:
-        """Look up what is kept.
+        """Load the table of open positions.
 
         Args:
-            state: the task's, begun.
+            state: the task's state, begun for this micro-batch.
             number: the number of the task.
-            pickling: how values become bytes.
+            pickling: turns values into bytes.
         """
         self._state = state
         self._number = number
@@ -113,7 +114,10 @@ class Outbox:
         return sum(map(size, self._open.values())) + self._next - self._first
 
     def receive(self, clock: Clock, output: Output) -> list[Started]:
-        """Forget what the clock says is settled; what it says is to be given again, as the next rows of ``output``."""
+        """Drop the values that the clock's outbox acks name; return the values that the clock asks for again.
+
+        The returned rows are numbered as the next rows of ``output``.
+        """
         self.settle(clock.outbox_acks)
         streams = {name: out.routes for name, out in output.streams.items()}
         found = [started for entry in clock.again for started in self.again(entry, streams)]
@@ -124,7 +128,7 @@ class Outbox:
         return found
 
     def settle(self, positions: Sequence[Interval]) -> None:
-        """Forget the values at these positions, in any order; what is not kept is passed over."""
+        """Drop the values at these positions, given in any order; positions that are not kept are ignored."""
         columns = np.array(positions, dtype=np.int64).reshape(-1, 2)
         gone = union_of_columns(columns[:, 0], columns[:, 1])
         ends = [end for _, end in gone]
@@ -140,9 +144,9 @@ class Outbox:
                 self._state.drop(_page_name(page))
 
     def again(self, entry: Entry, streams: Mapping[str, StreamRoutes]) -> Iterator[Started]:
-        """The values that an entry names, under the sequences that it reserves.
+        """Yield the values that an entry names, with the sequences that it reserves.
 
-        A position at which nothing is kept is among the ``refused`` of a block without rows.
+        Positions at which no value is kept are named in the ``refused`` of a block without rows.
         """
         positions = np.array(entry.positions or (), dtype=np.int64)
         pages = sorted(self._open)
@@ -185,7 +189,7 @@ class Outbox:
         return Started(replace(block, parents=parents, path=path), keys)
 
     def save(self) -> None:
-        """Stage what changed; ``TaskState.commit`` makes it durable."""
+        """Write what changed to the task's state; ``TaskState.commit`` makes it durable."""
         if self._pieces:
             self._open[self._first] = [(self._first, self._next)]
             self._state.write_own(_page_name(self._first), pickle.dumps(self._pieces, 5))
@@ -255,7 +259,7 @@ def _page_name(first: int) -> str:
 
 
 def _without_tree(block: EmittedRows) -> npt.NDArray[np.intp]:
-    """The rows that belong to no tree."""
+    """The rows that belong to no tree: intp[rows], ascending."""
     if block.parents is None:
         return np.arange(block.count)
     if block.parents.offsets is None:
@@ -264,7 +268,13 @@ def _without_tree(block: EmittedRows) -> npt.NDArray[np.intp]:
 
 
 def _with_roots(parents: Parents | None, starting: npt.NDArray[np.intp], roots: U64) -> Parents:
-    """The parents of a block whose rows ``starting`` had none and now have these roots."""
+    """The parents of a block after its rows ``starting``, which had none, have got ``roots``.
+
+    Args:
+        parents: the parents before; None: no row of the block had any.
+        starting: intp[starting], the rows that start trees.
+        roots: uint64[starting], their roots.
+    """
     if parents is None or parents.offsets is None:
         return Parents(roots, roots, 0)
     counts = np.diff(parents.offsets)

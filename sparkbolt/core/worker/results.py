@@ -1,10 +1,10 @@
-"""Results: what a task returns of its work, what a stage returns of all its tasks, and how that leaves the process.
+"""Results: what a task returns, what a stage returns for all its tasks, and how that leaves the process.
 
 Which question it answers: what did user code do to the trees of its rows, and which rows of Spark leave the stage?
-Rule 1: data flows one way. A task calls nobody: it returns a ``TaskResult``, and what it emitted is in its ``Output``.
-The stage folds both into one ``StageResult``, which becomes rows of Spark at the very end, with ``to_rows``.
-Rule 2: what cannot travel is returned as a ``Refusal``: a value that cannot be pickled, or read back, or is too large.
-Whoever asked decides what becomes of its trees.
+Rule 1: data flows one way. A task does not call the stage: it returns a ``TaskResult``, and its emissions are in its
+``Output``. The stage folds both into one ``StageResult``, which ``to_rows`` turns into rows of Spark at the very end.
+Rule 2: a row that cannot be sent is returned as a ``Refusal``: a value cannot be pickled, cannot be read back, or is
+too large. The caller decides what becomes of its trees.
 Rule 3: frames of one task on one stream are numbered in the order in which they are written.
 
 Read before: ``verdicts``, ``frames``, ``failures``, ``routing``.
@@ -48,7 +48,7 @@ from sparkbolt.core.worker.failures import Failure
 from sparkbolt.core.worker.routing import RoutedRows
 
 Row: TypeAlias = tuple[int, bytes]
-"""(dest, frame): what moves between stages."""
+"""(dest, frame): a row of Spark, as it moves between stages."""
 
 
 @dataclass
@@ -60,28 +60,28 @@ class TaskResult:
     failed: int = 0
     errors: int = 0
     failures: dict[int, Failure] = field(default_factory=dict)
-    """By row: why it failed."""
+    """By row that failed: why."""
     held: npt.NDArray[np.bool_] | None = None
     """bool[rows]: rows that were neither acked nor failed; None if there are none."""
     acked_whole: Anchoring | None = None
-    """The anchoring of the rows, where all of them are acked and tracked."""
+    """The anchoring of the rows, if all of them are acked and tracked; then ``acks`` does not have them."""
     acks: list[tuple[U64, U64]] = field(default_factory=list)
-    """(roots, edges), each uint64[pairs]: to be added to the accounts of the roots."""
+    """(roots, edges), each uint64[pairs], to be added to the accounts of the roots."""
     holds: list[U64] = field(default_factory=list)
     """Roots, uint64[pairs], of tuples that the task holds."""
     touched: list[U64] = field(default_factory=list)
-    """Roots, uint64[pairs], that get a full timeout again."""
+    """Roots, uint64[pairs], whose timeout begins again."""
     fails: list[Fail] = field(default_factory=list)
     reports: list[ErrorReport] = field(default_factory=list)
     late_acks: list[Tuple] = field(default_factory=list)
     late_fails: list[Tuple] = field(default_factory=list)
-    """Tuples that the task had kept from earlier rows, and acked or failed now."""
+    """Tuples that the task had kept from earlier rows, and has acked or failed now."""
     of_windows: ComponentMetrics | None = None
-    """What a bolt with a runtime of its own counts besides."""
+    """The metrics that a bolt runtime counts itself."""
     of_trees: list[tuple[int, Failure]] = field(default_factory=list)
-    """How many trees, or tuples kept from earlier, failed besides those of its rows, and why."""
+    """(number of trees, or of tuples kept from earlier rows, that failed besides the rows; why)."""
     flush_failure: Failure | None = None
-    """Why ``flush``, and with it all that the task got, has failed."""
+    """Why ``flush`` failed, and with it all rows that the task got."""
 
 
 @dataclass
@@ -90,19 +90,19 @@ class StageResult:
 
     moment: Moment
     rows: list[Row] = field(default_factory=list)
-    """Frames for later levels, and whatever passes through."""
+    """Frames for later levels, and rows that only pass through."""
     partials: Partials = field(default_factory=Partials)
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    """By component; with those of earlier stages that came here."""
+    """By component; includes the metrics of earlier stages that came here."""
     hops: list[Hop] = field(default_factory=list)
     reports: list[ErrorReport] = field(default_factory=list)
     timers: dict[int, Timer | None] = field(default_factory=dict)
-    """By the numbers of tasks with a runtime that ran: when each is due next."""
+    """By number of each task with a runtime that ran: its next timer; None: it needs none."""
     healths: dict[str, Health] = field(default_factory=dict)
     """By bolt: how its work went."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
-        """All rows that leave the stage: ``rows``, then partials by acker task, then one row of feedback."""
+        """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback."""
         rows = list(self.rows)
         if lane.tracked:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
@@ -117,31 +117,31 @@ COLUMN_BYTES_GUESS = 64
 
 
 class Refusal(NamedTuple):
-    """A row that cannot travel."""
+    """A row that cannot be sent."""
 
     task: int
     """The number of the task that emitted it."""
     roots: Sequence[int]
-    """Of the trees that it belongs to."""
+    """The roots of the trees that it belongs to."""
     reason: str
     path: Path
-    """As in ``Frame``."""
+    """See ``Frame.path``."""
 
 
 class FrameWriter:
     """Writes the frames of one process's part in one stage of a micro-batch."""
 
     def __init__(self, lane: Lane, moment: Moment, piece: int, origin_of: Callable[[int, int], Origin]) -> None:
-        """Nothing is written yet.
+        """Begin without any frames.
 
         Args:
-            lane: the topology, laid out.
+            lane: the lane that runs the topology.
             moment: the micro-batch.
-            piece: tells this part of a source's work from the others of the micro-batch.
-            origin_of: the origin of a (task number, stream index).
+            piece: distinguishes this part of the sources' work from the other parts in the micro-batch.
+            origin_of: returns the origin of a task number and a stream index.
         """
         self.rows: list[Row] = []
-        """What was written."""
+        """The frames that were written."""
         self._lane = lane
         self._config = lane.topology.config
         self._moment = moment
@@ -151,7 +151,7 @@ class FrameWriter:
         """By (task number, stream index): how many frames were written."""
 
     def write(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
-        """Write the rows that one task sends to another on one stream; what cannot travel is left out and returned."""
+        """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
         refusals: list[Refusal] = []
         dest = self._lane.dests[routed.target]
         for start, stop in self._pieces(routed):
@@ -161,7 +161,7 @@ class FrameWriter:
         return refusals
 
     def _write(self, dest: int, frame: Frame, refusals: list[Refusal]) -> None:
-        """Write a frame as one row, or as several where it turns out too large."""
+        """Write a frame as one row of Spark, or as several if its encoded size is too large."""
         try:
             data = encode(frame, self._moment)
         except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
@@ -186,7 +186,7 @@ class FrameWriter:
             self.rows.append((dest, data))
 
     def _without_unpicklable(self, frame: Frame, refusals: list[Refusal]) -> Frame:
-        """The frame less the rows that have a value which cannot be pickled."""
+        """The frame without the rows that have an unpicklable value; these are added to ``refusals``."""
         kept = []
         fields = self._origin_of(frame.sender, frame.stream).fields
         for row in range(frame.rows):
@@ -217,7 +217,7 @@ class FrameWriter:
     def _pieces(self, routed: RoutedRows) -> Iterator[tuple[int, int]]:
         """Split rows, as (start, stop), so that no frame is much larger than ``frame_bytes_max``."""
         most = self._config.frame_bytes_max
-        # What a slice leaves out counts as well at first: that is asked for in a twentieth of the time.
+        # The first estimate counts the whole buffers of slices: it takes a twentieth of the time of an exact one.
         size = sum([_size(column, routed.count, whole=True) for column in routed.columns]) + 16 * routed.count
         if size > most:
             size = sum([_size(column, routed.count) for column in routed.columns]) + 16 * routed.count
@@ -228,11 +228,11 @@ class FrameWriter:
 
 
 def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]:
-    """A frame that came less the rows with a value that cannot be read here.
+    """A received frame without the rows that have an unreadable value, and a refusal for each such row.
 
     Args:
-        frame: what was decoded; ``unreadable`` names the rows.
-        fields: those of its stream.
+        frame: the decoded frame; its ``unreadable`` names the rows.
+        fields: the fields of its stream.
     """
     refusals = []
     for row, (column, reason) in sorted(frame.unreadable.items()):
@@ -245,8 +245,8 @@ def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]
 
 
 def _size(column: Column, count: int, *, whole: bool = False) -> int:
-    """About how many bytes a column of ``count`` values takes; ``whole``: with those that a slice leaves out."""
+    """About how many bytes a column of ``count`` values takes; ``whole``: with the parts that a slice leaves out."""
     if isinstance(column, pa.Array):
         return int(column.get_total_buffer_size() if whole else column.nbytes)
     texts = [len(value) for value in column if value.__class__ is str or value.__class__ is bytes]
-    return COLUMN_BYTES_GUESS * count + sum(texts)  # of 2 GiB of text and more Arrow makes no column
+    return COLUMN_BYTES_GUESS * count + sum(texts)  # text of 2 GiB or more is a list, since Arrow makes no column of it

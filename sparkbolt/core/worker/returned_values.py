@@ -1,9 +1,8 @@
-"""Returned values: what a call of user code gave back.
+"""Returned values: what calls of user code return or yield.
 
-Which question it answers: what becomes of what ``execute`` or ``flush`` yields or returns?
-Rule 1: what is yielded is emitted, one list of values a tuple; so is each list of a list that is returned. None is
-nothing.
-Rule 2: nothing else is passed over in silence: it fails the call. A coroutine that nobody awaits has done nothing.
+Which question it answers: what becomes of the values that ``execute`` or ``flush`` yields or returns?
+Rule 1: each yielded list of values is emitted as a tuple; so is each list within a returned list. None emits nothing.
+Rule 2: anything else fails the call instead of being ignored. For example, a coroutine that is not awaited has not run.
 
 Read before: ``tuple_batch``.
 """
@@ -20,15 +19,15 @@ from sparkbolt.errors import EmitError
 
 
 def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:
-    """Emit what a call has given.
+    """Emit what a call has returned.
 
     Args:
-        returned: what it returned; not None.
-        emit: takes the values of one tuple.
-        who: ``execute of 'split'``, for sentences.
+        returned: the returned object; not None.
+        emit: emits the values of one tuple.
+        who: the call, for error messages, such as ``execute of 'split'``.
 
     Raises:
-        EmitError: it is nothing that can be emitted.
+        EmitError: the returned object cannot be emitted.
 
     >>> emit_all(([word] for word in "to be".split()), print, "execute of 'split'")
     ['to']
@@ -45,15 +44,15 @@ each tuple: did you mean [['to', 'be']]?
 
 
 def refuse(returned: Any, who: str, instead: str) -> None:
-    """Refuse what a call returned from which nothing is expected.
+    """Refuse what a call returned that must return None.
 
     Args:
-        returned: what it returned; None is fine.
-        who: as in ``emit_all``.
-        instead: what is to be done instead.
+        returned: the returned object; None is fine.
+        who: see ``emit_all``.
+        instead: what the user should do instead.
 
     Raises:
-        EmitError: it is not None.
+        EmitError: the returned object is not None.
     """
     if returned is not None:
         _forget(returned)
@@ -61,10 +60,10 @@ def refuse(returned: Any, who: str, instead: str) -> None:
 
 
 def refuse_of_spout(returned: Any, method: str, component: str) -> None:
-    """Refuse what a method of a ``Spout`` returned if somebody must have meant something by it.
+    """Refuse what a method of a ``Spout`` returned, if it is probably a mistake.
 
     Raises:
-        EmitError: it is a coroutine or a generator, which has not run; or anything that ``next_tuple`` gave.
+        EmitError: a coroutine or a generator was returned, which has not run; or ``next_tuple`` did not return None.
     """
     lazy = hasattr(returned, "__await__") or hasattr(returned, "__aiter__") or isinstance(returned, GeneratorType)
     if lazy or method == "next_tuple":
@@ -88,7 +87,7 @@ def _is_row(values: Any) -> bool:
 
 
 def _forget(returned: Any) -> None:
-    """End what has not begun, without the warning that it never ran: the error says so."""
+    """Close a coroutine, so that Python does not warn that it never ran: the error says so."""
     close = getattr(returned, "close", None)
     if hasattr(returned, "__await__") and callable(close):
         close()

@@ -1,7 +1,7 @@
-"""Routing: from rows that a task emitted to the rows of each task that gets any.
+"""Routing: from the rows that a task emitted to the rows that each consuming task gets.
 
 Which question it answers: which task gets which of the rows that a task emitted?
-Rule: routing decides, and returns what it decided: what becomes of the rows, ``stage`` knows.
+Rule: routing only decides, and returns its decision; ``stage`` delivers the rows.
 
 Read before: ``groupings``, ``edges``, ``frames``.
 """
@@ -38,7 +38,7 @@ class Route:
     """One subscription to a stream."""
 
     subscription: int
-    """Its number in the whole topology: part of the delivery slot of every edge."""
+    """The number of the subscription in the whole topology: part of the delivery slot of every edge."""
     consumer: str
     targets: tuple[int, ...]
     grouping: Grouping
@@ -47,7 +47,7 @@ class Route:
 
 @dataclass(frozen=True)
 class StreamRoutes:
-    """A stream of one component, and who listens to it."""
+    """A stream of one component, and its consumers."""
 
     component: str
     name: str
@@ -56,7 +56,7 @@ class StreamRoutes:
     direct: bool
     routes: tuple[Route, ...]
     keys: frozenset[str]
-    """Fields that some consumer is grouped by, or wants so: they travel as dictionaries."""
+    """Fields that are sent as Arrow dictionaries, since a consumer is grouped by them or asks for dictionaries."""
 
 
 @dataclass
@@ -67,13 +67,14 @@ class EmittedRows:
     columns: Sequence[Column]
     count: int
     first: int
-    """How many rows the task had emitted on the stream before, in this micro-batch."""
+    """How many rows the task had emitted on the stream before these, in this micro-batch."""
     parents: Parents | None
     attempts: npt.NDArray[np.uint8] | None = None
+    """uint8[rows]; see ``Frame.attempts``."""
     direct_to: npt.NDArray[np.int64] | None = None
-    """The task number that each row is for, on a direct stream."""
+    """int64[rows]: the number of the task that each row is for, on a direct stream."""
     path: Path = ()
-    """As in ``Frame``."""
+    """See ``Frame.path``."""
 
 
 @dataclass
@@ -94,8 +95,8 @@ def routes_of(topology: Topology, component: str, fused: frozenset[str], sender:
     Args:
         topology: the topology.
         component: the component that emits.
-        fused: names of the bolts that run fused.
-        sender: the number of the task; a grouping of the user's is prepared for it.
+        fused: the names of the bolts that run fused.
+        sender: the number of the emitting task; a user's grouping is prepared for it.
     """
     found = []
     for stream in topology.components[component].streams:
@@ -116,18 +117,19 @@ def routes_of(topology: Topology, component: str, fused: frozenset[str], sender:
 
 
 def route(block: EmittedRows, sender: int, micro_batch_id: int) -> tuple[list[RoutedRows], U64 | None]:
-    """The rows of a block for each task that gets any, and what is added to the account of each parent pair.
+    """Find the rows of a block for each task that gets any, and what is added to the account of each parent pair.
 
     Args:
         block: the rows.
         sender: the number of the task that emitted them.
-        micro_batch_id: the micro-batch in which it did.
+        micro_batch_id: the micro-batch in which they were emitted.
 
     Returns:
-        The routed rows, in the order of subscriptions; and uint64[parent pairs], None where nothing is tracked.
+        The routed rows, in the order of subscriptions; and what is added to the accounts, uint64[parent pairs], None
+        where nothing is tracked.
 
     Raises:
-        UnroutableError: a row cannot be turned into tasks.
+        UnroutableError: a grouping cannot choose the tasks of a row.
     """
     parents = block.parents
     account = np.zeros(len(parents.pair_roots), dtype=np.uint64) if parents is not None else None
@@ -146,7 +148,7 @@ def route(block: EmittedRows, sender: int, micro_batch_id: int) -> tuple[list[Ro
 
 
 def without(block: EmittedRows, row: int) -> EmittedRows:
-    """The block less one row."""
+    """The block without one row."""
     rows = np.delete(np.arange(block.count), row)
     parents = block.parents
     if parents is not None:

@@ -1,12 +1,12 @@
-"""Level 0: spout tasks start trees.
+"""The source reader: level 0, where spout tasks start trees.
 
 Which question it answers: how does an entry of a plan become rows with roots and init edges?
-Rule 1: ``sequence = base + (position - start)``; one root a message, with as many init edges as it has deliveries.
-Rule 2: a record that cannot be read as one is a tree that failed, not a task that failed. So is a range whose
-reading breaks off: a tree fails with cause ``read``, or ``away`` where its source is, which stands for all positions of
-the range from its own on; ``postponed`` where the spout has read enough. That holds for a spout that is not tracked,
-too: what was not read is not lost.
-Rule 3: the same entry gives the same rows with the same ids.
+Rule 1: ``sequence = base + (position - start)``. A message has one root, and as many init edges as deliveries.
+Rule 2: a record that cannot be read fails its tree, not its task. If reading a range ends too early, a tree fails that
+stands for its own position and all positions of the range behind it. The cause is ``read``; ``away`` if the source is
+away; ``postponed`` if the spout has read enough. That also holds for a spout that is not tracked: no unread record is
+lost.
+Rule 3: the same entry yields the same rows with the same ids.
 
 Read before: ``plan``, ``stage``.
 """
@@ -42,10 +42,10 @@ from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 
 
 class EntryReader:
-    """Reads one entry of a plan into a stage's run."""
+    """Reads one entry of a plan, and sends its rows within a stage."""
 
     def __init__(self, stage: Stage, entry: Entry) -> None:
-        """Read ``entry`` within ``stage``, whose piece belongs to it alone."""
+        """Read ``entry`` within ``stage``, whose piece belongs to this entry alone."""
         self._stage = stage
         self._entry = entry
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
@@ -56,18 +56,18 @@ class EntryReader:
         self._emitted: dict[str, int] = {}
         self._reads = 0
         self._broken: BaseException | None = None
-        """Why reading the range ended too early."""
+        """Why reading the range ended too early; None if it did not."""
         self._bad = False
-        """Whether the range had a record that is none."""
+        """Whether the range had an unreadable record (``BadRecord``)."""
         self._seen = 0
-        """The last position of the range that was read; the one before its start, if none was."""
+        """The last position of the range that was read; if none was read, the position before its start."""
         self._cut: int | None = None
-        """The last position, if tuples of it were given: there may have been more of them."""
+        """The last position that was read, if it gave tuples: there may be more of them."""
         self._misplaced: list[int] = []
-        """Positions that came behind later ones, and so were not taken."""
+        """Positions that came after later ones, and so were not accepted."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
-        """Read what the entry names: a range, some positions again, or the records that came along."""
+        """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
         entry = self._entry
         if entry.source is None:
             self._records(records)
@@ -75,7 +75,7 @@ class EntryReader:
             for offset, position in enumerate(entry.positions):
                 if not isinstance(self._broken, SourceUnavailable):
                     self._again(entry.source, position, entry.base + offset)
-                else:  # it is not waited for as often as there are records
+                else:  # an absent source is waited for once, not once for each record
                     text = f"{entry.source}@{position} was not asked for, since its source is away"
                     self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
         else:
@@ -86,7 +86,7 @@ class EntryReader:
         last, ordinal = -1, 0
         for positions, columns in self._chunks(range_, shift):
             ordinals: npt.NDArray[Any] | int = 0
-            if int(positions[0]) == last:  # the message's tuples began in the chunk before
+            if int(positions[0]) == last:  # the chunk before has the first tuples of this message
                 ordinals = ordinals_within(positions)
                 ordinals[positions == last] += np.uint32(ordinal)
             ordinal = ordinal if int(positions[-1]) == last else 0
@@ -98,7 +98,7 @@ class EntryReader:
         self._measure(range_)
 
     def _measure(self, range_: Range) -> None:
-        """Tell the driver how large the range was, or what was read of it, if the spout says so."""
+        """Report to the driver how many bytes the range has, or the part of it that was read, if the spout knows."""
         spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
         try:
             size = spout.read_bytes()
@@ -127,7 +127,10 @@ class EntryReader:
             self._stage.counts(self._component).errors += 1
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
-        """What the spout reads, chunk by chunk, none of them empty; ``_broken`` says why it ended too early."""
+        """Yield what the spout reads as (positions, columns), chunk by chunk, without empty chunks.
+
+        ``positions`` is int64[rows], ascending. If reading ends too early, ``_broken`` has the reason.
+        """
         worker = self._stage.worker
         spout: PartitionedSpout = worker.spout(self._entry.task)
         self._bad, self._broken = False, None
@@ -158,7 +161,11 @@ class EntryReader:
                 yield checked
 
     def _checked(self, chunk: Any, range_: Range) -> BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]:
-        """A chunk as it has to be: positions rise and are in the range, and there are as many columns as fields."""
+        """Check a chunk: positions never fall and are in the range, and there is a column for each field.
+
+        Raises:
+            EmitError: the chunk breaks one of these rules.
+        """
         if isinstance(chunk, BadRecord):
             self._check_positions(np.array([chunk.position], dtype=np.int64), range_)
             return chunk
@@ -177,7 +184,10 @@ class EntryReader:
         return positions, columns
 
     def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
-        """Where a spout has read enough of a range: what was given is whole, and the rest begins where it says."""
+        """The reason why reading ended, if the spout has read enough: the error itself, if its position is valid.
+
+        What was read so far is complete, and the rest of the range begins at the error's position.
+        """
         least = max(self._seen, range_.start) + 1
         if not least <= error.position < range_.end:
             return EmitError(
@@ -201,11 +211,11 @@ class EntryReader:
             )
 
     def _break_off(self, range_: Range, shift: int, error: BaseException) -> None:
-        """Reading ended too early: nobody knows what would have come.
+        """Fail trees for a range whose reading ended too early.
 
-        The tree of the record fails that was given last, which may be the first tuple of several; for all positions
-        behind it that of the first of them, to which no tuple belongs, so that nothing else can fail it; and that of
-        each record that came too late to be taken.
+        Three kinds of trees fail. First, the tree of the record that was read last, since more of its tuples may be
+        missing. Second, one tree for all positions that were not read: that of the first of them. No tuple belongs to
+        it, so nothing else can fail it. Third, the tree of each record that came after later ones and was not accepted.
         """
         failure = failure_of(error)
         away = isinstance(error, SourceUnavailable)
@@ -222,7 +232,7 @@ class EntryReader:
                 failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:
                 text = f"{range_.source} is away, from {rest} on: {failure.reason}"
-                told = self._stage.lane.tracked  # who hears of the verdict says so, once an interval
+                told = self._stage.lane.tracked  # then the driver reports it, once per interval
                 failure = Failure(Cause.AWAY, text, reported=not told)
                 self._stage.counts(self._component).errors += told
             else:
@@ -237,9 +247,9 @@ class EntryReader:
         self._fail_record(record.position + shift, Failure(Cause.UNREADABLE, record.reason))
 
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
-        """The tree of a record that could not be read: it is started, unless it was, and fails.
+        """Start the tree of a record that could not be read, unless it was started before, and fail it.
 
-        What is ``unread`` is asked for again even where records are not tracked.
+        A tree of ``unread`` positions fails also if the spout's records are not tracked: they have to be read again.
         """
         if failure.reported:
             self._report(failure)
@@ -275,7 +285,7 @@ class EntryReader:
             self._start(stream, columns, sequences, 0, tracked=tracked, direct_to=direct_to)
 
     def _fail_emitted(self, record: Record, sequence: int, failure: Failure) -> None:
-        """A ``Spout`` has emitted what cannot travel: its tree begins and fails, if there is to be one."""
+        """Report a record of a ``Spout`` that cannot be sent; if the record is tracked, start its tree and fail it."""
         if record.tracked:
             self._fail_record(sequence, Failure(failure.cause, failure.reason))
         else:
@@ -296,7 +306,16 @@ class EntryReader:
         tracked: bool = True,
         direct_to: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Start a tree for each sequence and send its first tuples off."""
+        """Start a tree for each sequence, and send its first tuples.
+
+        Args:
+            stream: the stream of the rows.
+            columns: the values of the rows.
+            sequences: int64[rows]; equal sequences are neighbours, and their rows belong to one tree.
+            ordinals: [rows], the place of each row among the tuples of its message; or the same number for all rows.
+            tracked: whether the rows are tracked, if the spout is.
+            direct_to: the task number that each row is for, on a direct stream.
+        """
         keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
         parents = None
         if self._tracked and tracked:
@@ -318,9 +337,12 @@ class EntryReader:
     def _attempts(
         self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
     ) -> npt.NDArray[np.uint8] | None:
-        """The attempt of each row, with ``TRACED`` where ``trace`` chooses it; None: all first and not traced."""
+        """The attempt of each row, uint8[count], with ``TRACED`` where ``trace`` chooses the row.
+
+        None: all rows are first attempts, and none is traced.
+        """
         ranged = self._entry.source is not None and self._entry.positions is None
-        attempt, marks = 1 if ranged else min(self._entry.attempt, ATTEMPT_MAX), None  # what a range gives is new
+        attempt, marks = 1 if ranged else min(self._entry.attempt, ATTEMPT_MAX), None  # records of a range are new
         if self._trace != 0 and parents is not None:
             origin = self._stage.worker.origin(self._entry.task, stream.index)
             chooser = Chooser(self._trace, origin)
@@ -336,9 +358,10 @@ class EntryReader:
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
-    """One row for each task that is told something: the time, a tick, what is void or asked, what became of trees.
+    """Make a clock row for each task that needs one.
 
-    A plan of an earlier life may name a bolt that has become fused since, which keeps nothing and hears nothing.
+    A clock carries the time, a tick, void trees, trees that time out, outbox acks and values to emit again. A plan of
+    an earlier life may name a bolt that is fused now: such a bolt keeps nothing and gets no clock.
     """
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     owner = lane.topology.task_owner
@@ -370,14 +393,14 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
 
 
 def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> StageResult:
-    """Read one entry of a plan and run whatever is fused behind its spout.
+    """Read one entry of a plan, and run the bolts that are fused behind its spout.
 
     Args:
-        worker: what the process keeps.
+        worker: the worker of this process.
         moment: the micro-batch.
         piece: the entry's index in the plan.
         entry: what to read.
-        records: for an entry of a ``Spout``, what it emitted.
+        records: for an entry of a ``Spout``, the records that it emitted.
     """
     from sparkbolt.core.worker.dead_letter_reader import LetterReader
 

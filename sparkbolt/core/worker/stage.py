@@ -1,12 +1,12 @@
-"""A stage: what one process does for one micro-batch, at the source or at a level.
+"""The stage: what one process does for one micro-batch, at the source or at a level.
 
-Which question it answers: rows come in; which tasks run on which of them, and what leaves?
-Rule 1: data flows one way. Frames are put in order before user code sees them; a task returns what it did, and the
-stage folds it into its ``StageResult``. Ack partials are combined here, once a stage.
-Rule 2: nothing of a task's state is committed before all of it is known to be such that it can be kept. Where it
-cannot, the work is done again, in the same process, without the tuple that is to blame (``crash_isolation``).
+Which question it answers: rows come in; which tasks run on which rows, and which rows leave?
+Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did, and the stage
+folds that into its ``StageResult``. Ack partials are combined here, once for each stage.
+Rule 2: no task's state is committed before all tasks' states are known to be such that they can be kept. If one cannot
+be kept, the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
 
-Read before: ``results``, ``tasks``, ``worker``, ``results``, ``hop_recorder``.
+Read before: ``results``, ``tasks``, ``worker``, ``hop_recorder``.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from sparkbolt.errors import PrepareError, Unavailable
 
 _NOWHERE = Origin("", -1, "", ())
 TRACEBACKS_MAX = 50
-"""How many failed trees of one stage and micro-batch keep the traceback; all keep the reason."""
+"""How many failures of one stage in one micro-batch keep their traceback; all keep their reason."""
 
 
 class Stage:
-    """One process's part in one stage of a micro-batch: runs tasks, and folds what they return into one result."""
+    """One process's part in one stage of a micro-batch: it runs tasks, and folds what they return into one result."""
 
     def __init__(self, worker: Worker, moment: Moment, piece: int = 0) -> None:
-        """Begin; ``piece`` tells this part of a source's work from the others of the micro-batch."""
+        """Begin the stage; ``piece`` distinguishes this part of the sources' work from the other parts."""
         self.worker = worker
         self.lane = worker.lane
         self.moment = moment
@@ -77,37 +77,37 @@ class Stage:
         self.result = StageResult(moment)
         self._writer = FrameWriter(worker.lane, moment, piece, worker.origin)
         self._metrics: dict[str, ComponentMetrics] = {}
-        """What is counted here, apart from what earlier stages counted, since others may look at it."""
+        """This stage's own counts; the ``ActivityMonitor`` reads them, so those of earlier stages are kept apart."""
         self._accounts = Accounts()
         self._parts: list[Partials] = []
-        """Everything else that is reported about trees."""
+        """All other partials: trees that begin, holders, reset timeouts, and the partials of earlier stages."""
         self._fails: list[Fail] = []
         self._tracebacks = 0
         self._reported: Counter[tuple[str, int]] = Counter()
         self._recorder: HopRecorder | None = None
         self._fused: dict[int, BoltTask] = {}
-        """The tasks of fused bolts that have got rows."""
+        """By number: the tasks of fused bolts that have got rows."""
         self._unflushed: dict[int, list[Rows]] = {}
-        """What those of them have got that are to be flushed at the end."""
+        """By number of each fused task that is flushed at the end: the rows that it got."""
         self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
-        """What was emitted, for whoever wants to see it once it counts."""
+        """What was emitted, for ``capture``, which gets it only when the stage finishes."""
         self._ready: list[int] = []
-        """Tasks whose state is ready to be committed."""
+        """Numbers of tasks whose state is ready to be committed."""
         self._work_seen: dict[int, WorkSeen] = {}
-        """By task."""
+        """By task number: how its work goes."""
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self._metrics)
 
-    # What is reported about trees: by the source, by what folds a task's result, and by rows that cannot travel.
+    # Reports about trees: from the source, from the results of tasks, and about rows that cannot be sent.
 
     def start_trees(self, keys: U64, xors: U64) -> None:
-        """Trees begin: their keys, and what their roots begin with; each uint64[trees]."""
+        """Report that trees begin: their keys, and the first XOR of their roots; each uint64[trees]."""
         if self.observer is not None:
             self.observer.started(keys)
         self._parts.append(Partials(init_keys=keys, init_xors=xors))
 
     def fail(self, fail: Fail) -> None:
-        """A tree fails; only of the first many of a stage the tracebacks are kept."""
+        """Report that a tree fails; only the first ``TRACEBACKS_MAX`` tracebacks of a stage are kept."""
         if self.observer is not None:
             self.observer.failed(fail)
         if fail.traceback is not None:
@@ -117,7 +117,7 @@ class Stage:
         self._fails.append(fail)
 
     def report(self, report: ErrorReport) -> None:
-        """A component reports an error; of a flood only the first are passed on, all are counted."""
+        """Pass on a task's error report, at most ``max_error_report_per_interval`` of one task in a stage."""
         who = report.component, report.task
         self._reported[who] += 1
         if self._reported[who] <= self.lane.topology.config.max_error_report_per_interval:
@@ -152,7 +152,7 @@ class Stage:
 
     @property
     def recorder(self) -> HopRecorder:
-        """What gathers hops; made when there is one to record."""
+        """The hop recorder; it is made when there is a hop to record."""
         if self._recorder is None:
             self._recorder = HopRecorder(self.lane, self.moment)
         return self._recorder
@@ -166,7 +166,13 @@ class Stage:
     # Work.
 
     def run_task(self, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
-        """Run one task of a level on what came for it."""
+        """Run one task of a level on its frames and its clock.
+
+        Args:
+            number: the number of the task.
+            inbox: the frames and the clock that came for it.
+            store: the durable segments of the task; None if the level keeps none.
+        """
         component, _ = self.lane.topology.task_owner(number)
         spec = self.lane.topology.components[component]
         self.worker.enter(number)
@@ -181,7 +187,7 @@ class Stage:
                 task = self.worker.bolt(number)
         except (Unavailable, PrepareError) as error:
             if isinstance(spec.component, RuntimeBolt) or component in self.lane.starters:
-                raise  # what its clock says must not be lost: the micro-batch is run again
+                raise  # its clock must not be lost: the micro-batch is run again
             self._not_prepared(number, [self._rows_of(frame) for frame in inbox.in_order()], error)
             return
         self._begin(task)
@@ -222,7 +228,7 @@ class Stage:
             self.worker.leave(number)
 
     def save(self) -> None:
-        """Commit the state of all tasks that have run."""
+        """Commit the states of all tasks that have run."""
         for number in self._ready:
             with self.worker.doing(Activity.STATE, number):
                 warning = self.worker.save(number)
@@ -236,7 +242,7 @@ class Stage:
         return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
 
     def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:
-        """A task cannot be prepared, perhaps since something is away that it depends on: all that came for it fails."""
+        """Fail all rows that came for a task that cannot be prepared, perhaps since something it depends on is away."""
         component, index = self.lane.topology.task_owner(number)
         failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
         self.report(ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
@@ -265,11 +271,11 @@ class Stage:
             self.send(started.block, number)
 
     def _between(self, task: BoltTask, step: Callable[[TaskResult], None], own: Outbox | None) -> None:
-        """A step of a runtime before or behind its rows, then everything it emitted."""
+        """Run a step of a bolt runtime before or after its rows, and send what it emitted."""
         self._work_on(task, Rows(_NOWHERE, 0, [], None, None), own, step)
 
     def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
-        """User code on some rows, then everything it emitted on its way; piece by piece where somebody watches."""
+        """Run user code on some rows, and send what it emitted; piece by piece if the process is watched."""
         if task.watch is None:
             self._work_on(task, rows, own)
         else:
@@ -297,14 +303,20 @@ class Stage:
         self._take(task, rows, result, own)
 
     def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
-        """The task has got its last rows of the micro-batch; what it emits now goes the way of all that it emits."""
+        """Flush a task after its last rows of the micro-batch, and send what it emits.
+
+        Args:
+            task: the task.
+            seen: all rows that it got; if its ``flush`` fails, they fail.
+            own: its outbox, if it starts trees.
+        """
         result = task.flush(seen)
         if result.flush_failure is not None and task.context.task in self._work_seen:
             self._work_seen[task.context.task].fail_all(result.flush_failure)
         self._take(task, Rows(_NOWHERE, 0, [], None, None), result, own)
 
     def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
-        """What a task did with some rows: folded, judged, recorded; and what it emitted is sent."""
+        """Fold, judge and record what a task did with some rows, and send what it emitted."""
         self._fold(task, result)
         self._judge(task, rows, result)
         self._record(task, rows, result)
@@ -325,14 +337,14 @@ class Stage:
             out.clear()
 
     def _record(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Note the hops that are worth it: a frame of unmarked first attempts that do not fail costs three looks."""
+        """Record hops, if rows are marked or failed; any other frame costs only three checks."""
         if rows.attempts is not None or result.failures:
             self.recorder.worked(task.context, rows, result.failures, result.held)
         if result.late_fails or (result.late_acks and self.lane.traces):
             self.recorder.settled(task.context, result.late_acks if self.lane.traces else (), result.late_fails)
 
     def _judge(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Note whether a bolt does its work on what it gets."""
+        """Count for how many of its tuples a bolt did its work (``health``)."""
         given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
         if not (given or result.of_trees or result.late_acks):
             return
@@ -344,7 +356,7 @@ class Stage:
             seen.add(trees, dict.fromkeys(range(trees), failure), None)
 
     def send(self, block: EmittedRows, sender: int) -> None:
-        """Route a block; what its parents' accounts owe is kept for the acker."""
+        """Route a block and deliver its rows; the edges that its parents' accounts get are kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
         debug = self.worker.environment.debug
         if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
@@ -372,7 +384,7 @@ class Stage:
             self._accounts.add(block.parents.pair_roots, account)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """An emitted row cannot travel: the trees that it belongs to fail, and the error is reported."""
+        """Report a row that cannot be sent as an error, and fail the trees that it belongs to."""
         component, index = self.lane.topology.task_owner(refusal.task)
         self.counts(component).errors += 1
         self.report(ErrorReport(component, index, refusal.reason))
@@ -381,7 +393,7 @@ class Stage:
             self.fail(Fail(unmix64(root), component, index, Cause.EMIT, refusal.reason, self.moment.micro_batch_id))
 
     def _deliver(self, sender: int, stream: int, routed: RoutedRows, path: Path) -> None:
-        """Run the fused task that rows are for, or write them as frames."""
+        """Run rows in their fused task, or write them as frames."""
         if self.observer is not None:
             self.observer.sent(sender, stream, routed)
         if not routed.route.fused:
@@ -397,12 +409,12 @@ class Stage:
             return
         with self.observer.giving(rows) if self.observer is not None else nullcontext():
             self._work(task, rows)
-        if routed.target in self._unflushed:  # without their values: only whose they are may still be asked
+        if routed.target in self._unflushed:  # without values: a failed flush needs only the trees of the rows
             done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, path)
             self._unflushed[routed.target].append(done)
 
     def _enter_fused(self, number: int) -> BoltTask:
-        """The task of a fused bolt, which begins with the first rows that it gets in this run and ends with the run."""
+        """The task of a fused bolt; it begins with its first rows in this stage, and ends with the stage."""
         if number in self._fused:
             return self._fused[number]
         self.worker.enter(number)
@@ -413,7 +425,7 @@ class Stage:
         return task
 
     def _end_fused(self) -> None:
-        """Flush the tasks of fused bolts, those first that may give the others more to do."""
+        """Flush the tasks of fused bolts, producers before their consumers, which may get more rows from them."""
         depths, owner = self.lane.depths, self.lane.topology.task_owner
         while self._unflushed:
             number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
@@ -423,14 +435,14 @@ class Stage:
             self.worker.leave(number)
         self._fused.clear()
 
-    # What comes in and passes on, and what goes out.
+    # Rows that come in and pass through, and rows that leave.
 
     def add_row(self, row: Row) -> None:
-        """Send a row off as it is."""
+        """Add a row to those that leave the stage."""
         self._writer.rows.append(row)
 
     def absorb(self, data: Any) -> bool:
-        """Take in a row of partials or feedback, to be combined with this stage's own; False if it is neither."""
+        """Combine a row of partials or feedback with this stage's own; return False if the row is neither."""
         kind = kind_of(data)
         if kind == FrameKind.PARTIALS:
             self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
@@ -446,7 +458,7 @@ class Stage:
         return True
 
     def finish(self) -> StageResult:
-        """Flush what is fused here; the result of the stage."""
+        """Flush the fused tasks, and return the result of the stage."""
         self._end_fused()
         capture = self.worker.environment.capture
         if capture is not None:
@@ -476,19 +488,19 @@ def run_level(
     rows: Iterable[tuple[int, Any]],
     store_of: Callable[[int], SegmentStore | None],
 ) -> StageResult:
-    """One process's part of a level; rows for later levels pass through.
+    """Run one process's part of a level; rows for later levels pass through.
 
     Args:
-        worker: what the process keeps.
+        worker: the worker of this process.
         level: the number of the level, from 1.
         rows: (dest, frame) in any order.
-        store_of: the durable segments of a task, by its dest; None where the level keeps none.
+        store_of: returns the durable segments of a task, by its dest; None if the level keeps none.
     """
     own = worker.lane.dests_of_level(level)
     by_dest: dict[int, list[Any]] = {}
     for dest, data in rows:
         by_dest.setdefault(dest, []).append(data)
-    if own.isdisjoint(by_dest):  # Spark groups what passes apart from a task's own
+    if own.isdisjoint(by_dest):  # Spark groups by dest, so rows that pass through come apart from a task's own
         passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
     try:
@@ -498,7 +510,7 @@ def run_level(
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
-    """Further attempts, each without what was found to be to blame for the ends of those before."""
+    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts."""
     watch = worker.watch
     try:
         while True:
@@ -517,10 +529,10 @@ def _attempt(
     by_dest: Mapping[int, list[Any]],
     store_of: Callable[[int], SegmentStore | None],
 ) -> StageResult:
-    """All that is to be done; the states of tasks are committed when all of them can be kept.
+    """Do all the work of the level; the states of its tasks are committed once all of them can be kept.
 
     Raises:
-        Unkept: one of them cannot; nothing is committed.
+        Unkept: a state cannot be kept; nothing is committed.
     """
     stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]))
     for dest, frames in sorted(by_dest.items()):
@@ -533,7 +545,7 @@ def _attempt(
 
 
 def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
-    """The runs of a stateful level, where each dest's rows are a run of their own: Spark groups by it."""
+    """The rows of each dest, in the order of dests: Spark runs a stateful level once for each dest."""
     groups: dict[int, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[0], []).append(row)

@@ -1,10 +1,11 @@
-"""Tasks: one instance of a bolt at work on its rows.
+"""Tasks: one instance of a bolt that works on its rows.
 
-Which question it answers: how does user code see its tuples, and what becomes of what it says?
-Rule 1: one bad tuple fails its own trees, never the micro-batch: an exception is a fail with its cause.
-Rule 2: a kept tuple stays whole: one object shows row after row as long as its reference count says that nobody
-kept it.
-Rule 3: whatever neither acked nor failed a tuple of a tracked tree holds it, and is named for it.
+Which question it answers: how does user code see its tuples, and what becomes of its acks, fails and exceptions?
+Rule 1: one bad tuple fails its own trees, never the micro-batch: an exception becomes a fail with its cause.
+Rule 2: a tuple that user code keeps stays unchanged. One object shows row after row only as long as its reference count
+proves that user code has not kept it.
+Rule 3: a task that has neither acked nor failed a tuple of a tracked tree holds the tuple, and is reported as its
+holder.
 
 Read before: ``collectors``, ``tuple_batch``, ``failures``.
 """
@@ -54,35 +55,35 @@ from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.errors import KilledWorkerError
 
 UNAVAILABLE_MAX = 10
-"""After so many tuples in a row for which a bolt was unavailable, the rest of a frame is not tried."""
+"""After this many tuples in a row for which a bolt was unavailable, the rest of the frame is not tried."""
 
 
 class BoltTask:
     """One task of a bolt."""
 
     def __init__(self, bolt: BoltBase, context: TopologyContext, output: Output, on_error: str) -> None:
-        """Wrap an instance; ``bolt.prepare`` has not been called yet."""
+        """Wrap an instance whose ``prepare`` was not called yet."""
         self.bolt = bolt
         self.context = context
         self.output = output
         self.on_error = on_error
         self.watch: TaskWatch | None = None
-        """Set in a process that may die (``crashes``)."""
+        """Set in a process that may die (``crash_isolation``)."""
         self.monitor: ActivityMonitor | None = None
-        """Set where somebody looks what the process is at."""
+        """Set if the process's activity is shown."""
         self._shows: Tuple | None = None
-        """What ``execute`` sees now."""
+        """The tuple that ``execute`` sees now."""
         self._shown_too: dict[int, Tuple] = {}
-        """By row, what coroutines see now."""
+        """By row: the tuples that coroutines see now."""
         self._by_hand = BoltRowCollector(output)
         self._basic = BasicRowCollector(output)
         self._late: list[Tuple] = []
         self._late_failures: list[tuple[Tuple, object]] = []
-        """Tuples kept from earlier that were acked or failed now; with why."""
+        """Tuples kept from earlier rows that were failed now, with the reasons; those acked now are in ``_late``."""
         self._columns = ColumnBlockCollector(output)
         self._runner: asyncio.Runner | None = None
         self.runtime: BoltRuntime | None = None
-        """What runs a bolt with a runtime, from ``prepare`` on."""
+        """The bolt runtime, if the bolt has one; set by ``prepare``."""
         self._execute = f"execute of {context.component!r}"
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
@@ -99,21 +100,21 @@ class BoltTask:
             self._work = self._work_in_runtime
 
     def cleanup(self) -> None:
-        """Clean up in an orderly way."""
+        """Call the bolt's ``cleanup``, and close the event loop."""
         with user_code(f"cleanup of {self.context.component!r}"):
             self.bolt.cleanup()
         self.abandon()
 
     def abandon(self) -> None:
-        """The instance is thrown away, as after a crash: no ``cleanup``, only the event loop, which is ours, ends."""
+        """Discard the instance as after a crash: without ``cleanup``; only the event loop, which is ours, is closed."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
-            with suppress(SystemExit):  # of a task that is cancelled by it; the loop is closed all the same
+            with suppress(SystemExit):  # raised by a task that this cancels; the loop is closed all the same
                 runner.close()
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
-        """(the number of what user code sees now, its values, how many others it sees besides); for another thread."""
+        """See ``activity.Working``; read by another thread."""
         if self.runtime is not None:
             return self.runtime.effects.metrics.windows, None, 0
         tup, others = self._shows, list(self._shown_too.values())
@@ -122,7 +123,7 @@ class BoltTask:
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def run(self, rows: Rows) -> TaskResult:
-        """Run user code on each row; what it emits is left in ``output``."""
+        """Run user code on each row; its emissions are left in ``output``."""
         result = TaskResult(executed=rows.count)
         held = result.held = self._work(rows, result)
         if result.failures or held is not None:
@@ -138,7 +139,7 @@ class BoltTask:
         return result
 
     def _settle_some(self, rows: Rows, result: TaskResult, held: npt.NDArray[np.bool_] | None) -> None:
-        """Fails, acks and holds of rows that are not all acked."""
+        """Add the fails, acks and holds of rows that are not all acked."""
         failed = np.zeros(rows.count, dtype=bool)
         for row, failure in result.failures.items():
             failed[row] = True
@@ -165,7 +166,7 @@ class BoltTask:
         return held
 
     def run_between(self, step: Callable[[TaskResult], None]) -> TaskResult:
-        """A step of a bolt with a runtime before or behind its rows, as ``run``."""
+        """Run a step of a bolt runtime before or after its rows; its emissions are left in ``output``."""
         result = TaskResult()
         if self.watch is not None:
             self.watch.between()
@@ -194,9 +195,12 @@ class BoltTask:
             result.reports.append(ErrorReport(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows]) -> TaskResult:
-        """Let the bolt write what it gathered; emissions are left in ``output``.
+        """Call the bolt's ``flush``, which writes what it gathered; its emissions are left in ``output``.
 
         An exception fails all rows of the micro-batch.
+
+        Args:
+            seen: all rows that the task got in the micro-batch.
         """
         result = TaskResult()
         self._begin_flush()
@@ -227,7 +231,7 @@ class BoltTask:
         return nullcontext() if self.monitor is None else self.monitor.at(Activity.FLUSH, self.context.task)
 
     def _begin_flush(self) -> None:
-        """Let all collectors take what is anchored to nothing, or to tuples that were kept."""
+        """Let the collectors accept emissions that are anchored to nothing, or to tuples that the bolt has kept."""
         self._by_hand.begin_flush()
         self._basic.begin_flush()
         self._columns.begin(0)
@@ -241,14 +245,14 @@ class BoltTask:
             self.runtime.end_flush()
 
     def _emit_flushed(self, returned: Any) -> None:
-        """Emit what ``flush`` gave, anchored to nothing."""
+        """Emit what ``flush`` returned, anchored to nothing."""
         who = f"flush of {self.context.component!r}"
         if isinstance(self.bolt, ColumnBolt):
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
         emit_all(returned, self._basic.emit, who)
 
     def _settle_flushed(self, result: TaskResult) -> None:
-        """What a bolt that acks by hand said in ``flush`` of tuples that it had kept."""
+        """Add the acks and fails that a bolt which acks by hand made in ``flush``, of tuples that it had kept."""
         collector = self._by_hand
         _, self._late = collector.end()
         self._late_failures, collector.failures = collector.failures, []
@@ -270,7 +274,7 @@ class BoltTask:
             )
 
     def _settle_late(self, result: TaskResult) -> None:
-        """Acks, fails and new timeouts of tuples that were kept."""
+        """Add the acks, fails and reset timeouts of tuples that the bolt had kept."""
         collector = self._by_hand
         pairs = [pair for tup in self._late for pair in tup.anchors]
         if pairs:
@@ -336,7 +340,7 @@ class BoltTask:
         return held if bool(held.any()) else None
 
     def _watched(self, execute: Callable[[Tuple, Any], Any]) -> Callable[[Tuple, Any], Any]:
-        """``execute``, or one that tells the watch of each row first, where there is a watch."""
+        """``execute``; if there is a watch, a function that first notes each row there."""
         watch = self.watch
         if watch is None:
             return execute
@@ -356,8 +360,8 @@ class BoltTask:
     ) -> list[Tuple]:
         """Call ``execute`` for each row; return the tuples that user code has kept.
 
-        ``by_hand`` is the collector of a bolt that acks by hand; any other bolt gets one that acks for it. The
-        loop is as bare as it is because everything in it is paid for every tuple.
+        ``by_hand`` is the collector of a bolt that acks by hand; any other bolt gets a collector that acks for it. The
+        loop does as little as possible, because every tuple pays for everything in it.
         """
         names = rows.origin.fields
         reference_count = sys.getrefcount
@@ -390,7 +394,7 @@ class BoltTask:
                     emit_all(returned, emit, self._execute)
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 failures[row] = failure_of(error)
-                returned = None  # a generator that broke off would hold the tuple
+                returned = None  # a generator that raised would hold the tuple
                 if failures[row].cause == Cause.UNAVAILABLE and _is_away(failures, row):
                     failures.update(dict.fromkeys(range(row + 1, rows.count), not_tried(failures[row])))
                     if ends is not None:
@@ -448,13 +452,14 @@ class BoltTask:
     def _run_async(self, rows: Rows, result: TaskResult) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.get_loop().close)  # also of a task that nobody has cleaned up
+            weakref.finalize(self, self._runner.get_loop().close)  # also for a task without a cleanup
         loop = self._runner.get_loop()
-        # Not Runner.run, which makes a cancellation of Ctrl-C: here it ends what it meets, as in any other bolt.
+        # Not Runner.run, which turns Ctrl-C into a cancellation: here Ctrl-C is raised at once, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, result))
         while not work.done():
-            # User code has stopped the loop, which is not its own; or a task that it made has exited. asyncio raises
-            # that here, too, besides where the task is awaited, which is where it fails its tuple. Ctrl-C passes.
+            # RuntimeError: user code has stopped the loop, which is not its own. SystemExit: a task that user code made
+            # has exited; asyncio raises that here and where the task is awaited, and there it fails its tuple. Ctrl-C
+            # is not suppressed.
             with suppress(RuntimeError, SystemExit):
                 loop.run_until_complete(work)
         work.result()
@@ -463,7 +468,7 @@ class BoltTask:
         bolt = self.bolt
         assert isinstance(bolt, AsyncBolt)
         watch = self.watch
-        # Where a coroutine may kill the process, they run one by one, so that it is known which one did.
+        # If a coroutine may kill the process, coroutines run one by one, so that it is known which one did.
         free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
 
         running: set[asyncio.Task[None]] = set()
@@ -475,7 +480,7 @@ class BoltTask:
                     watch.row(tup._row)
                 self._shown_too[tup._row] = tup
                 await self._run_coroutine(bolt.execute(tup, collector), collector)
-            except BaseException as error:  # noqa: BLE001  a coroutine that is cancelled has not done its work either
+            except BaseException as error:  # noqa: BLE001  a cancelled coroutine has not done its work either
                 result.failures[tup._row] = failure_of(error)
             finally:
                 self._shown_too.pop(tup._row, None)
@@ -484,9 +489,9 @@ class BoltTask:
             running.discard(task)
             collector.end()
             free.release()
-            if task.cancelled():  # it was so before it began, or has cancelled itself
+            if task.cancelled():  # before it began, or by itself
                 result.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
-            elif (error := task.exception()) is not None:  # no tuple's affair
+            elif (error := task.exception()) is not None:  # an exception that belongs to no tuple
                 broken.append(error)
 
         tuples = []
@@ -510,7 +515,7 @@ class BoltTask:
             tup.detach()
 
     async def _run_coroutine(self, called: Any, collector: BasicRowCollector) -> None:
-        """Run what ``execute`` of an ``AsyncBolt`` gave, and emit what comes of it."""
+        """Await what ``execute`` of an ``AsyncBolt`` returned, and emit its values."""
         if isinstance(called, AsyncGenerator):
             async with aclosing(called):
                 async for values in called:
@@ -522,7 +527,7 @@ class BoltTask:
 
 
 async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
-    """Wait, whatever user code cancels: it may mean its own coroutines, and never the loop's other work."""
+    """Wait on, also if user code cancels the waiting: it may cancel its own coroutines, not the loop's other work."""
     while True:
         try:
             await wait()
@@ -532,7 +537,7 @@ async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
 
 
 def _is_away(failures: Mapping[int, Failure], row: int) -> bool:
-    """Whether so many rows up to this one were all unavailable that the rest need not be tried.
+    """Whether the bolt was unavailable for ``UNAVAILABLE_MAX`` rows up to this one, so that the rest is not tried.
 
     Each try may take a connection's timeout, and a micro-batch has thousands of rows.
     """

@@ -1,8 +1,8 @@
-"""A batch of tuples: the rows that one task works on, and what it emits on its streams meanwhile.
+"""The tuple batch: the rows that one task works on, and what it emits on its streams meanwhile.
 
-Which question it answers: which trees does row r belong to; are these values a tuple of this stream; and what is each
-emission anchored to?
-Rule: an emission is whole or nothing: what is wrong with it is found here, before anything is appended.
+Which question it answers: to which trees does row r belong; do these values fit this stream; and to what is each
+emission anchored?
+Rule: an emission succeeds as a whole or not at all: it is checked here, before anything is appended.
 
 Read before: ``tuples``, ``frames``, ``edges``, ``routing``.
 """
@@ -29,7 +29,7 @@ from sparkbolt.errors import EmitError, check
 
 
 class Rows:
-    """Rows of one frame, or of a fused producer; obeys the ``Chunk`` protocol of ``tuples``."""
+    """The rows of one frame, or of a fused producer; implements the ``Chunk`` protocol of ``tuples``."""
 
     def __init__(
         self,
@@ -40,7 +40,16 @@ class Rows:
         attempts: npt.NDArray[np.uint8] | None,
         path: Path = (),
     ) -> None:
-        """Keep what came with the frame."""
+        """Store the parts of a frame.
+
+        Args:
+            origin: the component, task and stream that the rows come from.
+            count: how many rows there are.
+            columns: one column for each field.
+            anchoring: the trees of the rows; None: nothing is tracked.
+            attempts: uint8[count]; None: every row is an untraced first attempt.
+            path: see ``Frame.path``.
+        """
         self.origin = origin
         self.count = count
         self.columns = columns
@@ -55,7 +64,7 @@ class Rows:
         return zip(*map(python_values, self.columns), strict=True)
 
     def part(self, start: int, stop: int) -> Rows:
-        """Rows ``start`` to ``stop`` (exclusive); these rows themselves if that is all of them."""
+        """Rows ``start`` to ``stop`` (exclusive); returns this object itself if that is all of them."""
         if (start, stop) == (0, self.count):
             return self
         columns = [part(column, start, stop) for column in self.columns]
@@ -64,7 +73,7 @@ class Rows:
         return Rows(self.origin, stop - start, columns, anchoring, attempts, self.path)
 
     def unkeepable(self) -> str | None:
-        """Why a value cannot be kept; None if all can."""
+        """Why a value of the rows cannot be kept in state; None if all can."""
         for name, column in zip(self.origin.fields, self.columns, strict=True):
             if not isinstance(column, pa.Array):
                 try:
@@ -92,7 +101,11 @@ class Rows:
         return 1 if self.attempts is None else int(self.attempts[row])
 
     def pairs_where(self, chosen: npt.NDArray[np.bool_]) -> tuple[U64, U64]:
-        """Roots and edges of the rows for which ``chosen`` is true; empty if nothing is tracked."""
+        """The roots and edges of the chosen rows, each uint64[pairs]; empty if nothing is tracked.
+
+        Args:
+            chosen: bool[rows].
+        """
         anchoring = self.anchoring
         if anchoring is None:
             nothing = np.empty(0, dtype=np.uint64)
@@ -103,12 +116,12 @@ class Rows:
 
 
 def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[EmittedRows]:
-    """What a task emitted on one stream while it worked on ``rows``."""
+    """Yield what a task emitted on one stream while it worked on ``rows``, as blocks of emitted rows."""
     ordinal_base = 0
     if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
-        if len(out.values) > ends[-1]:  # a thread of the user's was emitting when the last row ended
+        if len(out.values) > ends[-1]:  # a user's thread emitted after the last row had ended
             del out.values[int(ends[-1]) :]
         parents = np.arange(rows.count, dtype=np.int64).repeat(per_row)
     else:
@@ -163,9 +176,12 @@ def _attempts(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64]) -> npt
 
 
 def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents | None:
-    """The pairs that emissions are anchored to; None if none is anchored to a tracked tuple."""
+    """The pairs that emissions are anchored to; None if no emission is anchored to a tracked tuple.
+
+    ``parents`` is int64[emissions]; see ``StreamOut.parents``.
+    """
     anchoring = rows.anchoring
-    if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # they rise
+    if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # ascending
         return Parents(anchoring.roots, anchoring.edges, ordinal_base, None, parents, anchoring.root_salt)
     if anchoring is None and not out.extras:
         return None
@@ -173,7 +189,7 @@ def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal
 
 
 def _mixed_parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents:
-    """The general case: no anchor, one row with any number of trees, or a list of tuples."""
+    """The general case: an emission has no anchor, one row with any number of trees, or a list of tuples."""
     anchoring = rows.anchoring
     counts = np.zeros(len(parents), dtype=np.int64)
     on_row = parents >= 0
@@ -214,11 +230,11 @@ def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 UNANCHORED = -1
 NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
-"""What has a length and can be gone through, and yet is no list of values, nor a column of them."""
+"""Types that have a length and can be iterated over, but are neither a list of values nor a column."""
 
 
 class StreamOut:
-    """What one task emits on one stream while it works on one block of rows."""
+    """The emissions of one task on one stream while it works on one block of rows."""
 
     __slots__ = (
         "append_parent",
@@ -239,35 +255,41 @@ class StreamOut:
     )
 
     def __init__(self, routes: StreamRoutes, collected: bool) -> None:
-        """Buffers for one stream; what is emitted on one that is not ``collected`` is only counted."""
+        """Make the buffers for one stream.
+
+        Args:
+            routes: the stream and its consumers.
+            collected: whether emissions are kept; those of a stream that is not collected are only counted.
+        """
         self.routes = routes
         self.collected = collected
         self.uncollected = 0
         self.width = len(routes.fields)
         self.targets = {target: route.consumer for route in routes.routes for target in route.targets}
-        """The number of each task that subscribes, and whose it is."""
+        """By number of each consuming task: its component."""
         self.first = 0
         self.values: list[Any] = []
-        """Row after row, all in one list: column i is ``values[i::width]``."""
+        """The values of all emissions, one emission after the other: column i is ``values[i::width]``."""
         self.extend: Callable[[Sequence[Any]], None] = self.values.extend
         self.ends: list[int] | None = None
-        """Of the default stream of a basic bolt: the length of ``values`` after each row. One append a row costs
-        less than one an emission."""
+        """For the default stream of a basic bolt: the length of ``values`` after each row. One append for each row
+        costs less than one for each emission."""
         self.parents = array("q")
-        """Otherwise the row that each emission is anchored to; UNANCHORED; or ``-2 - i`` for ``extras[i]``."""
+        """If ``ends`` is None: the row that each emission is anchored to; UNANCHORED; or ``-2 - i`` for
+        ``extras[i]``."""
         self.append_parent = self.parents.append
         self.extras: list[list[tuple[int, int, int, int]]] = []
-        """(root, edge, ordinal, anchor slot) for each anchor of an emission that is not anchored to one row."""
+        """For each emission that is not anchored to one row: (root, edge, ordinal, anchor slot) of each anchor."""
         self.extra_attempts = array("B")
         self.direct_to = array("q")
         self.columns: list[tuple[Sequence[Any], Any]] = []
-        """Whole columns with their parent rows, as a column bolt emits them."""
+        """(columns, parents) as a column bolt emits them; parents: int64[rows], each the input row or UNANCHORED."""
 
     def row(self, values: Any) -> Sequence[Any]:
         """The values of one tuple, as a list or tuple that fits the stream.
 
         Raises:
-            EmitError: they are no list of values, or another number of them.
+            EmitError: the values are not a list, or their number is wrong.
         """
         if values.__class__ is not list and values.__class__ is not tuple:
             values = self._listed(values)
@@ -277,7 +299,7 @@ class StreamOut:
         return row
 
     def _listed(self, values: Any) -> list[Any]:
-        """Another kind of sequence as a list: it may have fewer values than it says, and raise where it is read."""
+        """Another kind of sequence as a list; it may have fewer values than its length, and may raise when read."""
         if isinstance(values, (*NO_LISTS, type)) or not hasattr(values, "__len__"):
             raise self.refuse(values)
         try:
@@ -286,7 +308,7 @@ class StreamOut:
             raise self.refuse(values) from None
 
     def refuse(self, values: Any) -> EmitError:
-        """The error for values that do not fit the stream: what was emitted, and what it should have been."""
+        """The error for values that do not fit the stream: it names what was emitted and what was expected."""
         declared = f"stream {self.routes.name!r}, which declares {self.width} field(s) {self.routes.fields}"
         what = None if isinstance(values, list | tuple) else named(values)
         if what is not None:
@@ -309,10 +331,10 @@ class StreamOut:
         return "emit a list of values"
 
     def task(self, task: Any) -> int:
-        """The number of a task that gets what is emitted to it.
+        """The number of the task of a direct emission, checked; 0 if the stream has no consumers.
 
         Raises:
-            EmitError: it is no number of a task, or none of a task that subscribes to the stream.
+            EmitError: it is not the number of a task, or the task does not subscribe to the stream.
         """
         who = f"{self.routes.component!r} emitted to task {short(task)} on stream {self.routes.name!r}"
         try:
@@ -336,7 +358,7 @@ class StreamOut:
         return len(self.parents) + sum(len(rows) for _, rows in self.columns)
 
     def clear(self) -> None:
-        """Forget what was routed."""
+        """Drop the emissions, which were routed."""
         self.first += self.count
         self.uncollected = 0
         self.ends = None
@@ -352,12 +374,12 @@ class Output:
     """All streams of one task."""
 
     def __init__(self, component: str, streams: Sequence[StreamRoutes], *, captured: bool = False) -> None:
-        """Buffers for each stream of a component; ``captured``: somebody hears streams without consumers too."""
+        """Make the buffers for each stream; ``captured``: streams without consumers are collected too."""
         self.component = component
         self.streams = {stream.name: StreamOut(stream, captured or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[object] = []
-        """What was reported: texts and exceptions, or whatever was taken for one."""
+        """What ``report_error`` got: texts and exceptions, or any other object that user code passed."""
 
     def of(self, stream: str, direct: bool = False) -> StreamOut:
         """The buffer of a stream.
@@ -386,14 +408,14 @@ class Output:
         return EmitError(f"{who}; its declared streams are {known}")
 
     def refuse_now(self) -> EmitError:
-        """The error for what is emitted while neither ``execute`` nor ``flush`` of the task runs."""
+        """The error for an emission while neither ``execute`` nor ``flush`` of the task runs."""
         return EmitError(
             f"{self.component!r} emitted outside of its execute and flush, from a thread or a coroutine that outlived "
             "them: keep the values, and emit them in the next execute or flush"
         )
 
     def begin(self) -> None:
-        """Start a micro-batch; all that was emitted in the one before is on its way."""
+        """Begin a micro-batch; all emissions of the one before must have been sent."""
         for name, out in self.streams.items():
             check(not out.count, f"{out.count} tuple(s) that {self.component!r} emitted on {name!r} were never sent")
             out.clear()
@@ -402,7 +424,7 @@ class Output:
 
 
 def named(values: Any) -> str:
-    """``the str 'abc'``, ``a Tuple``, ``None``: what was emitted, for a sentence."""
+    """A name for what was emitted, for error messages: ``the str 'abc'``, ``a Tuple``, ``None``."""
     if values is None:
         return "None"
     if isinstance(values, str | bytes | bool | int | float):
@@ -416,7 +438,7 @@ def _wanted(values: Mapping[Any, Any], fields: Sequence[str]) -> str:
 
 
 def lazy_advice(value: Any) -> str:
-    """What to do with a value that does nothing until it is awaited or gone through; empty for any other."""
+    """Advice for a value that does nothing until it is awaited or iterated over; empty for any other value."""
     if hasattr(value, "__await__"):
         return "nothing awaits it here: only an AsyncBolt runs coroutines"
     if hasattr(value, "__aiter__"):

@@ -1,11 +1,11 @@
-"""Workers: what a process keeps between micro-batches.
+"""The worker: what a process keeps between micro-batches.
 
-Which question it answers: where do task instances live, and when may one be used again?
-Rule 1: one instance a task and process: ``prepare`` once, then connections stay open.
-Rule 2: an instance whose durable attributes are not those of the committed snapshot is never shown a tuple, and one
-whose last micro-batch was broken off is thrown away.
+Which question it answers: where are task instances kept, and when may one be used again?
+Rule 1: there is one instance of a task in a process: it is prepared once, then its connections stay open.
+Rule 2: an instance gets tuples only if its durable attributes are those of the committed snapshot. An instance whose
+last micro-batch did not end in order is discarded.
 
-Read before: ``lane``, ``tasks``, ``state``, ``outbox``.
+Read before: ``lane``, ``tasks``, ``task_state``, ``outbox``.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from sparkbolt.errors import ConfigError, InvariantError, StateError
 
 
 class Worker:
-    """What a process keeps between micro-batches: instances of tasks, their open connections, their decoded state."""
+    """Keeps what a process needs between micro-batches: task instances, open connections, decoded state."""
 
     def __init__(
         self, environment: WorkerEnvironment, watch: Watch | None = None, monitor: ActivityMonitor | None = None
     ) -> None:
-        """Nothing is prepared yet.
+        """Begin without any prepared tasks.
 
         Args:
-            environment: what there is to work with.
-            watch: for a process that may die (``crashes``).
-            monitor: is told what the process is at, where somebody wants to see it.
+            environment: the worker environment.
+            watch: set in a process that may die (``crash_isolation``).
+            monitor: set if the process's activity is shown.
         """
         self.environment = environment
         self.watch = watch
@@ -59,22 +59,22 @@ class Worker:
         self._states: dict[int, TaskState] = {}
         self._durable: dict[int, DurableAttributes] = {}
         self._outboxes: dict[int, Outbox] = {}
-        """Of tasks that are in a micro-batch."""
+        """By number of each task that is in a micro-batch."""
         self._spouts: dict[int, Any] = {}
         self._sinks: dict[int, DeadLetterSink] = {}
-        """Of dead letters, open, by the numbers of spout tasks."""
+        """By number of each spout task: its open dead letter sink."""
         self.refusals: dict[int, tuple[int, int]] = {}
-        """By spout task: the micro-batch in which the last writes of dead letters failed, and how many did in a row."""
+        """By spout task: (the micro-batch in which its last writes of dead letters failed, how many in a row)."""
         self._busy: set[int] = set()
-        """Tasks that are in a micro-batch; what is still there at the next one did not end in order."""
+        """Tasks that are in a micro-batch. A task that is still here at the next micro-batch did not end in order."""
         self._looked_at: set[int] = set()
-        """Tasks whose state is looked at behind each piece of work, since something in it cannot be kept."""
+        """Tasks whose state is checked after each piece of work, since something in it could not be kept."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
         self._names = self.lane.topology.streams()
         self._origins: dict[tuple[int, int], Origin] = {}
 
     def origin(self, source: int, stream: int) -> Origin:
-        """Where the tuples of a frame come from."""
+        """The origin of a frame's tuples, by the number of the sending task and the index of the stream."""
         found = self._origins.get((source, stream))
         if found is None:
             component, definition = self._names[stream]
@@ -94,7 +94,7 @@ class Worker:
         return context_of(self.lane, number, self.environment.rehearsal_directory)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
-        """Be at something that may kill the process, or take long; noted where somebody watches, or looks."""
+        """To be entered around what may kill the process or take long; it is noted in the watch and the monitor."""
         if self.watch is not None:
             return self._watched(self.watch.at(activity, number, block), activity, number)
         return self.monitor.at(activity, number) if self.monitor is not None else nullcontext()
@@ -105,7 +105,7 @@ class Worker:
             yield
 
     def enter(self, number: int) -> None:
-        """A task begins with a micro-batch; if its last one was broken off, its instance is thrown away."""
+        """Begin a task's part of a micro-batch; if its last one did not end in order, its instance is discarded."""
         if number in self._busy:
             if number in self._tasks:
                 self._tasks[number].abandon()
@@ -114,7 +114,7 @@ class Worker:
         self._busy.add(number)
 
     def leave(self, number: int) -> None:
-        """A task has ended its part of a micro-batch in order."""
+        """End a task's part of a micro-batch in order."""
         self._busy.discard(number)
 
     def bolt(self, number: int) -> BoltTask:
@@ -150,7 +150,11 @@ class Worker:
         return self._spouts[number]
 
     def letter_sink(self, number: int) -> DeadLetterSink:
-        """Where the dead letters of a spout's task go, open."""
+        """The open dead letter sink of a spout's task.
+
+        Raises:
+            ConfigError: the spout has no such sink any more.
+        """
         if number not in self._sinks:
             if self.environment.letter_sink is not None:
                 sink = self.environment.letter_sink(number)
@@ -167,14 +171,14 @@ class Worker:
         return self._sinks[number]
 
     def drop_letter_sink(self, number: int) -> None:
-        """Close what could not write; the next letters are written by another copy."""
+        """Close a sink that failed to write; the next letters are written by a new copy of it."""
         sink = self._sinks.pop(number, None)
         if sink is not None:
             with suppress(Exception, SystemExit):
                 sink.close()
 
     def load(self, number: int, store: SegmentStore) -> BoltTask:
-        """The task with its committed state in it."""
+        """The task, with its committed state restored."""
         state = self._states.get(number)
         if state is None:
             state = self._states[number] = TaskState(self.environment.namespace)
@@ -199,7 +203,7 @@ class Worker:
         return task
 
     def outbox(self, number: int) -> Outbox | None:
-        """What a loaded task keeps of the trees that it starts, until ``save``; None if it starts none."""
+        """The outbox of a loaded task, valid until ``make_ready``; None if the task starts no trees."""
         component, _ = self.lane.topology.task_owner(number)
         if component not in self.lane.starters:
             return None
@@ -207,7 +211,7 @@ class Worker:
         return own
 
     def attach(self, number: int, clock: Clock | None) -> BoltRuntime | None:
-        """The task's runtime, attached to the loaded state, without what is void; None for any other bolt."""
+        """The task's bolt runtime, attached to the loaded state, without void tuples; None for any other bolt."""
         runtime = self._tasks[number].runtime
         if runtime is not None:
             runtime.attach(self._states[number])
@@ -217,7 +221,7 @@ class Worker:
         return runtime
 
     def make_ready(self, number: int) -> None:
-        """Bring a task's state into the form in which ``save`` commits it.
+        """Prepare a task's state for ``save``.
 
         Raises:
             Unkept: something in it cannot be kept.
@@ -243,7 +247,7 @@ class Worker:
         state.check_held_once(tuples)
 
     def _look(self, number: int) -> str | None:
-        """What is in a task's state now that cannot be kept; None if all can."""
+        """Why a task's present state cannot be kept; None if it can."""
         try:
             self._stage(number)
         except StateError as error:
@@ -251,15 +255,21 @@ class Worker:
         return None
 
     def save(self, number: int) -> str | None:
-        """Commit a task's state, which is ready, with the micro-batch; what to warn of, if anything."""
+        """Commit a task's state, which ``make_ready`` has prepared, with the micro-batch.
+
+        Returns:
+            A warning for the user, or None.
+        """
         self._states[number].commit(self.environment.stamps)
         return self._durable[number].warning()
 
     def begin_again(self, unkept: Unkept) -> None:
-        """Work of which nothing was committed begins again, without what left something that cannot be kept.
+        """Begin uncommitted work again, without the call that left something that cannot be kept.
+
+        If the call is not known, the task's state is checked after each piece of work from now on.
 
         Raises:
-            StateError: no tuple, no window and no flush has left it.
+            StateError: no tuple, no window and no flush is to blame.
         """
         watch = (
             self.watch.again() if self.watch is not None else Watch(Crashes(self.lane.topology.task_owner), _nowhere)
@@ -275,13 +285,13 @@ class Worker:
             self.environment.observer.again()
 
     def end_again(self, watch: Watch | None) -> None:
-        """The work that had begun again is done; ``watch`` is what watched over it before."""
+        """End the work that had begun again; ``watch`` is the watch from before it."""
         self.watch = watch
         self._looked_at.clear()
         self._throw_away()
 
     def _throw_away(self) -> None:
-        """Part with all instances of bolts: they are watched over, or not, from their beginning."""
+        """Discard all bolt instances: an instance is watched from its beginning or not at all."""
         for number, task in self._tasks.items():
             task.abandon()
             self._busy.discard(number)
@@ -289,12 +299,12 @@ class Worker:
             known.clear()
 
     def abandon(self) -> None:
-        """Let everything go as a crash would."""
+        """Discard all bolt instances as a crash would, without cleanup."""
         for task in self._tasks.values():
             task.abandon()
 
     def close(self) -> None:
-        """Clean up in an orderly way, all of it, whatever raises; the last that was raised is raised in the end."""
+        """Clean up everything, even if something raises; the last exception is raised in the end."""
         with ExitStack() as last_first:
             for number, sink in self._sinks.items():
                 last_first.callback(self._end, "close of the sink of dead letters", number, sink.close)
@@ -309,11 +319,11 @@ class Worker:
 
 
 def _nowhere(place: bytes) -> None:
-    """Keep a place nowhere: no process dies."""
+    """Store a place nowhere: no process dies."""
 
 
 def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) -> TopologyContext:
-    """What a task may know of itself."""
+    """Make the context of a task."""
     topology = lane.topology
     component, index = topology.task_owner(number)
     spec = topology.components[component]
