@@ -152,7 +152,7 @@ def _columns(lane: Lane) -> Picture:
 
 
 def _order(picture: Picture) -> None:
-    """Order each column by the mean place of its neighbours, in several sweeps; the best order has fewest crossings."""
+    """Order each column by the mean place of its neighbours, in several sweeps; keep the one with fewest crossings."""
     best, fewest = [list(column) for column in picture.nodes], _crossings(picture.nodes)
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
@@ -211,7 +211,7 @@ def _place(picture: Picture) -> None:
 
 
 def _settle(column: list[Node], top: float, neighbours: list[list[Node]]) -> None:
-    """Move the nodes of a column towards their neighbours, keeping their order and distances."""
+    """Move the nodes of a column towards their neighbours, but keep their order and minimum distances."""
     wanted = []
     for node, near in zip(column, neighbours, strict=True):
         middle = sum(other.middle for other in near) / len(near) if near else node.middle

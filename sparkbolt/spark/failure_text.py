@@ -106,7 +106,7 @@ def errors_carried() -> Iterator[None]:
 
 
 def query_failure(error: BaseException) -> QueryFailure:
-    """Why a query ended, given what was raised where it was started, asked, or waited for."""
+    """Why a query failed, from the error that its start, a request or the wait for its end has raised."""
     if isinstance(error, SparkboltError):
         return QueryFailure(str(error), type(error))
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -35,7 +35,7 @@ class MapStateStore:
         self._state.updateValue((key,), (value,))
 
     def delete(self, key: str) -> None:
-        """Remove a key that may or may not be there."""
+        """Remove a key if it exists."""
         self._state.removeKey((key,))
 
     def keys(self) -> Iterable[str]:

@@ -78,13 +78,8 @@ class RunningOnSpark(RunningTopology):
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
-        Args:
-            topology: the topology.
-            lane: the topology, laid out.
-            spark: the topology's own session.
-            checkpoint: the topology's checkpoint, locked.
-            temporary: the folder of a checkpoint that is removed at the end; None if the user has named a checkpoint.
-            open_secs: how long the spouts may take to open; None for no limit.
+        ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
+        ``open_secs`` to open; None means no limit.
 
         Raises:
             EngineError: a spout cannot be opened.
