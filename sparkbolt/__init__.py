@@ -1,7 +1,7 @@
 """Sparkbolt: Apache Storm's model on Spark, every tuple tracked to its end.
 
-The front door: what users import. Importing it needs neither Spark nor Java, and takes no time: its names are loaded
-when one of them is first asked for, since Spark starts processes that need this package and little of it.
+This is the package that users import. Its import needs neither Spark nor Java, and is fast: the names are loaded when
+one of them is first used, since Spark starts processes that need only a small part of this package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load all names of the front door, and give the one that was asked for."""
+    """Load all public names, and return the requested one."""
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     loaded = import_module("sparkbolt.names")
@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not."""
+    """All names, whether they are loaded or not."""
     return sorted({*globals(), *import_module("sparkbolt.names").__all__})

@@ -1,7 +1,7 @@
-"""Every error that Sparkbolt raises on purpose.
+"""Errors: every error that Sparkbolt raises on purpose.
 
-Which question it answers: what can go wrong that a user can mend, and under which name is it caught?
-Rule: a message says who (by id), what was expected, what came, and the likely mistake.
+Which question it answers: what can go wrong that a user can correct, and which class does a program catch?
+Rule: a message names who is concerned (by id), what was expected, what came, and the likely mistake.
 """
 
 from __future__ import annotations
@@ -37,25 +37,28 @@ __all__ = [
 
 
 class SparkboltError(Exception):
-    """The base of all errors of Sparkbolt."""
+    """The base class of all errors of Sparkbolt, except ``UnknownNameError``, which is a ``KeyError``."""
 
 
 class ConfigError(SparkboltError):
-    """A configuration key is unknown, or its value is not one that the key can have."""
+    """A configuration key is unknown, or its value is not allowed for this key."""
 
 
 class InvalidTopology(SparkboltError):  # noqa: N818  the name is Storm's
-    """A topology has mistakes; ``mistakes`` holds one sentence for each, all found at once."""
+    """A topology has mistakes; ``mistakes`` is a list with one sentence for each of them.
+
+    All mistakes are reported together, not only the first one.
+    """
 
     def __init__(self, name: str, mistakes: Sequence[str]) -> None:
-        """Keep the sentences and make the message of them."""
+        """Store the sentences and build the message from them."""
         self.name = name
         self.mistakes = list(mistakes)
         lines = "".join(f"\n  - {mistake}" for mistake in self.mistakes)
         super().__init__(f"topology {name!r} has {len(self.mistakes)} mistake(s):{lines}")
 
     def __reduce__(self) -> tuple[type[InvalidTopology], tuple[str, list[str]]]:
-        """Pickle by the two arguments, since the message is made of them."""
+        """Pickle the two arguments only, since the message is built from them."""
         return type(self), (self.name, self.mistakes)
 
 
@@ -64,74 +67,81 @@ class EmitError(SparkboltError):
 
 
 class UnknownNameError(KeyError):
-    """There is no such field, stream, component or task; the message says which there are.
+    """There is no field, stream, component or task of this name; the message lists those that exist.
 
-    It is a ``KeyError`` and no ``SparkboltError``, since most often user code asks a tuple, as one asks a dict.
+    It is a ``KeyError`` and not a ``SparkboltError``, because user code mostly reads a tuple's fields as it reads
+    the keys of a dict.
 
     >>> print(UnknownNameError("'wrod' does not exist"))
     'wrod' does not exist
     """
 
     def __str__(self) -> str:
-        """The sentence, where a ``KeyError`` would show its repr."""
+        """The message as it is; a plain ``KeyError`` would show its repr."""
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
 class FailedException(SparkboltError):  # noqa: N818  the name is Storm's
-    """Raised in a ``BasicBolt`` to fail the input tuple without reporting an error (Storm's name)."""
+    """User code of a ``BasicBolt`` raises it to fail the input tuple without reporting an error (Storm's name)."""
 
 
 class ReportedFailedException(FailedException):
-    """Raised in a ``BasicBolt`` to fail the input tuple and to report the error too (Storm's name)."""
+    """User code of a ``BasicBolt`` raises it to fail the input tuple and to report the error (Storm's name)."""
 
 
 class Unavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
-    """Raised by a bolt in ``execute``, ``flush`` or ``prepare``: something that it depends on is away.
+    """A bolt raises it in ``execute``, ``flush`` or ``prepare`` while something that it depends on is unavailable.
 
-    The tuple fails, and that costs it no attempt: its message is given again until the dependency is back, however long
-    that takes. While a bolt raises it for at least half of what it gets, its spouts give it only a few tuples at a
-    time, after waits that grow to 30 seconds.
+    The tuple fails, but the failure does not count as an attempt: its message is retried until the dependency is
+    available again, however long that takes. While a bolt raises this error for at least half of its input tuples, its
+    spouts send it only a few tuples at a time, after waits that grow to 30 seconds.
     """
 
 
 class PrepareError(SparkboltError):
-    """``prepare`` or ``init_state`` of a component raised an exception; it is called again for what comes next."""
+    """``prepare`` or ``init_state`` of a component raised an exception; it is called again for the next input."""
 
 
 class Reject(SparkboltError):  # noqa: N818  what a bolt does
-    """Raised by a bolt: this tuple can never be processed.
+    """A bolt raises it for a tuple that can never be processed.
 
-    Its message is not given again, whatever its policy says: it becomes a dead letter at once.
+    The tuple's message is not retried, whatever the retry policy is: it becomes a dead letter at once.
     """
 
 
 class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
-    """Raised in ``read`` of a ``PartitionedSpout``: the source is away.
+    """A ``PartitionedSpout`` raises it in ``read`` or ``open`` while its source is unavailable.
 
-    What was not read is asked for again, with the backoff of the spout's policy; it does not count as an attempt, and
-    nothing is given up for it. Raised in ``open``, it costs no restart: ``open`` is tried again until the source is
-    there, for ``outage_patience_secs`` at most.
+    Raised in ``read``: the rest of the range is read again later, with the backoff of the spout's retry policy. It
+    does not count as an attempt, and no message is given up because of it. Raised in ``open``: ``open`` is retried
+    until the source is available, for ``outage_patience_secs`` at most, and it does not count as a restart.
     """
 
 
 class SpoutOpenError(SparkboltError):
-    """``open`` of a ``PartitionedSpout`` raised; it is tried again a limited number of times."""
+    """``open`` of a ``PartitionedSpout`` raised an exception; it is retried a limited number of times."""
 
 
 class SpoutAwayError(SpoutOpenError):
-    """``open`` of a ``PartitionedSpout`` raised ``SourceUnavailable``; it is tried again for an outage's patience."""
+    """``open`` of a ``PartitionedSpout`` raised ``SourceUnavailable``; it is retried for ``outage_patience_secs``."""
 
 
 class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``
-    """Raised in ``read`` of a ``PartitionedSpout``: the range turned out too large to be read at once.
+    """A ``PartitionedSpout`` raises it in ``read`` when a range is too large to be read in one micro-batch.
 
-    What was given is whole. The rest, from ``position`` on, is asked for again as a range with the next micro-batch,
-    and nothing new of its source before; it does not count as an attempt, and nothing is given up for it. Where nothing
-    is tracked (``acker_tasks=0``) nobody asks again, so it must not be raised there.
+    The records that ``read`` has returned before are complete. The rest, from ``position`` on, is read as a range of
+    the next micro-batch; until then nothing new is read from its source. It does not count as an attempt, and no
+    message is given up because of it. Without tracking (``acker_tasks=0``) no range is read again, so it must not be
+    raised there.
     """
 
     def __init__(self, position: int, reason: str) -> None:
-        """Say where the rest begins, within the range and behind its start, and why it was not read."""
+        """Store where the rest begins and why it was not read.
+
+        Args:
+            position: the position of the first record that was not read; inside the range and after its start.
+            reason: a sentence for the log.
+        """
         super().__init__(position, reason)
         self.position, self.reason = position, reason
 
@@ -141,19 +151,19 @@ class EnoughRead(SparkboltError):  # noqa: N818  as ``SourceUnavailable``
 
 
 class KilledWorkerError(SparkboltError):
-    """A tuple, a window, a flush or a read is not tried again, because it killed its worker process."""
+    """A tuple, a window, a flush or a read is not run again, because it killed its worker process."""
 
 
 class LostWorkerError(SparkboltError):
-    """A worker process died between the tuples of a micro-batch: nobody is to blame, and the query is started again."""
+    """A worker process died between the tuples of a micro-batch; no tuple is blamed, and the query is restarted."""
 
 
 class WorkerStartError(SparkboltError):
-    """Spark has waited in vain for a Python process of its own to start, before it asked anything of the topology."""
+    """A Python process of Spark did not start in time; it had not run anything of the topology yet."""
 
 
 class UnkeptError(KilledWorkerError):
-    """A tuple, a window or a flush is not tried again, because what it left in the task's state cannot be kept."""
+    """A tuple, a window or a flush is not run again, because the state that it left in the task cannot be stored."""
 
 
 class StateError(SparkboltError):
@@ -165,22 +175,22 @@ class CheckpointError(SparkboltError):
 
 
 class FencedError(CheckpointError):
-    """Another driver has taken this one's checkpoint over, so this one ends; what it does no longer counts."""
+    """Another driver has taken over the checkpoint, so this driver ends; nothing that it does counts any more."""
 
 
 class OutdatedLifeError(SparkboltError):
-    """Spark's log has gone on since a life loaded its ledger, by another driver; the next life begins up to date."""
+    """Another driver has committed to Spark's log after this life loaded its ledger; the next life loads it anew."""
 
 
 class EngineError(SparkboltError):
-    """The engine under the topology (Java, Spark, a Python worker) cannot do its work."""
+    """The engine that runs the topology (Java, Spark, a Python worker) cannot do its work."""
 
 
 class InvariantError(SparkboltError):
-    """A rule of Sparkbolt itself was broken: a defect of ours, never of the user."""
+    """A rule of Sparkbolt itself was broken: this is a defect of Sparkbolt, never of the user's code."""
 
 
 def check(condition: bool, message: str) -> None:
-    """Raise ``InvariantError(message)`` unless ``condition``; unlike ``assert`` it is never stripped."""
+    """Raise ``InvariantError(message)`` unless ``condition`` is true; unlike ``assert``, ``-O`` does not remove it."""
     if not condition:
         raise InvariantError(message)

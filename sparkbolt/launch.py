@@ -1,7 +1,7 @@
-"""Launching: what ``Topology.run`` and ``start`` call, and where the names of sinks become objects.
+"""Launch: what ``Topology.run`` and ``Topology.start`` call, and where the names of sinks become objects.
 
-Which question it answers: how does a topology come to its engine?
-Rule: nothing is loaded before it is asked for: who builds a topology needs no Spark.
+Which question it answers: how does a topology find its engine?
+Rule: nothing is loaded before it is needed: a program that only builds a topology needs no Spark.
 
 Read before: ``core.base.engine_door``.
 """
@@ -17,19 +17,19 @@ class Launch:
     """The engine on Spark, with the live display, and the sinks that write files."""
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
-        """Run to the end, as ``sparkbolt run`` does."""
+        """Run a topology to its end, as ``sparkbolt run`` does."""
         from sparkbolt.cli.program import run
 
         return run(topology, **options)
 
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
-        """Start on Spark and return at once."""
+        """Start a topology on Spark and return at once."""
         from sparkbolt.spark.running import start
 
         return start(topology, **options)
 
     def file_sink(self, path: str) -> Any:
-        """The sink that writes dead letters into a file of JSON lines."""
+        """The sink that writes dead letters to a file, one JSON object per line."""
         from sparkbolt.bolts.dead_letter_files import FileDeadLetters
 
         return FileDeadLetters(path)

@@ -1,6 +1,6 @@
-"""Names: what ``sparkbolt`` offers, from the modules that have it.
+"""Names: the public names of ``sparkbolt``, imported from the modules that define them.
 
-Users import them from ``sparkbolt``, which loads this module when one of them is first asked for.
+Users import them from ``sparkbolt``, which loads this module when one of them is first used.
 """
 
 from sparkbolt.core.model.causes import Cause, MessageOutcome

@@ -1,9 +1,9 @@
-"""Testing one's own topologies: in one process, without Spark, with a clock that only the test moves.
+"""Testing: runs a user's topology in one process, without Spark, with a clock that only the test moves.
 
-Which question it answers: what does my topology do with these messages, and what became of each of them?
-Rule 1: no rules here. Plans, tasks, frames and the ledger are those that run on Spark; only where tuples come from
-and what the time is are the test's.
-Rule 2: time stands still unless ``advance`` moves it.
+Which question it answers: what does my topology do with these messages, and what is the outcome of each of them?
+Rule 1: this module adds no rules of processing. Plans, tasks, frames and the ledger are the same as on Spark; the
+test only replaces the source of the tuples and the clock.
+Rule 2: time does not move unless ``advance`` moves it.
 
 Read before: ``sim.engine``, ``sim.report``.
 """
@@ -46,28 +46,28 @@ __all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDr
 Known = TypeVar("Known")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MICRO_BATCHES_MAX = 100_000
-"""How many micro-batches one call runs before it gives up on ever being idle."""
+"""How many micro-batches one call runs at most; then it raises, because the topology does not become idle."""
 
 
 @dataclass(frozen=True, eq=False)
 class FailedMessage:
     """A message whose tree failed.
 
-    Equal to another with the same fields, and to ``...``, so that a test may say how many messages failed, or how
-    one of several did, without the whole story of each.
+    It is equal to another one with the same fields, and to ``...``. So a test can check how many messages failed, or
+    how one of several messages failed, without writing down every field of each.
     """
 
     message_id: Any
     cause: str
-    """``exception``, ``fail`` (said by a bolt), ``timeout``, ``emit`` (what was emitted cannot travel)."""
+    """``exception``, ``fail`` (a bolt failed the tuple), ``timeout``, or ``emit`` (emitted values cannot be sent)."""
     story: str
-    """The tree in one line: its root, its spout task, who failed it, when and why."""
+    """The tree in one line: its root, its spout task, the task that failed it, when and why."""
     component: str
-    """Who failed it; of a timeout, who was seen last with a tuple of the tree that it neither acked nor failed."""
+    """The component that failed it; for a timeout, the last known one with a tuple that it neither acked nor failed."""
     task: int
     """The task's index within that component."""
     reason: str
-    """What the bolt or the exception said."""
+    """The reason that the bolt gave, or the text of the exception."""
     traceback: str | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -81,7 +81,7 @@ class FailedMessage:
 
 @dataclass(frozen=True)
 class ReportedError:
-    """An error that a component raised or reported; on Spark it is a line of the log."""
+    """An error that a component raised or reported; on Spark it is logged as a line."""
 
     component: str
     task: int
@@ -91,7 +91,7 @@ class ReportedError:
 
 
 class _FedSpout(Spout):
-    """A spout whose messages come from a test's hands."""
+    """A spout that emits the messages that a test feeds."""
 
     def __init__(self) -> None:
         self.fed: deque[tuple[str, list[Any], Any, int | None]] = deque()
@@ -115,7 +115,7 @@ class _FedSpout(Spout):
 
 
 class _Letters:
-    """A sink that keeps letters in memory, each once."""
+    """A sink that stores letters in memory, each once."""
 
     def __init__(self, kept: dict[str, DeadLetter]) -> None:
         self._kept = kept
@@ -131,12 +131,12 @@ class _Letters:
 
 
 class TopologyTestDriver:
-    """Runs a topology for a test: feed it, let it run, see what it emitted and what became of each message.
+    """Runs a topology for a test: feed messages, run, and check what was emitted and how each message ended.
 
-    Every spout, of either kind, is replaced by one that emits what ``feed`` gives it, on the same streams. Bolts,
-    groupings, frames, state, tracking and timeouts are the real ones. What the library's bolts write to files, and
-    whoever else asks ``context.output_path``, goes into a directory of the driver's: see ``output_path``. Use it as a
-    context manager: at the end bolts are cleaned up.
+    Each ``Spout`` and each ``PartitionedSpout`` is replaced by a spout that emits what ``feed`` gives it, on the same
+    streams. Bolts, groupings, frames, state, tracking and timeouts are the real ones. The files of the library's bolts,
+    and of every component that uses ``context.output_path``, are written below a directory of this driver: see
+    ``output_path``. Use it as a context manager: at its end the bolts are cleaned up.
 
     >>> from sparkbolt import BasicBolt, TopologyBuilder
     >>> from sparkbolt.spouts import TextSpout
@@ -166,15 +166,15 @@ class TopologyTestDriver:
         """Begin the topology's first life; nothing runs yet.
 
         Args:
-            topology: what ``TopologyBuilder.build`` gave; or a builder, which builds it.
-            cores: tasks are laid out as on so many cores.
-            seed: of what Spark would draw at random; no result should depend on it.
-            start: what time it is; must have a zone.
+            topology: a topology that ``TopologyBuilder.build`` returned, or a builder, whose ``build`` is called.
+            cores: the tasks are laid out as on this many cores.
+            seed: the seed of all choices that are random on Spark; no result should depend on it.
+            start: the time at the start; it must have a time zone.
 
         Raises:
-            ValueError: ``start`` has no zone.
-            InvalidTopology: as ``TopologyBuilder.build``.
-            TypeError: ``topology`` is neither.
+            ValueError: ``start`` has no time zone.
+            InvalidTopology: the builder's topology has mistakes, as in ``TopologyBuilder.build``.
+            TypeError: ``topology`` is neither a topology nor a builder.
         """
         topology = topology_of(topology)
         if start.tzinfo is None:
@@ -186,7 +186,7 @@ class TopologyTestDriver:
         self._failed: dict[str, list[FailedMessage]] = {spec.id: [] for spec in topology.spouts}
         self._errors: list[ReportedError] = []
         self._given_up: dict[int, list[Any]] = {n: [] for spec in topology.spouts for n in topology.tasks(spec.id)}
-        """Of each spout task the ids of messages that wait for their dead letters."""
+        """By spout task, the ids of the messages that wait until their dead letters are written."""
         self._letters: dict[str, DeadLetter] = {}
         self._rehearsal = Rehearsal()
         now_ms = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -212,7 +212,7 @@ class TopologyTestDriver:
         self.close()
 
     def close(self) -> None:
-        """Clean bolts up; what was seen can still be asked for. A second call does nothing."""
+        """Clean up the bolts. The results can still be read; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._engine.close()
@@ -231,21 +231,23 @@ class TopologyTestDriver:
     ) -> None:
         """Give a spout a tuple to emit; it is emitted when the topology runs next, not before.
 
-        Messages are emitted in the order in which they were fed to a task, and not before ``max_spout_pending``
-        allows it. A message is tried once, whatever the policy: feed it again to see what a replay does. While a bolt
-        is ``Unavailable`` it waits, and is given again as on Spark: ``advance`` the time.
+        A task emits its messages in the order in which they were fed, as far as ``max_spout_pending`` allows. A message
+        has one attempt, whatever the retry policy is: feed it again to test a replay. If a bolt raises
+        ``Unavailable``, the message waits and is retried as on Spark: ``advance`` the time.
 
         Args:
             component: the spout.
-            values: the tuple's values in the order of the fields, or by field; fields not given are None.
-            message_id: tracks the tuple's tree; ``acked`` or ``failed`` will name it. None tracks nothing.
-            stream: which of the spout's streams.
-            task: the index of the spout task.
-            direct_to: the task number that gets the tuple; on a direct stream, and only there.
+            values: the tuple's values in the order of the fields, or a mapping by field; missing fields are None.
+            message_id: the id under which the tuple's tree is tracked; ``acked`` or ``failed`` lists it at the end.
+                With None the tuple is not tracked.
+            stream: the name of one of the spout's streams.
+            task: the index of the spout task within the spout.
+            direct_to: the number of the task that receives the tuple; required for a direct stream, and not allowed
+                for any other.
 
         Raises:
-            KeyError: there is no such spout, stream or field; the message says which there are.
-            ValueError: the number of values is wrong, or there is no such task.
+            KeyError: there is no such spout, stream or field; the message lists those that exist.
+            ValueError: the number of values is wrong, there is no such task, or ``direct_to`` does not fit the stream.
         """
         spec = self._spout(component)
         definition = self._stream(spec.id, stream)
@@ -258,12 +260,12 @@ class TopologyTestDriver:
         self._spout_task(self._topology.tasks(component)[task]).fed.append((stream, row, message_id, direct_to))
 
     def run_until_idle(self) -> None:
-        """Run micro-batches until there is nothing to do at this time; the time does not move.
+        """Run micro-batches until there is nothing left to do at the current time; the time does not move.
 
-        Tuples that a bolt holds, and trees that wait for them, stay as they are.
+        Tuples that a bolt holds, and the trees that wait for them, stay open.
 
         Raises:
-            EngineError: a component's ``on_error`` is ``stop`` and it raised, or the topology never becomes idle.
+            EngineError: a component whose ``on_error`` is ``stop`` raised, or the topology does not become idle.
         """
         for _ in range(MICRO_BATCHES_MAX):
             self._read_all_at_once()
@@ -277,7 +279,7 @@ class TopologyTestDriver:
         raise EngineError(f"topology {self._topology.name!r} is not idle after {MICRO_BATCHES_MAX} micro-batches")
 
     def _read_all_at_once(self) -> None:
-        """What was fed is read in one micro-batch, whatever pace a source would have to be given at first."""
+        """Let one micro-batch read all that was fed; on Spark the rate of a new source is limited at first."""
         coordinator = self._engine.coordinator
         for component, rate in coordinator.rates.items():
             if component not in coordinator.spouts:
@@ -286,15 +288,18 @@ class TopologyTestDriver:
                     coordinator.buffers[number].waiting_max = rate.budget_max
 
     def advance(self, duration: timedelta) -> None:
-        """Run until idle, then let time pass; on the way everything runs at the moment at which it is due.
+        """Run until idle, then move the time forward; everything that becomes due meanwhile runs at its due time.
 
-        What was fed before is processed before the time moves. Tick tuples come one by one, at their times. A
-        tree times out as on Spark: between ``message_timeout_secs`` and a thirtieth more.
+        Messages that were fed before are processed before the time moves. Tick tuples come one by one, at their times.
+        A tree times out as on Spark: after ``message_timeout_secs``, at most a thirtieth of it later.
+
+        Args:
+            duration: how far the time moves; not negative.
 
         Raises:
             ValueError: the duration is negative.
-            TypeError: it is no timedelta.
-            EngineError: as ``run_until_idle``.
+            TypeError: the duration is not a timedelta.
+            EngineError: as in ``run_until_idle``.
         """
         if not isinstance(duration, timedelta):
             raise TypeError(f"advance({duration!r:.60}): expected a timedelta: did you mean timedelta(seconds=...)?")
@@ -310,27 +315,36 @@ class TopologyTestDriver:
     def restart(self) -> None:
         """Kill the driver and its worker as ``kill -9`` would, and start again from what is durable.
 
-        State and the ledger's log outlive it. What was fed and has not finished is gone, neither acked nor failed,
-        as records of a queue are whose connection is lost; the queue gives them again: ask ``pending`` before,
-        and feed them again. What was emitted, acked, failed and reported so far stays known to the test.
+        State and the ledger's log survive. Messages that were fed and have not finished are lost; they are neither
+        acked nor failed. A spout of a queue loses its messages in the same way when its connection breaks, and the
+        queue delivers them again. To test that, read ``pending`` before the restart and feed those messages again.
+        What was emitted, acked, failed and reported before stays available to the test.
         """
         self._engine.restart()
 
-    # What a test sees.
+    # What a test checks.
 
     @property
     def now(self) -> datetime:
-        """The time, in UTC."""
+        """The current time of the test, in UTC."""
         return datetime.fromtimestamp(self._engine.now_ms / 1000, tz=UTC)
 
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
         """The values of every tuple that a component emitted on a stream, in the order of emission.
 
-        With several tasks that is the order in which the tasks ran, then each task's own. A spout's tuples count
-        once they are on their way. What nobody subscribes to is here too.
+        If the component has several tasks, their tuples come in the order in which the tasks ran, and each task's
+        tuples in its own order. A spout's tuple is included once it was sent to its subscribers, not when it was fed.
+        Streams without subscribers are included too.
+
+        Args:
+            component: the id of the spout or bolt.
+            stream: the name of one of its streams.
+
+        Returns:
+            One list of values for each tuple, in the order of the stream's fields.
 
         Raises:
-            KeyError: there is no such component or stream; the message says which there are.
+            KeyError: there is no such component or stream; the message lists those that exist.
         """
         self._component(component)
         self._stream(component, stream)
@@ -341,39 +355,41 @@ class TopologyTestDriver:
         return found
 
     def executed(self, component: str) -> int:
-        """How many tuples, ticks included, were given to the component's ``execute``; KeyError as ``emitted``."""
+        """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""
         return self.metrics().of(self._component(component).id).executed
 
     def acked(self, spout: str) -> list[Any]:
-        """The ids of messages whose trees are complete, in the order of their acks; KeyError for an unknown spout."""
+        """The ids of the messages whose trees were acked, in that order; raises KeyError for an unknown spout."""
         return list(self._acked[self._spout(spout).id])
 
     def failed(self, spout: str) -> list[FailedMessage]:
-        """The messages whose trees failed, in the order of their fails; KeyError for an unknown spout."""
+        """The messages whose trees failed, in that order; raises KeyError for an unknown spout."""
         return list(self._failed[self._spout(spout).id])
 
     def dead_letters(self, spout: str) -> list[DeadLetter]:
-        """The dead letters of a spout's messages, as they would be in its file, topic, sink or checkpoint.
+        """The dead letters of a spout's messages, as they would be written to its file, topic, sink or checkpoint.
 
-        A message that was fed is given up when it fails, unless its spout decides itself. Letters that go to a
-        stream of the topology are among what the spout has ``emitted`` there, and not here. KeyError as ``acked``.
+        A message that fails is given up at once, unless its spout handles failures itself. If the spout sends its
+        dead letters to a stream of the topology, ``emitted`` returns them for that stream, and this method does not.
+        KeyError as in ``acked``.
         """
         component = self._spout(spout).id
         every = [*self._letters.values(), *letters_in(self._engine.letters.values())]
         return [letter for letter in every if letter.component == component]
 
     def output_path(self, path: str | os.PathLike[str]) -> Path:
-        """Where a file or directory is that bolts were to write at ``path``: below a directory of the driver's own.
+        """The path of a file or directory that bolts write to instead of ``path``, below a directory of this driver.
 
-        What is there stays as long as the driver is referred to, also behind ``close``.
+        The files exist as long as this object is referenced, also after ``close``.
         """
         return Path(rehearsal_path(self._rehearsal.directory, path))
 
     def unsent(self, component: str) -> list[dict[str, Any]]:
-        """The messages that a ``KafkaBolt`` or ``RabbitMQBolt`` would have sent, in order: nothing is sent in a test.
+        """The messages that a ``KafkaBolt`` or ``RabbitMQBolt`` would have sent, in order; a test sends nothing.
 
-        Each has the parts that the client is given: ``topic``, ``key``, ``value`` and ``headers``, or ``exchange``,
-        ``routing_key``, ``body`` and ``headers``. KeyError as ``emitted``.
+        Each message is a dict of what the client would receive: ``topic``, ``key``, ``value`` and ``headers`` for
+        Kafka; ``exchange``, ``routing_key``, ``body`` and ``headers`` for RabbitMQ. KeyError as in
+        ``emitted``.
 
         >>> from sparkbolt import TopologyBuilder
         >>> from sparkbolt.bolts import KafkaBolt
@@ -390,7 +406,7 @@ class TopologyTestDriver:
         return unsent_messages(self._rehearsal.directory).get(self._component(component).id, [])
 
     def pending(self, spout: str) -> list[Any]:
-        """The ids of messages that were fed and are neither acked nor failed, oldest first; KeyError as ``acked``."""
+        """The ids of fed messages that are neither acked nor failed, oldest first; KeyError as in ``acked``."""
         found: list[Any] = []
         for number in self._topology.tasks(self._spout(spout).id):
             buffer = self._engine.coordinator.buffers[number]
@@ -401,20 +417,20 @@ class TopologyTestDriver:
         return found
 
     def errors(self) -> list[ReportedError]:
-        """What components raised or reported, in the order in which it became known."""
+        """The errors that components raised or reported, in the order in which the driver received them."""
         return list(self._errors)
 
     def metrics(self) -> TopologyMetrics:
-        """The counters, as ``running.metrics()`` gives them on Spark: a copy."""
+        """A copy of the counters, as ``running.metrics()`` returns them on Spark."""
         return self._engine.ledger.metrics.copy_for(self._topology.components)
 
-    # How it is known.
+    # How the results are collected.
 
     def _see(self, component: str, task: int, stream: str, columns: Sequence[Column]) -> None:
         self._emitted.append((component, stream, columns))
 
     def _learn(self, promotion: Promotion) -> None:
-        """Take over what the fed spouts were told; their fails are in the order of the promotion's."""
+        """Collect the acks and fails of the fed spouts; each spout's fails have the order of the promotion's."""
         self._errors += map(_error, promotion.reports)
         for number in self._engine.spouts:
             component, index = self._topology.task_owner(number)
@@ -427,11 +443,11 @@ class TopologyTestDriver:
             told = deque(message_id for message_id in spout.failed if message_id not in self._given_up[number])
             for tree in promotion.failed:
                 if (tree.component, tree.task) != (component, index) or tree.outcome == MessageOutcome.RETRY:
-                    continue  # what a bolt could not try (``Unavailable``) is pending, and is given again
+                    continue  # what a bolt could not process (``Unavailable``) is pending, and is retried
                 message_id = (
                     self._given_up_now(number, tree) if tree.outcome == MessageOutcome.DEAD_LETTER else told.popleft()
                 )
-                if tree.letter:  # the message is among the failed ones since it was given up
+                if tree.letter:  # the message was added to the failed ones when it was given up
                     self._given_up[number].remove(message_id)
                     continue
                 fail = tree.fail
@@ -444,7 +460,7 @@ class TopologyTestDriver:
             spout.failed.clear()
 
     def _given_up_now(self, number: int, tree: FailedTree) -> Any:
-        """The id of a message that waits for its dead letter: its spout hears of it when that is written."""
+        """The id of a message that waits for its dead letter; its spout is notified when the letter is written."""
         [message_id] = [one.message_id for one in self._engine.coordinator.buffers[number].dying if one.key == tree.key]
         self._given_up[number].append(message_id)
         return message_id

@@ -1,11 +1,13 @@
-"""The command ``sparkbolt``.
+"""Command line: the command ``sparkbolt``.
 
-Which question it answers: which commands are there, and what do their exit codes say?
-Rule: a user's mistake is one sentence on standard error and no traceback; ``--debug`` or ``SPARKBOLT_DEBUG=1`` shows
-the traceback.
+Which question it answers: which commands are there, and what do their exit codes mean?
+Rule: a user's mistake is reported as one sentence on standard error, without a traceback; ``--debug`` or
+``SPARKBOLT_DEBUG=1`` shows the traceback.
 
-Exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages set aside; 1 failed; 2 wrong use; 4 the
-time of ``--for`` was over, 130 stopped by Ctrl-C, both with trees, or records that failed, left for replay.
+Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were set aside; 1 failed; 2 wrong use;
+4 the time of ``--for`` expired, and 130 stopped by Ctrl-C. With 4 and 130 open trees, or records that failed, are left
+for replay.
+
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
 
@@ -44,10 +46,10 @@ log; SPARKBOLT_DEBUG=1 is --debug.
 
 
 class _Parser(argparse.ArgumentParser):
-    """A command refuses itself what it does not know, with its own usage and the name that is nearest."""
+    """A parser that refuses unknown arguments itself: it shows its own usage and the most similar known name."""
 
     def parse_known_args(self, *arguments: Any) -> tuple[Any, list[str]]:  # type: ignore[override]
-        """As the parent's, without anything unknown."""
+        """Parse as the parent class does; unknown arguments are an error."""
         found, unknown = super().parse_known_args(*arguments)
         if unknown:
             option = unknown[0].partition("=")[0]
@@ -69,7 +71,7 @@ def seconds(text: str) -> float:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """``key=value`` of Spark's configuration."""
+    """Split ``KEY=VALUE`` into the key and the value."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
@@ -89,7 +91,7 @@ def _seed(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """The parser of all commands and options."""
     top = _Parser(
         prog="sparkbolt",
         description="Runs topologies of spouts and bolts on Spark, every tuple tracked to its end.",
@@ -274,10 +276,10 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command and return its exit code."""
     try:
         options = parser().parse_args(arguments)
-    except SystemExit as exit_:  # argparse has said what is wrong
+    except SystemExit as exit_:  # argparse has printed what is wrong
         return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
     try:
         code: int = options.act(options)
@@ -287,10 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error, EXIT_WRONG_USE if isinstance(error, WrongUseError) else EXIT_FAILED, options.debug)
     except KeyboardInterrupt:
         return EXIT_LEFT
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FINISHED
-    except Exception as error:  # noqa: BLE001  the last net: a sentence and the way to the traceback
+    except Exception as error:  # noqa: BLE001  any other error: a sentence, and how to see the traceback
         return _complain(error, EXIT_FAILED, options.debug)
 
 

@@ -1,7 +1,8 @@
-"""What ``sparkbolt check`` tells of a topology, without Spark.
+"""Check: what ``sparkbolt check`` reports of a topology, without Spark.
 
-Which question it answers: how will the topology be laid out, what does each bolt keep and why, and what looks wrong?
-Rule: everything is asked of ``core.model.lane`` and the specs; nothing is decided here.
+Which question it answers: how will the topology be laid out, which state does each bolt keep and why, and what looks
+wrong?
+Rule: all facts come from ``core.model.lane`` and the component specs; this module decides nothing.
 
 Read before: ``core.model.lane``.
 """
@@ -23,9 +24,9 @@ from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 
 FLOOR_SECS = 0.35
-"""What a micro-batch without a stateful level takes at least, about, on two cores."""
+"""About how many seconds a micro-batch without a stateful level takes at least, on two cores."""
 STATEFUL_LEVEL_SECS = 0.2
-"""What each stateful level adds, about."""
+"""About how many seconds each stateful level adds."""
 _SHUFFLES = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
@@ -41,7 +42,7 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Examined:
-    """What is known of one component."""
+    """The facts of one component."""
 
     id: str
     kind: str
@@ -49,12 +50,12 @@ class Examined:
     level: int
     """The level in whose stage it runs; 0 is the source."""
     fused_into: str | None
-    """The component in whose stage it is fused; None if it runs by itself."""
+    """The component with which it is fused, and in whose stage it runs; None if it has its own stage."""
     fusion: str
-    """Why it is fused, or not; empty for a spout."""
+    """Why it is fused or not; empty for a spout."""
     stateful: bool
     state: str
-    """Why it keeps state, or not; empty for a spout."""
+    """Why it keeps state or not; empty for a spout."""
     streams: dict[str, list[str]]
     subscriptions: tuple[Subscribed, ...]
 
@@ -67,7 +68,7 @@ class StageView:
     stateful: bool
     components: tuple[str, ...]
     secs: float
-    """What it adds to the time of each micro-batch, about; the source has the floor of the whole."""
+    """About how many seconds it adds to each micro-batch; the source's value is the minimum of any micro-batch."""
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ class StageView:
 
 @dataclass(frozen=True)
 class Examination:
-    """All that ``check`` tells."""
+    """All that ``check`` reports."""
 
     name: str
     cores: int
@@ -89,7 +90,7 @@ class Examination:
 
     @property
     def floor_secs(self) -> float:
-        """What a micro-batch takes at least, about."""
+        """About how many seconds a micro-batch takes at least."""
         return sum(stage.secs for stage in self.stages)
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Examination:
 
 
 def examine(topology: Topology, cores: int) -> Examination:
-    """Lay a topology out for a number of cores and look at everything."""
+    """Lay a topology out for a number of cores, and collect all facts and warnings."""
     lane = lay_out(topology, cores)
     return Examination(
         name=topology.name,
@@ -153,7 +154,7 @@ def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
 
 
 def kind_of(component: Component) -> str:
-    """What users call it: the class, and what it is a kind of.
+    """The kind of a component in words: its class, and whether that is a spout or a bolt.
 
     >>> from sparkbolt import bolt
     >>> kind_of(bolt(outputs=["word"])(lambda tup: None))
@@ -167,7 +168,7 @@ def kind_of(component: Component) -> str:
 
 
 def state_reason(component: Component) -> str:
-    """Why a bolt keeps state from one micro-batch to the next, or why not."""
+    """Why a bolt keeps state from one micro-batch to the next, or why it does not."""
     if isinstance(component, FunctionBolt):
         return "keeps nothing: it is a function"
     if isinstance(component, BoltBase) and component.stateless:
@@ -186,7 +187,7 @@ def state_reason(component: Component) -> str:
 
 
 def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
-    """Why a bolt runs in its producer's stage, or why not."""
+    """Why a bolt runs in its producer's stage, or why it does not."""
     if spec.id in lane.fused_into:
         return f"runs in the stage of {lane.fused_into[spec.id]!r}: it keeps nothing and any task may take its tuples"
     if not spec.config.fuse:
@@ -260,7 +261,7 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
 
 
 def _fed(spec: ComponentSpec, lane: Lane) -> int:
-    """How many tasks of a component get tuples: of a fused bolt no more than of its producer."""
+    """How many tasks of a component receive tuples: a fused bolt has no more such tasks than its producer."""
     fused_into = lane.fused_into.get(spec.id)
     return (
         spec.parallelism
@@ -270,7 +271,7 @@ def _fed(spec: ComponentSpec, lane: Lane) -> int:
 
 
 def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
-    """Settings that were given to a component and mean nothing for it."""
+    """The names of a component's own settings that have no effect on it."""
     meaningless = (
         {"tick_tuple_freq_secs", "fuse"} if spec.is_spout else {"max_spout_pending", "max_attempts", "retry", "trace"}
     )
@@ -293,7 +294,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def report_lines(examination: Examination) -> Iterator[str]:
-    """The examination as plain text."""
+    """The lines of the examination as plain text."""
     tasks = sum(component.parallelism for component in examination.components)
     yield f"topology {examination.name}: no mistakes, {len(examination.components)} components, {tasks} tasks"
     yield from ("", "components")

@@ -1,6 +1,6 @@
-"""The files of a checkpoint, for commands that look at one from outside.
+"""Checkpoint files: the files of a checkpoint, for commands that inspect one without its topology.
 
-Which question it answers: how does a command read a checkpoint, or leave something in it, without its topology?
+Which question it answers: how does a command read a checkpoint, or write to it, without its topology?
 Rule: for a local directory neither Spark nor Java starts.
 
 Read before: ``core.driver.ledger.files``.
@@ -18,10 +18,10 @@ from sparkbolt.spark.locations import local_directory
 
 
 class LocalDirectory:
-    """A local checkpoint, to be read only; obeys the ``Files`` protocol."""
+    """A local checkpoint, only for reading; it implements the ``Files`` protocol."""
 
     def __init__(self, directory: str) -> None:
-        """The files below ``directory``."""
+        """Use the files below ``directory``."""
         self._root = Path(directory)
 
     def read(self, name: str) -> bytes | None:
@@ -39,23 +39,23 @@ class LocalDirectory:
             return []
 
     def write(self, name: str, data: bytes) -> None:
-        """Not here."""
+        """Not allowed in a checkpoint that is only read."""
         raise InvariantError(f"{name} ({len(data)} bytes) is written to a checkpoint that is only read")
 
     def create(self, name: str, data: bytes) -> bool:
-        """Not here."""
+        """Not allowed in a checkpoint that is only read."""
         raise InvariantError(f"{name} ({len(data)} bytes) is made in a checkpoint that is only read")
 
     def remove(self, name: str) -> None:
-        """Not here."""
+        """Not allowed in a checkpoint that is only read."""
         raise InvariantError(f"{name} is removed from a checkpoint that is only read")
 
 
 class WritableDirectory(LocalDirectory):
-    """A local checkpoint that is repaired, or in which notes are left beside dead letters."""
+    """A local checkpoint that is repaired, or in which the ids of replayed dead letters are stored."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole, flushed to the disk."""
+        """Write a complete file, flushed to the disk, and replace an older one atomically."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
@@ -66,7 +66,7 @@ class WritableDirectory(LocalDirectory):
         temporary.replace(path)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet; False if it is there."""
+        """Write a file that must not exist yet; False if it exists."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -77,14 +77,14 @@ class WritableDirectory(LocalDirectory):
         return True
 
     def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there, with Hadoop's checksum of it."""
+        """Remove a file, if it exists, and Hadoop's checksum of it."""
         path = self._root / name
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def open_files(directory: str, *, write: bool = False) -> Files:
-    """The files of a checkpoint, to be read; with ``write`` they may be changed.
+    """The files of a checkpoint, for reading; with ``write`` they may be changed.
 
     Raises:
         WrongUseError: there is no such directory.

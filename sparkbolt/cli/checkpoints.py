@@ -1,8 +1,8 @@
-"""``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
+"""Checkpoints: ``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
 
-Which question it answers: can a topology go on from this checkpoint, and what has to be put aside so that it can?
-Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it takes away, in ``repairs/n`` of the
-checkpoint, and takes a life's number first, so that a driver that still runs there counts nothing any more.
+Which question it answers: can a topology go on from this checkpoint, and which files must be moved away so that it can?
+Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it removes, in ``repairs/n`` of the checkpoint.
+It takes a new life number first, so that nothing counts any more that a driver still does with this checkpoint.
 Rule 2: for a local directory neither Spark nor Java starts.
 
 Read before: ``core.driver.ledger.agreement``.
@@ -25,21 +25,31 @@ from sparkbolt.spark.locations import local_directory
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:
-    """(whether a start goes on from the checkpoint, what was found, line by line).
+    """Check whether Spark's files and the ledger agree.
+
+    Returns:
+        (whether a start can go on from the checkpoint, the lines to print).
 
     Raises:
         WrongUseError: there is no such directory.
-        CheckpointError: it is no checkpoint.
+        CheckpointError: the directory is not a checkpoint.
     """
     return _told(directory, _examine(open_files(directory), directory))
 
 
 def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
-    """(whether a start goes on from the checkpoint now, what was found and done, line by line).
+    """Go back to the last micro-batch on which Spark's files and the ledger agree.
+
+    Args:
+        directory: the checkpoint.
+        dry_run: only show what would be done, as ``verify`` does.
+
+    Returns:
+        (whether a start can go on from the checkpoint now, the lines to print).
 
     Raises:
         WrongUseError: there is no such directory.
-        CheckpointError: it is no checkpoint, or a driver has it.
+        CheckpointError: the directory is not a checkpoint, or a driver uses it.
     """
     if dry_run:
         return verify(directory)
@@ -85,7 +95,11 @@ def _next(last: int) -> str:
 
 @contextmanager
 def _alone(directory: str) -> Iterator[Files]:
-    """The files of a checkpoint that no driver on this machine has."""
+    """The files of a checkpoint; for a local directory they are locked, and no driver may use it.
+
+    Raises:
+        CheckpointError: a driver on this machine uses the checkpoint.
+    """
     files, path = open_files(directory), local_directory(directory)
     if path is None:
         yield files

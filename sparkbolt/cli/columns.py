@@ -1,8 +1,9 @@
 """Columns: tables of counters that fit a terminal.
 
 Which question it answers: which columns are shown at a width, and how are numbers and names written?
-Rule: a number and a header are shown whole or not at all. What gives way, in this order: long names in their middle,
-exact numbers for short ones, columns that say nothing, columns that say least.
+Rule: a number or a header is shown completely or not at all. If a table is too wide, it is narrowed in this order: long
+names lose their middle, exact numbers become short ones, columns with only zeros are dropped, the least important
+columns are dropped.
 
 Read before: nothing.
 """
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 
 GAP = "  "
 NAME_MIN = 12
-"""A name is not shortened below that."""
+"""A name is not shortened below this number of characters."""
 DROPPED = ("errors", "failed", "pending")
-"""Columns that go first where all they show is zero."""
+"""Columns that are dropped first if all their values are zero."""
 LEFT_OUT = ("tuples/s", "pending", "errors", "emitted", "failed", "executed")
-"""Columns that go then, one after the other."""
+"""Columns that are dropped then, in this order."""
 _UNITS = ("", "k", "M", "B", "T")
 
 
@@ -32,7 +33,7 @@ def exact(number: float) -> str:
 
 
 def short(number: float) -> str:
-    """A number in at most six characters, below a thousand trillions.
+    """A number in at most six characters, if it is less than a thousand trillions.
 
     >>> [short(number) for number in (0, 9_999, 12_345, 632_012, 1_234_567, 98_765_432, 999_999_999)]
     ['0', '9,999', '12.3k', '632k', '1.23M', '98.8M', '1.00B']
@@ -48,7 +49,7 @@ def short(number: float) -> str:
 
 
 def shortened(name: str, width: int) -> str:
-    """A name without its middle, where it is too long.
+    """A name; without its middle if it is longer than ``width``.
 
     >>> shortened("enrich-customers-by-region", 13)
     'enrich…region'
@@ -61,7 +62,7 @@ def shortened(name: str, width: int) -> str:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of one component; None: it has no such counter."""
+    """The counters of one component; a value of None means that it has no such counter."""
 
     name: str
     values: Mapping[str, float | None]
@@ -69,25 +70,25 @@ class Counters:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text: its header, and a line of cells for each component."""
+    """A table as text: its header, and a row of cells for each component."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     widths: tuple[int, ...]
 
     def line(self, cells: Sequence[str]) -> list[str]:
-        """Cells padded to the widths of their columns, the first to the left."""
+        """Cells padded to the widths of their columns: the first is left-aligned, the others are right-aligned."""
         first, *rest = zip(cells, self.widths, strict=True)
         return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
 
     @property
     def width(self) -> int:
-        """How wide a line is."""
+        """The width of a line in characters."""
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1)
 
 
 def fit(components: Sequence[Counters], columns: Sequence[str], width: int) -> Table:
-    """The widest table of these columns that fits; the first one is the name's.
+    """The widest table of these columns that fits ``width``; the first column is that of the names.
 
     >>> table = fit([Counters("lines", {"emitted": 12_345_678, "failed": 0})], ["component", "emitted", "failed"], 30)
     >>> table.columns, table.rows, table.width
@@ -128,7 +129,7 @@ def _table(
 
 
 def wrapped(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
-    """Parts of a line on as many lines as they need; a part is broken only where it is longer than a line.
+    """Distribute parts over as many lines as needed; a part is never broken, even if it is longer than a line.
 
     >>> wrapped(["trees: 2 open", "retries: 7", "executed: 2,500 tuples/s"], 30)
     ['trees: 2 open   retries: 7', 'executed: 2,500 tuples/s']

@@ -1,10 +1,10 @@
-"""Displays: what a person or a program sees of a run.
+"""Display: what a person or a program sees of a run.
 
-Which question it answers: what is written where while a topology runs?
-Rule 1: with ``--json`` standard output is JSON lines and nothing else. Otherwise it is what the topology prints, and
-what is shown of the run goes to standard error.
-Rule 2: counts are totals since the topology's first start with its checkpoint; rates are of the last seconds.
-Rule 3: nothing that fails here fails the run: ``micro_batch`` is called from within a promotion.
+Which question it answers: what is written to which stream while a topology runs?
+Rule 1: with ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and
+the display of the run goes to standard error.
+Rule 2: counts are totals since the topology's first start with its checkpoint; rates are those of the last seconds.
+Rule 3: an error in a display never fails the run: ``micro_batch`` is called during a promotion.
 
 Read before: ``core.model.metrics``.
 """
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from sparkbolt.core.model.topology import ComponentSpec, Topology
 
 LINE_EVERY_SECS = 5.0
-"""Plain lines: one in that time at most."""
+"""Plain lines: at most one line in this time."""
 IDLE_SECS = 2.0
-"""After so long without anything to do a topology is said to wait for data."""
+"""After this time with nothing to do, the topology is shown as waiting for data."""
 RATE_SECS = 6.0
-"""Rates are means over about so long."""
+"""Rates are means over about this time."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known after a promotion."""
+    """The counters after a promotion."""
 
     elapsed_s: float
     micro_batch_id: int
@@ -53,17 +53,17 @@ class Snapshot:
     retries: int
 
     def count(self, what: str, components: tuple[str, ...]) -> int:
-        """A counter, summed over components."""
+        """The sum of a counter over components."""
         return sum(getattr(self.metrics.components.get(id_, _NOTHING), what) for id_ in components)
 
 
 _NOTHING = ComponentMetrics()
 WINDOW_COUNTS = frozenset({"windows", "window_tuples", "late_tuples", "expired", "watermark_ms", "watermark_behind_ms"})
-"""What is counted of windowed bolts only."""
+"""The counters that only windowed bolts have."""
 
 
 def window_line(component: str, counts: ComponentMetrics) -> str:
-    """What became of a windowed bolt's windows, as a sentence.
+    """The counts of a windowed bolt, as a sentence.
 
     >>> window_line("average", ComponentMetrics(windows=6, window_tuples=15, expired=6, watermark_ms=21_631_000))
     'average: 6 windows of 15 tuples, 0 late, 6 expired, watermark 06:00:31, not behind'
@@ -72,7 +72,7 @@ def window_line(component: str, counts: ComponentMetrics) -> str:
 
 
 def window_parts(counts: ComponentMetrics) -> list[str]:
-    """What became of windows, piece by piece."""
+    """The parts of ``window_line``."""
     parts = [
         f"{counts.windows:,} windows of {counts.window_tuples:,} tuples",
         f"{counts.late_tuples:,} late",
@@ -84,13 +84,13 @@ def window_parts(counts: ComponentMetrics) -> list[str]:
 
 
 def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_for: str | None = None) -> str:
-    """What a topology is doing, in words.
+    """What a topology does at the moment, in words.
 
     Args:
-        progress: of the micro-batch that runs.
+        progress: the progress of the running micro-batch.
         spouts: the ids of the spouts.
-        read: whether a micro-batch was committed yet.
-        waits_for: what has to happen before the topology is up.
+        read: whether a micro-batch was committed before.
+        waits_for: what the topology waits for before it is up; None if it is up.
 
     >>> going_on(Progress(), ("lines",), read=False)
     'waiting for data: lines has read nothing yet'
@@ -106,41 +106,41 @@ def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_f
 
 
 class Display:
-    """Remembers what the other displays show, and shows nothing itself."""
+    """Stores what the other displays show; it shows nothing itself."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing has happened yet; ``clock`` gives seconds."""
+        """Begin with no counters; ``clock`` returns monotonic seconds."""
         self._clock = clock
         self._began = clock()
         self._topology: Topology | None = None
         self._snapshots: deque[Snapshot] = deque()
         self._before: Snapshot | None = None
-        """What runs before this one have committed."""
+        """The counters that earlier runs have committed."""
         self._busy_s = 0.0
-        """When it was last seen to have something to do."""
+        """When the topology last had something to do, in seconds since the start of the run."""
         self.progress = Progress()
-        """Of the micro-batch that runs, when it was looked at last."""
+        """The progress of the running micro-batch at the last ``look``."""
         self.waits_for: str | None = None
-        """What had to happen then before the topology is up."""
+        """What the topology waited for at the last ``look`` before it is up; None if it was up."""
         self.outages: tuple[str, ...] = ()
-        """Sentences on the bolts that were out then."""
+        """Sentences about the bolts that were out at the last ``look``."""
         self.is_closed = False
-        """Whether whoever read what is shown has gone; the run then stops."""
+        """Whether the reader of the output has closed it; then the run stops."""
 
     def starting(self, topology: Topology) -> None:
-        """The topology is about to be started."""
+        """Called before the topology is started."""
         self._topology = topology
         self._began = self._clock()
 
     def started(self, running: RunningTopology) -> None:
-        """Spark runs it; what runs before this one have committed is known at once."""
+        """Called when Spark runs the topology; the counters of earlier runs are read at once."""
         metrics = running.metrics()
         if metrics.micro_batches and not self._snapshots:
             elapsed_s = self._clock() - self._began
             self._before = Snapshot(elapsed_s, metrics.micro_batches - 1, metrics, running.retries)
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
-        """A micro-batch was promoted; called from the engine's thread."""
+        """Called after each promotion, in the thread of the listeners."""
         metrics = copy.deepcopy(report.metrics)
         now = Snapshot(self._clock() - self._began, report.promotion.micro_batch_id, metrics, retries)
         self._snapshots.append(now)
@@ -148,7 +148,7 @@ class Display:
             self._snapshots.popleft()
 
     def look(self, running: RunningTopology) -> None:
-        """See how far the micro-batch that runs has come; called a few times a second."""
+        """Read how far the running micro-batch has come; called a few times per second."""
         self.progress = running.progress()
         self.waits_for = running.waits_for
         self.outages = tuple(running.outages)
@@ -158,31 +158,36 @@ class Display:
 
     @property
     def idle(self) -> bool:
-        """Whether there has been nothing to do for some seconds."""
+        """Whether the topology has had nothing to do for ``IDLE_SECS``."""
         now = self.latest
         busy_s = max(self._busy_s, 0.0 if now is None else now.elapsed_s)
         return now is not None and self._clock() - self._began - busy_s >= IDLE_SECS
 
     @property
     def doing(self) -> str:
-        """What the topology is doing, in words."""
+        """What the topology does at the moment, in words."""
         return going_on(self.progress, self.spouts, read=self.latest is not None, waits_for=self.waits_for)
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
-        """No new tuples from now on; ``open_trees`` are to be finished."""
+        """Called when the run begins to stop: no new tuples come, and ``open_trees`` trees are finished.
+
+        Args:
+            open_trees: how many trees are open.
+            asked: whether a signal requested the stop.
+        """
 
     def printed(self, text: str) -> None:
-        """A task printed whole lines."""
+        """Called with whole lines that tasks have printed."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def close(self) -> None:
-        """The run is over; ``summary`` comes next."""
+        """Called at the end of the run, before ``summary``."""
 
     def summary(self, outcome: RunOutcome) -> None:
-        """How it ended."""
+        """Called last, with the outcome of the run."""
 
-    # For those below.
+    # For the subclasses.
 
     @property
     def spouts(self) -> tuple[str, ...]:
@@ -196,11 +201,11 @@ class Display:
 
     @property
     def latest(self) -> Snapshot | None:
-        """What is known now; None before the first promotion of all."""
+        """The latest counters; None before the first promotion of the first run."""
         return self._snapshots[-1] if self._snapshots else self._before
 
     def rate(self, what: str, components: tuple[str, ...]) -> float:
-        """A counter's growth a second over the last seconds; 0 before the second promotion."""
+        """How much a counter grows per second, over the last seconds; 0 before the second promotion."""
         if len(self._snapshots) < 2:
             return 0.0
         first, last = self._snapshots[0], self._snapshots[-1]
@@ -209,15 +214,15 @@ class Display:
 
 
 class JsonLines(Display):
-    """One JSON object a line on standard output; what tasks print goes to standard error."""
+    """Writes one JSON object per line to standard output; what tasks print goes to standard error."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to ``out``, which is standard output if nothing is given."""
+        """Write to ``out``, by default standard output."""
         super().__init__(clock)
         self._out = sys.stdout if out is None else out
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
-        """One line: totals, and the micro-batch's own time."""
+        """Write one line: the totals, and the time of this micro-batch."""
         super().micro_batch(report, retries)
         now = self._snapshots[-1]
         self._write(
@@ -237,7 +242,7 @@ class JsonLines(Display):
         )
 
     def _windowed(self, now: Snapshot) -> dict[str, dict[str, dict[str, Any]]]:
-        """What windowed bolts have counted, if there are any."""
+        """The counters of windowed bolts, if there are any."""
         specs = () if self._topology is None else self._topology.bolts
         counts = {
             spec.id: vars(now.metrics.components.get(spec.id, _NOTHING))
@@ -248,12 +253,12 @@ class JsonLines(Display):
         return {"windows": shown} if shown else {}
 
     def printed(self, text: str) -> None:
-        """Keep standard output clean."""
+        """Write the lines to standard error, so that standard output contains only JSON."""
         sys.stderr.write(text)
         sys.stderr.flush()
 
     def summary(self, outcome: RunOutcome) -> None:
-        """The last line."""
+        """Write the last line."""
         self._write(summary_event(outcome, self._topology))
 
     def _write(self, event: Mapping[str, Any]) -> None:
@@ -265,7 +270,7 @@ class JsonLines(Display):
 
 
 def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, Any]:
-    """The summary as a JSON object, with a line of counters for each component."""
+    """The summary as a JSON object, with an object of counters for each component."""
     components: dict[str, dict[str, Any]] = {}
     for spec in () if topology is None else topology.components.values():
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
@@ -296,10 +301,10 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
 
 
 class PlainLines(Display):
-    """A line every few seconds on standard error."""
+    """Writes a line every few seconds to standard error."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to ``out``, which is standard error if nothing is given."""
+        """Write to ``out``, by default standard error."""
         super().__init__(clock)
         self._out = out
         self._next_line_s = 0.0
@@ -308,12 +313,12 @@ class PlainLines(Display):
         self._next_outage_s = 0.0
 
     def starting(self, topology: Topology) -> None:
-        """Say so: Spark takes some seconds."""
+        """Write that Spark starts, since that takes some seconds."""
         super().starting(topology)
         self.say(f"{topology.name}: starting Spark")
 
     def started(self, running: RunningTopology) -> None:
-        """Say so, and how far runs before this one have come."""
+        """Write that the topology runs, and the counters of earlier runs."""
         super().started(running)
         assert self._topology is not None
         tasks = sum(spec.parallelism for spec in self._topology.components.values())
@@ -322,7 +327,7 @@ class PlainLines(Display):
         self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
 
     def look(self, running: RunningTopology) -> None:
-        """A line every few seconds while a micro-batch takes longer than that, and one where no data comes at all."""
+        """Write a line every few seconds during a long micro-batch, and one line if no data comes at all."""
         super().look(running)
         elapsed_s = self._clock() - self._began
         if self.outages and elapsed_s >= self._next_outage_s:
@@ -338,7 +343,7 @@ class PlainLines(Display):
         self.say(f"{elapsed_s:7.1f} s  {self.doing}")
 
     def micro_batch(self, report: MicroBatchReport, retries: int) -> None:
-        """A line, if the last one is some time ago."""
+        """Write a line, if the last one was written ``LINE_EVERY_SECS`` ago or earlier."""
         super().micro_batch(report, retries)
         now = self._snapshots[-1]
         if now.elapsed_s >= self._next_line_s:
@@ -355,11 +360,11 @@ class PlainLines(Display):
         )
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
-        """Say what happens, and what a second Ctrl-C would do."""
+        """Write what happens, and what a second Ctrl-C would do."""
         self.say(drain_sentence(open_trees, asked))
 
     def summary(self, outcome: RunOutcome) -> None:
-        """The last lines."""
+        """Write the last lines."""
         for line in summary_lines(outcome, self._topology):
             self.say(line)
 
@@ -374,7 +379,7 @@ class PlainLines(Display):
 
 
 def drain_sentence(open_trees: int, asked: bool) -> str:
-    """What a person is told when a run begins to stop.
+    """The sentence that is shown when a run begins to stop.
 
     >>> drain_sentence(1, asked=False)
     'stopping: no new tuples, 1 open tree is being finished'
@@ -385,14 +390,14 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
 
 
 def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
-    """The end of a run, for people."""
+    """The lines at the end of a run: the counters, and how it ended."""
     if topology is not None and outcome.metrics.micro_batches:
         yield from counters_table(topology, outcome.metrics)
     yield from closing_lines(outcome, topology)
 
 
 def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
-    """How a run ended, in a sentence, and then what to do about what was set aside."""
+    """One line about how a run ended, and lines about what to do with messages that were set aside."""
     took = f"after {outcome.elapsed_s:.1f} s"
     if outcome.kind == RunEnd.FAILED:
         yield f"failed {took}: {outcome.failure}"
@@ -411,7 +416,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 
 
 def _left(outcome: RunOutcome) -> str:
-    """What is to be done again by the next run."""
+    """What is left for the next run, in words."""
     left = outcome.metrics.open_trees
     trees = f"{left:,} tree{'s' if left != 1 else ''}" if left or outcome.broken_off is None else ""
     broken = "" if outcome.broken_off is None else f"micro-batch {outcome.broken_off}, which was broken off,"
@@ -423,7 +428,7 @@ def _left(outcome: RunOutcome) -> str:
 
 
 def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
-    """The counters of all components, aligned."""
+    """The lines of a table of all components' counters."""
     table = fit([counters_of(spec, metrics.components) for spec in topology.components.values()], COLUMNS, 1 << 20)
     for row in (table.columns, *table.rows):
         yield GAP.join(table.line(row)).rstrip()
@@ -433,14 +438,14 @@ COLUMNS = ("component", "emitted", "executed", "acked", "failed", "pending", "er
 
 
 def counters_of(spec: ComponentSpec, counts: Mapping[str, ComponentMetrics], **more: float) -> Counters:
-    """What a table shows of a component."""
+    """The counters that a table shows for a component."""
     own = counts.get(spec.id, _NOTHING)
     blank = "executed" if spec.is_spout else "pending"
     return Counters(spec.id, {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]} | more)
 
 
 def choose_display(*, as_json: bool = False) -> Display:
-    """JSON lines if asked for, a live table on a terminal, plain lines elsewhere."""
+    """The display for a run: JSON lines if ``as_json``, a live table on a terminal, plain lines otherwise."""
     if as_json:
         return JsonLines()
     if sys.stderr.isatty():
@@ -451,7 +456,7 @@ def choose_display(*, as_json: bool = False) -> Display:
 
 
 class _CurrentStderr(logging.Handler):
-    """Writes to what standard error is at that moment: above the live table, while there is one."""
+    """Writes to the current ``sys.stderr``: while there is a live table, lines appear above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr)
@@ -459,7 +464,7 @@ class _CurrentStderr(logging.Handler):
 
 @contextmanager
 def logged(level: str) -> Iterator[None]:
-    """Show what Sparkbolt logs, unless the program has configured logging itself."""
+    """Show Sparkbolt's log lines inside of the block, unless the program has configured logging itself."""
     logger = logging.getLogger("sparkbolt")
     if logger.hasHandlers():
         yield

@@ -1,7 +1,8 @@
-"""A topology as a drawing of characters.
+"""Graph: draws a topology with characters, for a terminal.
 
-Which question it answers: how do tuples flow, at a glance in a terminal?
-Rule: stages from top to bottom, fused bolts under their producer, above each stage the streams that enter it.
+Which question it answers: how do tuples flow through the topology?
+Rule: the stages are drawn from top to bottom, fused bolts below their producer, and above each stage the streams that
+enter it.
 
 Read before: ``check``.
 """
@@ -18,7 +19,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def label_of(stream: str, grouping: Grouping) -> str:
-    """What is written at an arrow: the grouping, with the stream before it unless it is ``default``.
+    """The label of an arrow: the grouping, preceded by the stream unless that is ``default``.
 
     >>> from sparkbolt.core.model.groupings import FieldsGrouping
     >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
@@ -29,12 +30,12 @@ def label_of(stream: str, grouping: Grouping) -> str:
 
 
 def drawn_lane(topology: Topology) -> Lane:
-    """The lane as it is drawn; levels and fusion do not depend on the cores."""
+    """The lane to draw; it is laid out for one core, since levels and fusion do not depend on the cores."""
     return lay_out(topology, cores=1)
 
 
 def text_drawing(topology: Topology) -> str:
-    """The drawing, as lines."""
+    """The drawing as text with several lines."""
     lane = drawn_lane(topology)
     stages = stages_of(lane)
     bodies = [_stage_body(lane, stage.level) for stage in stages]
@@ -83,7 +84,7 @@ def _arrows_into(lane: Lane, level: int) -> list[str]:
 
 
 def subscriptions_of(lane: Lane) -> list[tuple[str, Subscription]]:
-    """(subscriber, subscription) of all bolts that are not fused, in the order of declaration."""
+    """The pairs (id of the subscriber, subscription) of all bolts that are not fused, in the order of declaration."""
     return [
         (spec.id, sub) for spec in lane.topology.bolts if spec.id not in lane.fused_into for sub in spec.subscriptions
     ]

@@ -1,7 +1,7 @@
 """``sparkbolt lag``: how far behind the Kafka spouts of a topology are.
 
-Which question it answers: of each kafka_partition, what is stored, what is there, and how much is between?
-Rule: it asks the brokers and the store of offsets, and nobody else; neither Spark nor the topology is needed.
+Which question it answers: for each kafka_partition, which offset is stored, where does it end, and how much is between?
+Rule: it only asks the brokers and the store of offsets; neither Spark nor the running topology is needed.
 
 Read before: ``spouts.kafka.driver.lag``.
 """

@@ -1,7 +1,7 @@
-"""The live table: a run as a person at a terminal sees it.
+"""Live table: a run as a person sees it at a terminal.
 
-Which question it answers: what does each component do right now?
-Rule: it is drawn on standard error; what the topology prints goes above it where both are the same terminal.
+Which question it answers: what does each component do at the moment?
+Rule: it is drawn on standard error; lines that the topology prints appear above it if both go to the same terminal.
 
 Read before: ``columns``, ``display``.
 """
@@ -46,14 +46,14 @@ class LiveTable(Display):
     """A table that is drawn again four times a second."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Draw on ``console``, which is standard error if nothing is given."""
+        """Draw on ``console``, by default standard error; ``clock`` returns monotonic seconds."""
         super().__init__(clock)
         self._console = console or Console(stderr=True, highlight=False)
         self._phase = STARTING
         self._live: Live | None = None
 
     def starting(self, topology: Topology) -> None:
-        """Draw the empty table: Spark takes some seconds."""
+        """Draw the empty table, since Spark takes some seconds to start."""
         super().starting(topology)
         self._live = Live(
             get_renderable=self.picture,
@@ -70,18 +70,18 @@ class LiveTable(Display):
         self._phase = ""
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
-        """Say so above the table."""
+        """Show above the table that the run stops."""
         self._phase = drain_sentence(open_trees, asked)
 
     def close(self) -> None:
-        """Leave the table as it is; the summary draws the last one."""
+        """Stop drawing; the summary draws the last table."""
         if self._live is not None:
             self._live.transient = True
             self._live.stop()
             self._live = None
 
     def summary(self, outcome: RunOutcome) -> None:
-        """The last table, and the sentence."""
+        """Draw the last table, and print how the run ended."""
         if outcome.metrics.micro_batches:
             self._console.print(Group(*self._table({}, outcome.metrics.components)))
         sentence, *aside = closing_lines(outcome, self._topology)
@@ -91,7 +91,7 @@ class LiveTable(Display):
             self._console.print(Text(line), soft_wrap=True)  # so that a command in it can be copied
 
     def picture(self) -> RenderableType:
-        """What is drawn now."""
+        """The current picture."""
         now = self.latest
         spent = duration(self._clock() - self._began)
         head = Text.assemble(("" if self._topology is None else self._topology.name, "bold"), f"  {spent}  ")
@@ -121,18 +121,18 @@ class LiveTable(Display):
         return rates | {id_: self.rate("executed", (id_,)) for id_ in self.bolts}
 
     def _so_far(self, counts: dict[str, ComponentMetrics]) -> dict[str, ComponentMetrics]:
-        """What is committed, and what the micro-batch that runs has done so far."""
+        """The committed counters, plus what the running micro-batch has counted so far."""
         found = dict(counts)
         runs = self.progress.micro_batch_id
         if runs is None or (self.latest is not None and runs <= self.latest.micro_batch_id):
-            return found  # it was looked at before it was committed
+            return found  # the progress was read before this micro-batch was committed
         for id_, (emitted, executed) in self.progress.components.items():
             own = found.get(id_, ComponentMetrics())
             found[id_] = replace(own, emitted=own.emitted + emitted, executed=own.executed + executed)
         return found
 
     def _windows(self, counts: dict[str, ComponentMetrics]) -> list[Text]:
-        """What became of the windows of each windowed bolt that has counted anything."""
+        """The counts of windows, for each windowed bolt that has counted anything."""
         specs = () if self._topology is None else self._topology.bolts
         lines: list[Text] = []
         for spec in specs:

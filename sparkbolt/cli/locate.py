@@ -1,7 +1,7 @@
-"""Finding a topology by name.
+"""Locate: finds a topology by its name.
 
 Which question it answers: which topology does ``module:attribute`` mean?
-Rule: what is wrong with the name, or with the module, is one sentence; a mistake of the caller's is ``WrongUseError``.
+Rule: an error in the name or in the module is reported as one sentence; a mistake of the caller is a ``WrongUseError``.
 
 Read before: ``core.model.topology``.
 """
@@ -21,22 +21,22 @@ from sparkbolt.errors import SparkboltError
 
 
 class WrongUseError(SparkboltError):
-    """The command line names something that is not there; exit code 2."""
+    """The command line names something that does not exist; the exit code is 2."""
 
 
 class BrokenModuleError(SparkboltError):
-    """The module that is named raises when it is imported; exit code 1."""
+    """The named module raises when it is imported, or its function when it is called; the exit code is 1."""
 
 
 def load_topology(reference: str) -> Topology:
-    """The topology that ``module:attribute`` names, looked for from the working directory first.
+    """The topology that ``module:attribute`` names; the module is looked for in the working directory first.
 
-    The attribute may be a topology, a builder, or something to call without arguments that returns one.
+    The attribute may be a topology, a builder, or a function without arguments that returns one of them.
 
     Raises:
-        WrongUseError: there is no such module or attribute, or it is no topology.
+        WrongUseError: there is no such module or attribute, or the attribute is not a topology.
         BrokenModuleError: importing the module or calling the attribute raises.
-        SparkboltError: as raised by the module, such as InvalidTopology.
+        SparkboltError: an error that the module itself raises, such as InvalidTopology.
     """
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
@@ -55,7 +55,7 @@ def load_topology(reference: str) -> Topology:
 
 
 def look_in(py_files: Sequence[str]) -> None:
-    """Let this program import what its executors are sent: from an archive, or beside a file or folder.
+    """Let this program import the files that are sent to its executors: their places are added to ``sys.path``.
 
     Raises:
         WrongUseError: there is no such file.
@@ -107,7 +107,7 @@ def _as_topology(value: object, reference: str) -> Topology:
 
 
 def _sentence(error: Exception) -> str:
-    """What an exception of a user's module says, and where it was raised."""
+    """The text of an exception of a user's module, and where it was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}, line {error.lineno})"
     places = [place for place in traceback.extract_tb(error.__traceback__) if place.filename != __file__]

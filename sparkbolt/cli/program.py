@@ -1,11 +1,11 @@
-"""A run from start to end: what ``sparkbolt run`` and ``topology.run()`` do.
+"""Program: a run from start to end, as ``sparkbolt run`` and ``topology.run()`` do it.
 
-Which question it answers: when does a run end, how, and what is left?
-Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and
-leaves them for replay. Signals are only counted where they arrive; the main loop acts on them.
-Rule 2: nobody waits for a long micro-batch: one that runs on for ``DRAIN_SECS`` after a stop was asked for is broken
-off, and its trees are left for replay. Nor does anybody wait longer for a call of user code in the driver.
-Rule 3: a run has one outcome, and the display hears of it once.
+Which question it answers: when and how does a run end, and what is left for replay?
+Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves
+them for replay. Signal handlers only count the signals; the main loop acts on them.
+Rule 2: a stop does not wait for a long micro-batch: if it still runs ``DRAIN_SECS`` after the stop was requested, it is
+cancelled, and its trees are left for replay. A call of user code in the driver gets no more time.
+Rule 3: a run has one outcome, and the display receives it once.
 
 Read before: ``display``.
 """
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
 EXIT_TIME_OVER = 4
-"""``--for`` was over, and trees were left for replay."""
+"""The exit code if the time of ``--for`` has expired, and trees or failed records were left for replay."""
 DRAIN_SECS = 4.0
-"""How long a micro-batch may run on after a stop was asked for. To break it off takes a second."""
+"""How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
 
 
 class RunEnd(Word):
@@ -58,30 +58,30 @@ class RunOutcome:
     drained: bool = False
     """Whether no tree was left open."""
     retries: int = 0
-    """Records that wait to be read again; the next start with the same checkpoint does it."""
+    """How many records wait for a retry; the next start with the same checkpoint retries them."""
     failure: str | None = None
     error: BaseException | None = None
-    """What a failure is raised from."""
+    """The error of a failed run, if the run has raised one."""
     broken_off: int | None = None
-    """The micro-batch that was not waited for."""
+    """The number of the micro-batch that was cancelled."""
     time_over: bool = False
-    """Whether it was stopped because its time was over, and not by anybody."""
+    """Whether it stopped because its time had expired, and not because of a signal."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
-    """How many messages of each spout this run has seen given up; only of those that have some."""
+    """How many messages of each spout this run has set aside; only spouts with at least one."""
     committed: int | None = None
-    """How many micro-batches it has committed itself; None: nobody has counted."""
+    """How many micro-batches this run has committed; None if they were not counted."""
     letters_directory: str = ""
-    """Where the dead letters of the checkpoint are."""
+    """The directory of the checkpoint's dead letters."""
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with.
+        """The exit code of the process.
 
-        0: finished, or stopped with nothing left; 3: so, with messages set aside; 1: failed; with something left for
-        replay 130, or 4 if the time of ``--for`` was over. What is left for replay is an open tree, or a record that
-        failed and waits to be given again.
+        0: finished, or stopped with nothing left; 3: the same, but messages were set aside; 1: failed. If anything is
+        left for replay: 4 if the time of ``--for`` has expired, otherwise 130. Open trees are left for replay, and
+        records that failed and wait for a retry.
         """
         if self.kind == RunEnd.FAILED:
             return EXIT_FAILED
@@ -91,15 +91,16 @@ class RunOutcome:
 
 
 class StopRequests:
-    """Counts Ctrl-C and SIGTERM while it is entered; of use in the main thread only, harmless in others."""
+    """Counts Ctrl-C and SIGTERM inside of ``caught``; in any other thread than the main one it does nothing."""
 
     def __init__(self) -> None:
-        """Nothing was asked yet."""
+        """Begin with no request."""
         self.count = 0
         self.may_interrupt = True
-        """Whether a second request raises KeyboardInterrupt: while a start, which cannot be stopped, is going on.
+        """Whether a second request raises KeyboardInterrupt: true during the start, which cannot be stopped otherwise.
 
-        A start that goes on for longer than ``DRAIN_SECS`` after the first, since a source is away, gets the second.
+        If the start takes longer than ``DRAIN_SECS`` after the first request, because a source is unavailable, a second
+        request follows by itself.
         """
 
     def _ask(self, *_: Any) -> None:
@@ -118,7 +119,7 @@ class StopRequests:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Take the signals, and give them back at the end."""
+        """Handle the signals, and restore the previous handlers at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -134,7 +135,7 @@ class StopRequests:
 
 
 class Patience:
-    """How long a micro-batch, or a call in the driver, may go on once a stop was asked for.
+    """How long a micro-batch, or a call in the driver, may still run after a stop was requested.
 
     >>> patience = Patience(4)
     >>> patience.is_over(7, now_s=100), patience.is_over(7, now_s=103), patience.is_over(7, now_s=104)
@@ -144,13 +145,18 @@ class Patience:
     """
 
     def __init__(self, secs: float) -> None:
-        """Wait for ``secs`` for each of them."""
+        """Wait at most ``secs`` for each of them."""
         self._secs = secs
         self._of: object = None
         self._until_s = 0.0
 
     def is_over(self, runs: object, now_s: float) -> bool:
-        """Whether what runs now is to be broken off; None: nothing does."""
+        """Whether the time of what runs now has expired.
+
+        Args:
+            runs: identifies the micro-batch or the call that runs; None if none runs.
+            now_s: the current time in seconds of the monotonic clock.
+        """
         if runs != self._of:
             self._of, self._until_s = runs, now_s + self._secs
         return runs is not None and now_s >= self._until_s
@@ -161,9 +167,9 @@ class Limits:
     """How long a run may take."""
 
     stop_after_secs: float | None = None
-    """From when Spark runs it; None: as long as it takes."""
+    """Stop after so many seconds, counted from when Spark runs the topology; None for no limit."""
     drain_secs: float = DRAIN_SECS
-    """How long a micro-batch may run on after a stop was asked for."""
+    """How long a micro-batch may still run after a stop was requested."""
 
 
 def run(
@@ -176,24 +182,25 @@ def run(
 ) -> TopologyMetrics:
     """Run a topology until its spouts are exhausted and every tree is finished, or until Ctrl-C.
 
-    Shows what ``sparkbolt run`` shows: a live table on a terminal, a line every few seconds elsewhere, both on
+    It shows the same as ``sparkbolt run``: a live table on a terminal, otherwise a line every few seconds, both on
     standard error. The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once.
 
     Args:
-        topology: what to run.
-        stop_after_secs: stop as with Ctrl-C after that time, from when Spark is up; None for never.
-        drain_secs: how long a micro-batch may run on then, before it is broken off and left for replay.
-        display: what shows the run instead.
-        options: those of ``sparkbolt.spark.running.start``.
+        topology: the topology to run.
+        stop_after_secs: stop, as with Ctrl-C, after so many seconds, counted from when Spark is up; None for never.
+        drain_secs: how long a micro-batch may still run then; after that it is cancelled and left for replay.
+        display: the display to use instead.
+        options: further arguments of ``sparkbolt.spark.running.start``.
 
     Returns:
         The last counters, also of a run that was stopped and drained.
 
     Raises:
-        EngineError: it failed.
-        CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-        RunStopped: it was stopped, and trees, or records to be given again, were left for replay. It is a
-            ``KeyboardInterrupt``; a program that does not catch it ends with 130 and no traceback.
+        EngineError: the topology failed.
+        CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+        RunStopped: the run was stopped, and open trees, or records that wait for a retry, were left for replay. It is a
+            ``KeyboardInterrupt``. A program that does not catch it ends without a traceback, with exit code 4 if
+            ``stop_after_secs`` have expired, otherwise with 130.
     """
     from sparkbolt.cli.display import choose_display
 
@@ -206,10 +213,10 @@ def run(
 
 
 class RunStopped(SystemExit, KeyboardInterrupt):
-    """A run was stopped with something left: a program that does not catch it ends as ``sparkbolt run`` does."""
+    """A run was stopped and left something for replay; a program that does not catch it ends as ``sparkbolt run``."""
 
     def __init__(self, name: str, outcome: RunOutcome) -> None:
-        """Say what was left; the display has said more."""
+        """Make the message: what is left. The display has already shown more."""
         left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
         then = "left for replay" if outcome.checkpointed else "lost to it: there is no checkpoint to replay from"
         super().__init__(f"topology {name!r} was stopped, and {left} {then}")
@@ -217,7 +224,7 @@ class RunStopped(SystemExit, KeyboardInterrupt):
 
 
 def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> RunOutcome:
-    """Run a topology to its outcome, and show it."""
+    """Run a topology to its end, show it, and return its outcome."""
     limits = limits or Limits()
     requests = StopRequests()
     began = time.monotonic()
@@ -244,7 +251,7 @@ def _start_and_watch(
     options: dict[str, Any],
     began: float,
 ) -> RunOutcome:
-    from sparkbolt.spark import jvm  # only now: pyspark takes its time
+    from sparkbolt.spark import jvm  # imported here, since the import of pyspark is slow
 
     jvm.show_prints(display.printed)
     if limits.stop_after_secs is not None:
@@ -289,7 +296,7 @@ def _start_and_watch(
 
 @dataclass(frozen=True)
 class _End:
-    """Why nobody watches any more."""
+    """Why the run ended."""
 
     finished: bool = False
     failure: str | None = None
@@ -298,14 +305,14 @@ class _End:
 
 
 def _runs(progress: Progress) -> object:
-    """What a run that stops waits for just now: a micro-batch, else a call in the driver; None: neither."""
+    """What a run waits for while it stops: the running micro-batch, else a call in the driver; None if neither runs."""
     if progress.micro_batch_id is not None:
         return progress.micro_batch_id
     return next((("call", one.doing.serial) for one in progress.calls if one.waited_for), None)
 
 
 def _watch(running: RunningTopology, display: Display, requests: StopRequests, limits: Limits) -> _End:
-    """Wait for the end, or for a reason to stop, and then for the open trees."""
+    """Wait until the topology ends or must stop; in the second case wait for the open trees, too."""
     until = None if limits.stop_after_secs is None else time.monotonic() + limits.stop_after_secs
     time_over = False
     try:
@@ -314,12 +321,12 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
                 return _End(finished=True)
             display.look(running)
             time_over = until is not None and time.monotonic() >= until
-        trouble = running.trouble if time_over else None  # before spouts rest, which may hide it
+        trouble = running.trouble if time_over else None  # read before the spouts are deactivated, which may hide it
         display.draining(running.metrics().open_trees, asked=requests.count > 0)
         running.deactivate()
         patience = Patience(limits.drain_secs)
         timeout_secs = running.topology.config.message_timeout_secs
-        # A tree dies at most a thirtieth of the timeout late, and its failure needs a micro-batch.
+        # A tree times out at most a thirtieth of the timeout late, and its failure needs one more micro-batch.
         limit = time.monotonic() + 1.1 * timeout_secs + 10
         while requests.count < 2 and time.monotonic() < limit and not running.await_drained(POLL_SECS):
             if patience.is_over(_runs(running.progress()), time.monotonic()):
@@ -332,7 +339,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             trouble = trouble or (waits and f"it never came up: {waits}; give it longer, or see why that takes so long")
             if trouble is not None:
                 return _End(failure=f"when its time was over: {trouble}")
-        # Of a run that is drained after all nothing is broken off.
+        # The caller ignores ``broken_off`` if the run is drained after all.
         return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:
         return _End(failure=str(error))

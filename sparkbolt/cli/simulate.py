@@ -1,10 +1,10 @@
-"""Simulating a topology from the command line.
+"""Simulate: simulates a topology from the command line.
 
 Which question it answers: how do many seeds run on several processes, and what is shown of them?
-Rule 1: the first seed that breaks a promise ends the command; what is printed is its seed, its shortest history, the
-story of its tree, and the command that shows it again.
-Rule 2: the first seeds are run by two processes with different hash seeds, and must do the same in both. Only these are
-run where a bolt is unavailable for ever: the others would end there, too.
+Rule 1: the first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of
+its tree, and the command that shows the failure again.
+Rule 2: two processes with different hash seeds run the first seeds, and must do the same. If a bolt is unavailable for
+ever, only these seeds are run: the others would end at this bolt, too.
 
 Read before: ``sim.report``, ``sim.subprocess_runner``.
 """
@@ -48,17 +48,17 @@ from sparkbolt.sim.subject import MESSAGES_MAX, Feed, Subject, subject_of
 from sparkbolt.sim.subprocess_runner import SimulatingProcess
 
 CHUNK = 20
-"""So many seeds are given to a process at a time."""
+"""How many seeds a process gets at a time."""
 COMPARED_SEEDS = 5
 LINE_EVERY_SECS = 5.0
 
 Show = Callable[[str], None]
-"""Says what is done now."""
+"""A function that shows what the command does at the moment."""
 
 
 @dataclass(frozen=True)
 class SimulationOrder:
-    """What the command line asks for."""
+    """The arguments of the command line."""
 
     reference: str
     """``module:attribute``, for the command that shows a failure again."""
@@ -66,18 +66,18 @@ class SimulationOrder:
     seeds: int
     workers: int
     seed: int | None
-    """Run this one only."""
+    """If it is set, only this seed is run."""
     history: str | None
     feed: Mapping[str, str]
-    """The file of each spout that is fed."""
+    """By spout, the file whose lines replace its messages."""
     messages_max: int
     as_json: bool
     strict: bool
-    """Whether what the topology does wrong by itself ends the command with 1, too."""
+    """Whether the exit code is 1 also for mistakes of the topology that show without any fault."""
 
     @property
     def command(self) -> str:
-        """How to see a failure again, with ``{seed}`` and ``{history}`` in it."""
+        """The command that shows a failure again, with the placeholders ``{seed}`` and ``{history}``."""
         words = ["sparkbolt", "simulate", self.reference]
         for spout, file in self.feed.items():
             words += ["--feed", f"{spout}={file}"]
@@ -89,7 +89,7 @@ class SimulationOrder:
 
 
 def feed_of(files: Mapping[str, str]) -> Feed:
-    """What spouts are fed: the lines of files, each a JSON list of values or an object of fields.
+    """Read the messages that replace those of spouts: each line of a file is a JSON list of values or object of fields.
 
     Raises:
         WrongUseError: a file cannot be read, or a line is no JSON.
@@ -109,7 +109,11 @@ def feed_of(files: Mapping[str, str]) -> Feed:
 
 
 def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
-    """Simulate; the exit code: 0 if every promise was kept, 1 if one was broken (``strict``: or a mistake found)."""
+    """Run the simulation and print its result.
+
+    Returns:
+        The exit code: 0 if every promise was kept; 1 if one was broken, or, with ``strict``, if a mistake was found.
+    """
     out = out or sys.stdout
     feed = feed_of(order.feed)
     if order.seed is not None:
@@ -155,7 +159,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
 
 
 def _one(order: SimulationOrder, feed: Feed, out: IO[str]) -> int:
-    """One seed, perhaps with a history of its own, and its story."""
+    """Run one seed, with the given history if there is one, and print its story; returns the exit code."""
     assert order.seed is not None
     try:
         faults = None if order.history is None else history_of(order.history)
@@ -183,8 +187,8 @@ def _one(order: SimulationOrder, feed: Feed, out: IO[str]) -> int:
 
 
 def _many(order: SimulationOrder, feed: Feed, show: Show) -> tuple[int, int, SimulationReport | None]:
-    """All seeds, up to the first that fails: (how many, micro-batches, the report of a failure)."""
-    count = max(2, order.workers)  # one with another hash seed is needed for the comparison
+    """Run all seeds up to the first that fails; returns (seeds, micro-batches, the report of a failure or None)."""
+    count = max(2, order.workers)  # the comparison needs a second process, with another hash seed
     processes = [
         SimulatingProcess(order.topology, feed, order.messages_max, hash_seed=place + 1, command=order.command)
         for place in range(count)
@@ -206,7 +210,7 @@ def _many(order: SimulationOrder, feed: Feed, show: Show) -> tuple[int, int, Sim
 def _compare(
     order: SimulationOrder, subject: Subject, one: SimulatingProcess, other: SimulatingProcess
 ) -> SimulationReport | None:
-    """Run the first seeds in two processes; the report of a component that does not do the same in both."""
+    """Run the first seeds in two processes; returns a report if a component does not do the same in both."""
     for seed in range(min(COMPARED_SEEDS, order.seeds)):
         for process in (one, other):
             process.ask("trail", seed, None, False)
@@ -228,7 +232,7 @@ def _compare(
 def _share(
     order: SimulationOrder, processes: Sequence[SimulatingProcess], show: Show
 ) -> tuple[int, int, SimulationReport | None]:
-    """Give the seeds out in chunks."""
+    """Run the seeds, in chunks, on several processes; returns the same as ``_many``."""
     chunks: Iterator[int] = iter(range(0, order.seeds, CHUNK))
     seeds = micro_batches = 0
     began = time.monotonic()
@@ -264,16 +268,16 @@ def _answer(order: SimulationOrder, process: SimulatingProcess) -> Any:
 
 
 class _Nowhere(io.StringIO):
-    """Takes what a topology prints."""
+    """A stream that discards what a topology prints."""
 
     def write(self, text: str) -> int:
-        """Forget it."""
+        """Discard the text; returns its length."""
         return len(text)
 
 
 @contextmanager
 def _progress(order: SimulationOrder) -> Iterator[Show]:
-    """Show what is done now: a line that moves on a terminal, a line every few seconds elsewhere; on standard error."""
+    """Show what the command does, on standard error: a moving line on a terminal, else a line every few seconds."""
     if order.as_json:
         yield lambda _: None
         return

@@ -1,7 +1,7 @@
-"""``sparkbolt errors`` and ``sparkbolt explain``: what the ledger's log says of trees.
+"""Stories: ``sparkbolt errors`` and ``sparkbolt explain`` show trees from the ledger's log.
 
-Which question it answers: which trees failed, and what was the way of this one?
-Rule: it only reads, and for a local directory starts neither Spark nor Java; the topology may be running or not.
+Which question it answers: which trees failed, and which way did this one take?
+Rule: it only reads, and for a local directory it starts neither Spark nor Java; the topology may run meanwhile.
 
 Read before: ``core.driver.ledger.reader``.
 """
@@ -21,7 +21,7 @@ from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import CheckpointError, InvariantError
 
 READS_MAX = 5
-"""How often a log that changes while it is read is read again."""
+"""How often a log is read at most, if it changes while it is read."""
 
 
 def open_ledger(directory: str) -> LedgerReader:
@@ -29,7 +29,7 @@ def open_ledger(directory: str) -> LedgerReader:
 
     Raises:
         WrongUseError: there is no such directory.
-        CheckpointError: it is no checkpoint, or it is damaged.
+        CheckpointError: the directory is not a checkpoint, or the checkpoint is damaged.
     """
     where = f"checkpoint {directory}"
     files = open_files(directory)
@@ -37,7 +37,7 @@ def open_ledger(directory: str) -> LedgerReader:
         try:
             return LedgerReader(files, _last_commit(files), where)
         except CheckpointError:
-            # A topology that runs may have compacted its log between our looking and our reading.
+            # A running topology may have compacted its log after its last commit was looked up here.
             if attempt == READS_MAX - 1 or files.read("tasks") is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
@@ -48,7 +48,7 @@ def _last_commit(files: Files) -> int:
 
 
 def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:
-    """The trees of a state, the newest last, as lines; a list of open trees begins with the oldest."""
+    """The lines of at most ``limit`` trees of a state: the newest, the newest last; of open trees, the oldest."""
     reader = open_ledger(directory)
     kinds: dict[str, Callable[[], list[Story]]] = {
         TreeState.FAILED: lambda: reader.failed()[-limit:],
@@ -70,7 +70,7 @@ def _two_lines(story: Story) -> list[str]:
 
 
 def _closing(reader: LedgerReader, state: str, shown: int) -> str:
-    """How many there are beside those that are shown."""
+    """The last line: how many trees there are, and how many of them are shown."""
     name = f"topology {reader.topology!r}"
     if state == TreeState.ACKED:
         return f"{name}: {shown} traced tree(s) that were acked are shown"
@@ -80,11 +80,11 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
 
 
 def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:
-    """The stories of the trees that ``text`` names, as lines.
+    """The lines of the stories of the trees that ``text`` names.
 
     Raises:
         WrongUseError: the text names no tree.
-        CheckpointError: as of ``open_ledger``.
+        CheckpointError: as in ``open_ledger``.
     """
     reader = open_ledger(directory)
     try:

@@ -1,12 +1,13 @@
-"""A topology as a picture.
+"""SVG: draws a topology as a picture, for a document.
 
-Which question it answers: how do tuples flow, at a glance in a document?
+Which question it answers: how do tuples flow through the topology?
 Rule 1: the same topology gives the same bytes.
-Rule 2: it is legible on light and on dark ground: nothing is filled but with a tint, and text has the page's colour.
+Rule 2: the picture is legible on a light and on a dark background: boxes are filled with a light tint only, and text
+follows the preferred colour scheme.
 
-Components stand in columns, by stage and, inside a stage, by how deep they are fused. An edge that skips columns has a
-place of its own in each of them, so that no edge runs through a box (the layers of Sugiyama, Tagawa and Toda, 1981).
-Before its end each edge has a straight piece of its own, which carries its label.
+Components stand in columns, by stage and, inside a stage, by the depth of their fusion. An edge that skips columns gets
+its own place in each of them, so that no edge runs through a box (the layers of Sugiyama, Tagawa and Toda, 1981).
+Before its end each edge has its own straight piece, which carries its label.
 
 Read before: ``graph``.
 """
@@ -29,11 +30,11 @@ FRAME_PAD = 16.0
 BOX = 58.0
 ROW_GAP = 26.0
 LANE = 24.0
-"""The height of a place that an edge has in a column it only passes."""
+"""The height of an edge's place in a column that it only passes."""
 LABEL_STEP = 22.0
 GAP_MIN = 84.0
 NAME_EM, SMALL_EM = 9.4, 6.7
-"""The width of a character of a name, and of smaller text, in pixels: rather too much than too little."""
+"""The width of a character of a name, and of smaller text, in pixels; rounded up, so that text fits."""
 SWEEPS = 8
 
 STYLE = """\
@@ -72,12 +73,12 @@ class Node:
 
     @property
     def height(self) -> float:
-        """How much of the column it takes."""
+        """Its height in the column, in pixels."""
         return BOX if self.spec is not None else LANE
 
     @property
     def middle(self) -> float:
-        """Where edges meet it."""
+        """The y coordinate where edges meet it."""
         return self.y + self.height / 2
 
 
@@ -93,14 +94,14 @@ class Edge:
 
 @dataclass
 class Picture:
-    """The layout: what is where."""
+    """The layout: the positions of all nodes and edges."""
 
     lane: Lane
     nodes: list[list[Node]]
     """By column, from top to bottom."""
     edges: list[Edge]
     stage_columns: dict[int, tuple[int, int]]
-    """Level to its first and last column."""
+    """The first and the last column of each level."""
     lefts: list[float] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
 
@@ -151,7 +152,7 @@ def _columns(lane: Lane) -> Picture:
 
 
 def _order(picture: Picture) -> None:
-    """Order each column by the mean place of its neighbours, to and fro, and keep the order with fewest crossings."""
+    """Order each column by the mean place of its neighbours, in several sweeps; keep the one with fewest crossings."""
     best, fewest = [list(column) for column in picture.nodes], _crossings(picture.nodes)
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
@@ -210,7 +211,7 @@ def _place(picture: Picture) -> None:
 
 
 def _settle(column: list[Node], top: float, neighbours: list[list[Node]]) -> None:
-    """Move the nodes of a column towards their neighbours, keeping their order and distances."""
+    """Move the nodes of a column towards their neighbours, but keep their order and minimum distances."""
     wanted = []
     for node, near in zip(column, neighbours, strict=True):
         middle = sum(other.middle for other in near) / len(near) if near else node.middle
@@ -229,12 +230,12 @@ def _settle(column: list[Node], top: float, neighbours: list[list[Node]]) -> Non
 
 
 def _labelled_gap(edge: Edge) -> int:
-    """The gap, named by the column before it, in which an edge has its label: the last one."""
+    """The gap in which an edge has its label: its last one; a gap has the number of the column before it."""
     return edge.path[-2].column
 
 
 def _give_lines(picture: Picture) -> None:
-    """Give the labels of one gap heights that keep them apart."""
+    """Set the heights of the labels in each gap so that they do not overlap."""
     for number in range(len(picture.nodes) - 1):
         labelled = [edge for edge in picture.edges if _labelled_gap(edge) == number]
         wanted = {id(edge): (edge.path[-2].middle + edge.path[-1].middle) / 2 for edge in labelled}

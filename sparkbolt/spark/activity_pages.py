@@ -1,11 +1,13 @@
-"""Pages: where a worker process shows what it is at, and the driver looks.
+"""Activity pages: where a worker process shows its activity, and the driver reads it.
 
-Which question it answers: how does the driver see, while a micro-batch runs, which task is at which tuple?
-Rule 1: under a local master each worker process has a page, a small file that both ends map into memory: the working
-thread notes what it begins, and a thread of its own writes twice a second what it sees. Nobody waits for anybody.
-Rule 2: on a cluster there is no such memory. There the worker's own thread logs a call that hangs, on its executor,
-and the driver knows what Spark's status says.
-Rule 3: a page belongs to a process as long as that holds its lock, which the kernel takes back when it dies.
+Which question it answers: how does the driver see, while a micro-batch runs, which tuple each task processes?
+Rule 1: under a local master each worker process has a page: a small file that the worker maps into memory and the
+driver reads. The working thread notes each activity that it begins. A second thread of the worker observes the working
+thread and writes what it sees twice a second. No thread waits for another.
+Rule 2: on a cluster there are no pages. There the worker's second thread logs a call that hangs, on its executor, and
+the driver only knows Spark's status.
+Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
+process dies.
 
 Read before: ``core.worker.activity``.
 """
@@ -43,12 +45,12 @@ class Page:
     """The page of this process."""
 
     def __init__(self, directory: str) -> None:
-        """Make it.
+        """Make the page.
 
-        Its room is taken at once: a store into a mapped file for which there is none kills the process.
+        Its disk space is allocated at once: a write to a mapped file without disk space kills the process.
 
         Raises:
-            OSError: the directory is gone, since the driver is; or the disk is full.
+            OSError: the directory is gone because the driver has ended, or the disk is full.
         """
         self.path = os.path.join(directory, str(os.getpid()))
         unseen = f"{self.path}.new"
@@ -64,30 +66,30 @@ class Page:
         os.rename(unseen, self.path)
 
     def note(self, data: bytes) -> None:
-        """Keep what the working thread is at."""
+        """Store a note: the current activity of the working thread."""
         self._memory[:NOTE_BYTES] = data
 
     def keep(self, look: bytes) -> None:
-        """Keep what was seen, unless it is too much."""
+        """Store a look: what the second thread has seen; it is ignored if it does not fit into the page."""
         if len(look) <= PAGE_BYTES - _LOOK_AT:
             self._memory[NOTE_BYTES : _LOOK_AT + len(look)] = _LENGTH.pack(len(look)) + look
 
     def remove(self) -> None:
-        """Nothing is shown any more; the memory stays, for whoever is writing to it."""
+        """Remove the file; the memory stays mapped, since another thread may still write to it."""
         with suppress(OSError):
             os.unlink(self.path)
         os.close(self._fd)
 
 
 class LookOut:
-    """In a worker process: the thread that looks what the working thread is at."""
+    """In a worker process: the thread that observes the working thread."""
 
     def __init__(self, directory: str | None, who: Callable[[int], tuple[str, int]]) -> None:
-        """Begin to look.
+        """Start the thread.
 
         Args:
-            directory: of the pages; None where the driver is on another machine.
-            who: (component, index) of a task number.
+            directory: the directory of the pages; None if the driver is on another machine.
+            who: returns (component, index) for a task number.
         """
         self.directory = directory
         self.who = who
@@ -111,7 +113,7 @@ class LookOut:
             if doing.task == 0 and doing.serial == seen:
                 continue  # nothing has happened
             seen = doing.serial
-            with suppress(RuntimeError):  # what is looked at may change meanwhile
+            with suppress(RuntimeError):  # the working thread may change what is read
                 self._show(self._looker.look(time.monotonic()))
 
     def _show(self, look: bytes) -> None:
@@ -123,18 +125,18 @@ class LookOut:
                 log.warning("%s", warning(hung, self.who))
 
     def forked(self) -> LookOut:
-        """The same in a forked child, which has none of this process's threads."""
+        """A new observer for a forked child, which has none of this process's threads."""
         return LookOut(self.directory, self.who)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the thread and remove the page."""
         self._ended.set()
         if self._page is not None:
             self._page.remove()
 
 
 def warning(sight: Sight, who: Callable[[int], tuple[str, int]]) -> str:
-    """What is logged of a call that hangs."""
+    """The line that is logged for a call that hangs."""
     if isinstance(sight, CallSight):
         holds_up = "nothing new is read before it returns" if sight.waited_for else "its acks and fails wait for it"
         return f"{sight.sentence()}: {holds_up}; Ctrl-C or stop() leaves it behind"
@@ -148,11 +150,11 @@ _looking = threading.Lock()
 
 
 def frames_of_threads() -> dict[int, FrameType]:
-    """What each thread of this process is at.
+    """The current frame of each thread of this process, by thread id.
 
-    Python before 3.12 holds a lock of the interpreter's while it makes the dict. Were cyclic garbage collected just
-    then, another thread might get its turn, want that lock, and never give the turn back (CPython issue 106883): the
-    process would stand still for ever.
+    Python before 3.12 holds a lock of the interpreter while it makes the dict. If cyclic garbage were collected at that
+    moment, another thread could run, wait for that lock, and never release the GIL (CPython issue 106883). The process
+    would hang for ever, so the collector is off here.
     """
     with _looking:
         collects = gc.isenabled()
@@ -165,7 +167,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 
 def line_of(frame: FrameType | None) -> str | None:
-    """The innermost line of code that is neither ours nor Python's nor an installed library's."""
+    """The innermost line of user code: not of Sparkbolt, the standard library or an installed library."""
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith(_NOT_OF_USERS) and "site-packages" not in path:
@@ -175,15 +177,15 @@ def line_of(frame: FrameType | None) -> str | None:
 
 
 class Pages:
-    """The driver's end: looks at the pages of all worker processes of one life."""
+    """The driver's end: reads the pages of all worker processes of one life."""
 
     def __init__(self, directory: str) -> None:
-        """Workers put their pages into ``directory``, which is made."""
+        """Make ``directory``, in which the workers create their pages."""
         self.directory = directory
         os.makedirs(directory, 0o700, exist_ok=True)
 
     def sights(self) -> dict[str, Sight]:
-        """By process id, what each process that is alive is seen at."""
+        """The current activity of each live process, by process id."""
         now_s = time.monotonic()
         found = {}
         for name in self._names():
@@ -194,7 +196,7 @@ class Pages:
         return found
 
     def kill_busy(self) -> int:
-        """Kill the processes that are at user code; how many."""
+        """Kill the processes that run user code; returns how many."""
         count = 0
         for name, sight in self.sights().items():
             if sight.busy:
@@ -213,7 +215,7 @@ class Pages:
         """The note and the look of a page.
 
         Raises:
-            OSError: it is gone, or its process is.
+            OSError: the page is gone, or its process is dead.
         """
         path = os.path.join(self.directory, name)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -223,7 +225,7 @@ class Pages:
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return head[:NOTE_BYTES], look  # somebody holds it: the process lives
+                return head[:NOTE_BYTES], look  # the lock is held, so the process lives
             os.unlink(path)
             raise ProcessLookupError(f"process {name} is dead")
         finally:

@@ -1,22 +1,23 @@
-"""The checkpoint: what stands beside Spark's own files.
+"""Checkpoint: the files that Sparkbolt stores beside Spark's own files.
 
-Which question it answers: where is the ledger's log, which micro-batches are committed, whose checkpoint is it?
+Which question it answers: where is the ledger's log, which micro-batches are committed, which driver owns the
+checkpoint?
 
     DIR/spark        Spark's checkpoint: offsets, commits, state
-    DIR/ledger       n.entry for each micro-batch that was staged, n.snapshot for what compaction made of them
+    DIR/ledger       n.entry for each staged micro-batch, n.snapshot for the entries that compaction has replaced
     DIR/plans        plans that are too large for an offset
-    DIR/dead-letters n.jsonl: the dead letters of micro-batch n, where they go nowhere else
+    DIR/dead-letters n.jsonl: the dead letters of micro-batch n, if no other target is set for them
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
-    DIR/tasks        which task number is whose, for those who read the ledger without the topology
-    DIR/lives        which numbers lives have taken, and the number of the last one in DIR/life
-    DIR/lock         held by the JVM: it dies with it
-    DIR/owner        who took the lock last, for the message to whoever does not get it
+    DIR/tasks        the component and index of each task number, to read the ledger without the topology
+    DIR/lives        the life numbers that were taken; DIR/life holds the number of the last life
+    DIR/lock         locked by the JVM; the lock ends with the JVM
+    DIR/owner        the process that took the lock last, for the error message of the next one
 
-Rule 1: a file is written under another name and renamed, so it is there whole or not at all.
+Rule 1: a file is written under another name and renamed, so it exists completely or not at all.
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
-Rule 3: a life number is durable before the life reads or plans anything, so no two lives have one number.
-Rule 4: what is left of Spark's logs after a power cut counts, since Spark flushes none of them; a snapshot takes the
-place of entries only once Spark's commit of it is on the disk.
+Rule 3: a life number is durable before the life reads or plans anything, so no two lives have the same number.
+Rule 4: Spark does not flush its logs to the disk, so after a power cut the part of them that is left counts. A snapshot
+replaces entries only once the commit of its micro-batch is on the disk.
 Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 
 Read before: ``core.driver.ledger.files``.
@@ -52,18 +53,18 @@ from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
 
 LOCK_WAIT_SECS = 20.0
-"""How long a start waits for the lock: a JVM whose driver was killed needs a moment to die."""
+"""How long a start waits for the lock: a JVM whose driver was killed needs a moment to end."""
 CONDITIONAL = "fs.option.create.conditional.overwrite"
-"""Asks Hadoop's client of S3 for a write that fails if the object is there; other clients do not know it."""
+"""Requests from Hadoop's S3 client a write that fails if the object exists; other clients ignore the option."""
 _OWNER = re.compile(r"another driver \(process (\d+), its JVM is (\d+)\)")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
-"""The modules of Hadoop that Spark does not bring along, by what they are for."""
+"""By URL scheme, the Hadoop modules that are not part of Spark."""
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
 def module_of(jvm: Any, name: str) -> Any:
-    """The one instance of a Scala object, whose class's name ends in ``$``."""
+    """The instance of a Scala object; ``name`` is the name of its class and ends in ``$``."""
     door = jvm.java.lang.Class.forName(name, True, jvm.Thread.currentThread().getContextClassLoader())
     return door.getField("MODULE$").get(None)
 
@@ -72,7 +73,7 @@ class LocalFiles:
     """A checkpoint in a local directory."""
 
     def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "lives", "plans")) -> None:
-        """Make the directory, with these folders, if it is missing; without any when something is written."""
+        """Make these folders if they are missing; with no folders, the directory is made with the first write."""
         self._root = Path(directory)
         for folder in folders:
             (self._root / folder).mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ class LocalFiles:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write, flush to the disk, rename."""
+        """Write a file under a temporary name, flush it to the disk, and rename it."""
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
@@ -95,7 +96,7 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except OSError:  # a full disk: what was written of it only takes room
+        except OSError:  # a full disk: the incomplete file only takes space
             temporary.unlink(missing_ok=True)
             raise
 
@@ -107,7 +108,7 @@ class LocalFiles:
             return None
 
     def flush(self, name: str) -> None:
-        """Have a file that somebody else has written, and its name, on the disk; nothing if it is not there."""
+        """Flush a file of another process, and its directory, to the disk; nothing if it does not exist."""
         path = self._root / name
         for place in (path, path.parent):
             with contextlib.suppress(FileNotFoundError):
@@ -118,7 +119,7 @@ class LocalFiles:
                     os.close(descriptor)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet, and flush it to the disk; False if it is there."""
+        """Write a file that must not exist yet, and flush it to the disk; False if it exists."""
         try:
             with (self._root / name).open("xb") as file:
                 file.write(data)
@@ -136,20 +137,20 @@ class LocalFiles:
             return []
 
     def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
+        """Remove a file if it exists."""
         (self._root / name).unlink(missing_ok=True)
 
 
 class HadoopFiles:
-    """A checkpoint on any file system that Hadoop knows, written as Spark writes its own beside it.
+    """A checkpoint on any file system that Hadoop supports, written as Spark writes its own files beside it.
 
-    Spark knows for each file system how a file is replaced atomically, and its users may have told it
-    (``spark.sql.streaming.checkpointFileManagerClass``); to delete and then rename would lose a file to a crash.
+    Spark knows for each file system how to replace a file atomically, and users may have configured it
+    (``spark.sql.streaming.checkpointFileManagerClass``). To delete and then rename could lose the file in a crash.
     """
 
     def __init__(self, spark: SparkSession, directory: str, *, make: bool = True) -> None:
-        """Make the directory if it is missing, unless it is only read."""
-        jvm: Any = spark._jvm  # pyspark has no public door to Hadoop's file systems
+        """Open the directory ``directory``, a URL; with ``make``, its folders are made if they are missing."""
+        jvm: Any = spark._jvm  # pyspark has no public API for Hadoop's file systems
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = directory
         self._configuration = spark._jsc.hadoopConfiguration()
@@ -173,7 +174,7 @@ class HadoopFiles:
             stream.close()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole, replacing it atomically."""
+        """Write a complete file, and replace an older one atomically."""
         if name.startswith(f"{ledger_files.LETTERS_FOLDER}/"):
             self._manager.mkdirs(self._at(ledger_files.LETTERS_FOLDER))
         stream = self._manager.createAtomic(self._at(name), True)
@@ -185,9 +186,9 @@ class HadoopFiles:
         stream.close()
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet; False if it is there.
+        """Write a file that must not exist yet; False if it exists.
 
-        HDFS and most object stores see to that themselves, S3 where Hadoop's client asks for a conditional write.
+        HDFS and most object stores check this atomically; on S3, Hadoop's client must request a conditional write.
         """
         path = self._at(name)
         try:
@@ -209,7 +210,7 @@ class HadoopFiles:
         return [status.getPath().getName() for status in self._manager.list(path)]
 
     def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
+        """Remove a file if it exists."""
         self._manager.delete(self._at(name))
 
 
@@ -218,11 +219,11 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
 
     Args:
         spark: any session.
-        directory: its URL.
-        make: as of ``HadoopFiles``.
+        directory: the checkpoint's URL.
+        make: whether missing folders are made.
 
     Raises:
-        CheckpointError: Spark cannot speak to such a file system, or nobody answers there.
+        CheckpointError: Spark has no client for this file system, or the file system does not answer.
     """
     services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
     check_hdfs(directory, services.split(","))
@@ -233,7 +234,7 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
 
 
 def _why(spark: SparkSession, directory: str, error: Py4JJavaError) -> str:
-    """A sentence of the first cause of what Java says; which cause it is says its class."""
+    """A sentence about the root cause of a Java exception; the cause's class decides what it recommends."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -259,19 +260,19 @@ class Checkpoint:
         """Lock the directory.
 
         Args:
-            spark: whose file systems are used.
-            directory: where it is.
-            letters: a local directory whose ``dead-letters`` takes those of the checkpoint; by default its own. It is
-                made when there is one to write.
+            spark: the session whose file systems are used.
+            directory: the checkpoint's path or URL.
+            letters: a local directory for the folder ``dead-letters``; by default the checkpoint's own directory. It
+                is made with the first dead letter.
 
         Raises:
-            CheckpointError: another driver has it, or it cannot be reached.
+            CheckpointError: another driver uses the checkpoint, or its file system cannot be reached.
         """
         self.files: Files
         local = local_directory(directory)
         self.directory = directory if local is None else local
         self.url = self.directory if local is None else f"file://{local}"
-        """Where Spark finds it, whatever its default file system is."""
+        """The URL of the checkpoint; it does not depend on Spark's default file system."""
         self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
         self.letters: Files = self.files if letters is None else LocalFiles(letters, folders=())
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
@@ -288,11 +289,11 @@ class Checkpoint:
 
     @property
     def spark_directory(self) -> str:
-        """Where Spark keeps its own files."""
+        """The URL of Spark's own files."""
         return f"{self.url}/spark"
 
     def close(self) -> None:
-        """Let another driver have it."""
+        """Release the lock, so that another driver can use the checkpoint."""
         if self._lock is not None:
             channel, self._lock = self._lock, None
             with contextlib.suppress(Py4JError, OSError):  # the JVM is gone, and the lock with it
@@ -304,27 +305,29 @@ class Checkpoint:
         return ledger_files.Tenure(self.files, where=f"checkpoint {self.directory}")
 
     def begin_life(self) -> int:
-        """The number of the life that begins now: one more than ever before, and nobody else's."""
+        """Begin a life and return its number: higher than all before, and never used by another life."""
         return self.tenure.begin(uuid.uuid4().hex)
 
     def check_life(self, life: int | None = None) -> None:
-        """Before a life writes anything that counts: nobody has begun another one meanwhile.
+        """Check, before a life writes anything that counts, that no other life has begun meanwhile.
 
-        By default the life is the last one that this driver has begun, though it may never have got as far as to read.
+        On a local disk the lock already prevents that. Other file systems have no lock, and there this check stops an
+        old driver that was believed to be dead.
 
-        The lock sees to that on a local disk; elsewhere there is none, and this is what keeps a driver out that was
-        thought dead.
+        Args:
+            life: the number of the life; by default the last one that this driver has begun, even if that life ended
+                before it read anything.
 
         Raises:
-            FencedError: another driver has taken the checkpoint over.
+            FencedError: another driver has taken over the checkpoint.
         """
         self.tenure.check(life)
 
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
-        """How the topology was laid out when the checkpoint was begun; None if it begins now.
+        """The stored placement of the topology's tasks; None if the checkpoint is new.
 
         Raises:
-            CheckpointError: the checkpoint is another topology's.
+            CheckpointError: the checkpoint belongs to another topology, or the placement is missing or damaged.
         """
         data = self.files.read("topology")
         if data is None:
@@ -340,10 +343,10 @@ class Checkpoint:
         return placement
 
     def keep_placement(self, lane: Lane, before: Mapping[str, Any] | None) -> None:
-        """Note how the topology is laid out, where that is not what was noted before.
+        """Store the placement of the topology's tasks, if it differs from ``before``.
 
         Raises:
-            CheckpointError: bolts would not find their state.
+            CheckpointError: with the new placement, bolts would not find their state.
         """
         placement = lane.placement()
         if before is not None:
@@ -361,21 +364,21 @@ class Checkpoint:
             )
 
     def last_commit(self) -> int:
-        """The last micro-batch that Spark has committed; -1 if there is none."""
+        """The number of the last micro-batch that Spark has committed; -1 if there is none."""
         return max(self._numbers("spark/commits"), default=-1)
 
     def cut_back(self) -> None:
-        """At the start, before anything is asked of it: agree with what is left of Spark's logs after a power cut.
+        """At the start, before anything else is read: make the checkpoint consistent again after a power cut.
 
-        Spark does not flush its files to the disk, so the newest of them may be empty or gone. Its commits count up to
-        the last one that is whole, and whose offset and state are. Offsets behind the one that comes next are removed:
-        Spark would go on with the newest of them, whatever is missing before it.
+        Spark does not flush its files to the disk, so the newest of them may be empty or missing. Its commits count up
+        to the last one that is complete and whose offset and state are complete. Offsets after the next one are
+        removed: Spark would continue with the newest of them, even if others before it are missing.
 
         Raises:
-            CheckpointError: the ledger knows nothing as old as the last commit that is left (nothing was removed then),
-                or the id of Spark's query is damaged.
+            CheckpointError: the ledger has no entry or snapshot as old as the last commit that is left (then nothing
+                was removed), or the id of Spark's query is damaged.
         """
-        # Offsets first: a driver elsewhere that commits meanwhile must not make us remove what it has written since.
+        # Offsets are listed first: if a driver elsewhere commits meanwhile, its new offsets must not be removed.
         offsets, commits = self._numbers("spark/offsets"), self._numbers("spark/commits")
         kept = [*commits]
         while kept and not (self._is_whole("offsets", kept[-1]) and self._is_whole("commits", kept[-1])):
@@ -400,14 +403,14 @@ class Checkpoint:
             )
 
     def _is_whole(self, log_: str, number: int) -> bool:
-        """Whether a file of one of Spark's logs was written to its end, and a commit's state, too."""
+        """Whether a file of one of Spark's logs is complete; for a commit, also that its state files are not empty."""
         whole = is_whole(log_, self.files.read(f"spark/{log_}/{number}"))
         return whole and (log_ == "offsets" or not self._has_empty_state(number))
 
     def _has_empty_state(self, micro_batch_id: int) -> bool:
-        """Whether a file with the state of a commit is empty; one that is missing is left for Spark to tell.
+        """Whether a file with the state of a commit is empty; if one is missing, Spark reports it.
 
-        On a file system of a cluster nobody looks: a file is there as it was closed.
+        On the file system of a cluster this is not checked: there a file exists only as it was closed.
         """
         if not isinstance(self.files, LocalFiles):
             return False
@@ -419,7 +422,7 @@ class Checkpoint:
         return False
 
     def state_stores(self, micro_batch_id: int) -> Iterator[tuple[str, str]]:
-        """(folder, id of the version) of each of Spark's state stores, as of a micro-batch that is committed."""
+        """(folder, id of the version) of each of Spark's state stores, for a committed micro-batch."""
         commit = self.files.read(f"spark/commits/{micro_batch_id}") or b""
         _, _, body = commit.partition(b"\n")
         known = json.loads(body or b"{}").get("stateUniqueIds") or {}
@@ -443,7 +446,11 @@ class Checkpoint:
         self.files.remove(f"spark/{log_}/.{number}.crc")
 
     def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
-        """The ledger as of the last commit.
+        """The ledger with all entries up to the last commit.
+
+        Args:
+            make: makes an empty ledger.
+            restore: makes a ledger from a snapshot and its name.
 
         Raises:
             CheckpointError: an entry that counts is missing or damaged.
@@ -452,22 +459,22 @@ class Checkpoint:
         return ledger_files.load_ledger(self.files, self.last_commit(), make, restore, where=where)
 
     def drop_uncommitted_letters(self) -> None:
-        """A life begins: what no committed micro-batch has written is no letter."""
+        """At the beginning of a life: remove the dead letters of micro-batches that were not committed."""
         ledger_files.drop_uncommitted_letters(self.letters, self.last_commit())
 
     def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
-        """Make the dead letters of a micro-batch durable, replacing those of an earlier run of it."""
+        """Make the dead letters of a micro-batch durable; they replace those of an earlier run of it."""
         ledger_files.write_letters(self.letters, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
-        """Make an entry durable, replacing an earlier one of the same micro-batch."""
+        """Make an entry of the ledger's log durable; it replaces an earlier one of the same micro-batch."""
         ledger_files.write_entry(self.files, micro_batch_id, entry)
 
     def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
 
         Raises:
-            FencedError: another driver has taken the checkpoint over, which reads these entries.
+            FencedError: another driver has taken over the checkpoint; it reads these entries.
         """
         if self.tenure.life is not None:
             self.check_life()
@@ -478,21 +485,21 @@ class Checkpoint:
 
 
 def letters_beside(name: str) -> str:
-    """Where the dead letters go of a topology whose checkpoint is removed at its end: they stay, for somebody to look.
+    """The directory for the dead letters of a topology whose checkpoint is temporary: unlike the checkpoint, it stays.
 
-    The directory is made when there is a letter.
+    The directory is made with the first dead letter.
     """
     name = re.sub(r"[^\w.-]", "_", name)
     return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
 
 
 def refuse_if_in_use(place: str | None) -> None:
-    """Before Spark is started, which takes seconds: refuse a local checkpoint that a driver which lives has locked.
+    """Refuse a local checkpoint that a live driver has locked; call it before Spark starts, which takes seconds.
 
-    One whose driver has died is not refused: its JVM dies meanwhile.
+    A checkpoint whose driver is dead is not refused: its JVM ends while Spark starts.
 
     Raises:
-        CheckpointError: it is in use.
+        CheckpointError: the checkpoint is in use.
     """
     directory = None if place is None else local_directory(place)
     if directory is None or not is_locked(directory):
@@ -502,19 +509,19 @@ def refuse_if_in_use(place: str | None) -> None:
     except OSError:
         return
     match = _OWNER.fullmatch(owner)
-    # Its own number says nothing: in containers the first process is always number 1.
+    # This process's own id proves nothing: in containers the first process always has the id 1.
     if match and int(match[1]) != os.getpid() and all(_lives(int(pid)) for pid in match.groups()):
         raise CheckpointError(_in_use(directory, owner, held_here=False))
 
 
 def is_locked(directory: str) -> bool:
-    """Whether the JVM of another process has locked a directory just now."""
+    """Whether the JVM of another process holds the lock of a directory."""
     try:
         with Path(directory, "lock").open("rb") as file:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # what Java locks with, too; closing lets go of it
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Java uses the same kind of lock; closing releases it
     except (BlockingIOError, PermissionError):
         return True
-    except OSError:  # there is none, or nobody can say
+    except OSError:  # there is no lock file, or it cannot be read
         return False
     return False
 
@@ -524,21 +531,21 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # a process of another user
         return True
     return True
 
 
 def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
-    """Lock the directory from within the JVM, so that the lock lives exactly as long as what could commit."""
-    jvm: Any = spark._jvm  # pyspark has no public door to the JVM
+    """Lock the directory from the JVM: since the JVM commits, the lock must be held exactly as long as it lives."""
+    jvm: Any = spark._jvm  # pyspark has no public API for the JVM
     until = time.monotonic() + LOCK_WAIT_SECS
     while True:
         channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
         try:
             if channel.tryLock() is not None:
                 return channel
-        except Py4JJavaError as error:  # this very JVM holds it
+        except Py4JJavaError as error:  # this JVM itself holds it
             if error.java_exception.getClass().getSimpleName() != "OverlappingFileLockException":
                 raise
             until = 0.0
@@ -549,7 +556,7 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
 
 
 def _in_use(directory: str, owner: str, *, held_here: bool) -> str:
-    """Who has the checkpoint, and what to do; ``held_here``: it is locked by the JVM of this very process."""
+    """A sentence: who uses the checkpoint, and what to do. ``held_here``: the JVM of this process holds the lock."""
     if held_here and f"(process {os.getpid()}," in owner:
         owner, stop = "this process", "stop the topology that runs with it (running.stop()) first"
     else:

@@ -1,12 +1,13 @@
-"""Code shipping: which of the driver's modules travel to the executors of a cluster.
+"""Code shipping: which of the driver's modules are sent to the executors of a cluster.
 
 Which question it answers: how does an executor on another machine import what the driver imported?
-Rule 1: what is installed stays: the standard library, site-packages and Spark. Modules that the program has loaded
-from anywhere else are sent, packages with all that is in their folder. Sparkbolt itself is always sent, so that the
-driver and the executors run the same one.
-Rule 2: an archive's name tells its content, so the same content is sent once and a changed one under another name.
+Rule 1: installed code is not sent: the standard library, site-packages and Spark. Modules that the program has loaded
+from anywhere else are sent, and packages with all files of their folder. Sparkbolt itself is always sent, so that the
+driver and the executors run the same version.
+Rule 2: an archive's name contains a hash of its content, so the same content is sent once, and changed content gets
+another name.
 
-Under a local master nothing is sent: executors are on the driver's machine and look where the driver does.
+Under a local master nothing is sent: the executors are on the driver's machine and import from the same folders.
 Read before: nothing.
 """
 
@@ -30,30 +31,30 @@ from sparkbolt.errors import EngineError
 from sparkbolt.spark import scratch
 
 ARCHIVE_BYTES_MAX = 64 << 20
-"""Sources that are larger than that are not sent by themselves: data lies beside them, most likely."""
+"""A module or package that is larger (in bytes) is not sent by default: most likely its folder contains data."""
 SPARK_S_OWN = frozenset({"pyspark", "py4j"})
 _LEFT_OUT = (".pyc", ".pyo", ".so")
-"""What cannot be imported from an archive, or need not be in it."""
+"""Suffixes of files that cannot be imported from an archive, or are not needed in it."""
 _PLANNER_FOLDER = "streaming_job"
 log = logging.getLogger("sparkbolt")
 
 Sources = list[tuple[str, Path]]
-"""Names in an archive, and the file or folder that each stands for."""
+"""Pairs of a name in the archive, and the file or folder that it contains."""
 
 
 def installed_places() -> list[str]:
-    """The folders whose content is installed, and so not sent."""
+    """The folders of installed code, which is not sent."""
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return [os.path.realpath(place) for place in (*places, *site.getsitepackages(), site.getusersitepackages())]
 
 
 def loaded_sources(modules: Mapping[str, ModuleType | None], installed: Sequence[str]) -> Sources:
-    """What the loaded modules were imported from, where that is not installed; in the order of names.
+    """The files and folders that the loaded modules were imported from, without installed ones; sorted by name.
 
     Args:
-        modules: as ``sys.modules``.
-        installed: folders that are left out, with everything below.
+        modules: modules by name, as in ``sys.modules``.
+        installed: folders that are left out, with everything below them.
     """
     found: set[tuple[str, Path]] = set()
     for name, module in modules.items():
@@ -78,7 +79,7 @@ def _is_installed(place: Path, installed: Sequence[str]) -> bool:
 
 
 def files_of(sources: Sources) -> Iterator[tuple[str, Path]]:
-    """The files of an archive by their names in it; hidden ones and compiled ones are left out."""
+    """The files of an archive, each with its name in it; hidden and compiled files are left out."""
     for name, place in sources:
         if place.is_file():
             if not name.endswith(_LEFT_OUT):
@@ -93,7 +94,7 @@ def files_of(sources: Sources) -> Iterator[tuple[str, Path]]:
 
 
 def archive(stem: str, sources: Sources, directory: str) -> str:
-    """Write the archive of some sources, named by its content, and tell its path."""
+    """Write an archive of sources, unless it exists, and return its path; a hash of the content is part of the name."""
     digest = hashlib.sha256()
     content = [(name, path.read_bytes()) for name, path in files_of(sources)]
     for name, data in content:
@@ -112,12 +113,12 @@ def archive(stem: str, sources: Sources, directory: str) -> str:
 
 
 def size_of(sources: Sources) -> int:
-    """The bytes of all files, not compressed."""
+    """The size of all files in bytes, uncompressed."""
     return sum(path.stat().st_size for _, path in files_of(sources))
 
 
 def sendable(sources: Sources, bytes_max: int = ARCHIVE_BYTES_MAX) -> Sources:
-    """The sources without those that are too large; a warning says what follows for each of these."""
+    """The sources that are not larger than ``bytes_max``; a warning is logged for each of the others."""
     kept = []
     for source in sources:
         size = size_of([source])
@@ -142,16 +143,16 @@ def _directory() -> str:
 
 @cache
 def own_archive() -> str:
-    """The archive of Sparkbolt itself; the one it came from, if it did not come as a folder."""
+    """The path of an archive of Sparkbolt itself; if it was imported from an archive, the path of that one."""
     folder = Path(os.path.abspath(__file__)).parents[1]
     return archive("sparkbolt", [("sparkbolt", folder)], _directory()) if folder.is_dir() else str(folder.parent)
 
 
 def given_file(path: str) -> str:
-    """What is handed to Spark for one of ``py_files``: a URL or an archive as it is, a folder as an archive.
+    """What Spark receives for one of ``py_files``: a URL or a file unchanged, a folder as an archive.
 
     Raises:
-        EngineError: there is no such file, or it is none that Python imports from.
+        EngineError: there is no such file, or Python cannot import from it.
     """
     if "://" in path:
         return path
@@ -168,19 +169,19 @@ def given_file(path: str) -> str:
 
 
 _sent: set[tuple[str, str]] = set()
-"""The application's id and the path of what was sent already."""
+"""The application id and the path of each file that was already sent."""
 
 
 def send(context: Any, py_files: Iterable[str], *, cluster: bool) -> None:
-    """Have Spark bring modules to every executor, before a task runs there.
+    """Let Spark send modules to every executor before a task runs there.
 
     Args:
         context: the SparkContext.
-        py_files: what the user named.
-        cluster: also send Sparkbolt and what the program has loaded from source.
+        py_files: the files, folders and URLs that the user named.
+        cluster: whether Sparkbolt and the program's own loaded modules are sent, too.
 
     Raises:
-        EngineError: one of ``py_files`` is not there.
+        EngineError: one of ``py_files`` does not exist, or Python cannot import from it.
     """
     paths = [given_file(path) for path in py_files]
     if cluster:
@@ -194,7 +195,7 @@ def send(context: Any, py_files: Iterable[str], *, cluster: bool) -> None:
 
 
 def add(context: Any, path: str) -> None:
-    """``addPyFile``, once, and without its change of this process's own path."""
+    """Call ``addPyFile`` once for each path, and undo its change of this process's ``sys.path``."""
     key = (str(context.applicationId), path)
     if key in _sent:
         return
@@ -205,7 +206,10 @@ def add(context: Any, path: str) -> None:
 
 
 def _let_planner_see() -> None:
-    """Spark sends its planner to a folder below that of the files, which it never fills: make it the same one."""
+    """Let Spark's planner find the sent files.
+
+    Spark gives the planner a folder below the folder of the files, and never fills it: a link makes them the same.
+    """
     from pyspark import SparkFiles
 
     link = Path(SparkFiles.getRootDirectory(), _PLANNER_FOLDER)

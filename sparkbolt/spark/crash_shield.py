@@ -1,17 +1,18 @@
-"""The crash shield: how a worker outlives a tuple that kills its process.
+"""Crash shield: how a worker survives a tuple that kills its process.
 
-Which question it answers: a Python worker died, and Spark runs its spark_task again; who dies this time?
-Rule 1: a spark_task's first attempt runs in the worker itself; a further one runs in forked children, which note
-in shared memory where they are. When one dies, what it was at is isolated (``core.worker.crash_isolation``), and a new
-child does the same work without it.
-Rule 2: a child has instances of its own and touches nothing that belongs to the worker: it asks for what it needs
-of Spark's state store, and what it would write comes back with its rows, to be written by the worker.
+Which question it answers: a Python worker died, and Spark runs its spark_task again; what prevents the same crash?
+Rule 1: the first attempt of a spark_task runs in the worker itself. Every further attempt runs in forked children,
+which note their current activity in shared memory. When a child dies, the activity that it noted last is isolated
+(``core.worker.crash_isolation``), and a new child does the same work without it.
+Rule 2: a child has its own instances and changes nothing that belongs to the worker. It asks the worker for values of
+Spark's state store, and it returns its writes with its rows; the worker writes them.
 Rule 3: a child dies with its worker, so that no two attempts of one spark_task run at the same time.
-Rule 4: a child that cannot speak to its worker any more, since user code has closed its files, dies before it moves on,
-so that what has closed them is what it was at.
+Rule 4: user code may close the files of a child, so that the child cannot send to its worker any more. Such a child
+exits before it notes its next activity, so that the activity that closed the files is blamed.
 
-What instances the worker has kept are stale after a child ran, and are known to be: the stamps of the state that
-the child's rows brought say so (``core.state.task_state``, rule 2).
+After a child ran, the instances that the worker has kept are stale. The worker detects this: the child's writes have
+changed the stamps of the state (``core.state.task_state``, rule 2).
+
 Read before: ``core.worker.crash_isolation``, ``executor``.
 """
 
@@ -45,22 +46,22 @@ from sparkbolt.spark.executor import activity_of_child
 
 StoreOf: TypeAlias = Callable[[int], SegmentStore | None]
 Work: TypeAlias = Callable[[Worker, StoreOf], list[Row]]
-"""A piece of work: with the instances of a worker and the stores of tasks (by dest) it gives rows."""
+"""A piece of work: a function of a worker and of its tasks' stores (by dest) that returns rows."""
 
 END_WAIT_SECS = 10.0
-"""How long a child that has delivered its rows may take to clean up before it is killed."""
+"""How long a child may take to clean up after it has sent its rows; then it is killed."""
 POLL_SECS = 1.0
 CLOSED = b"\1"
-"""Noted behind the place by a child whose files were closed."""
+"""A child whose files were closed writes it after its place in the shared memory."""
 _PR_SET_PDEATHSIG = 1
 log = logging.getLogger("sparkbolt")
 
 
 class Dead(Exception):  # noqa: N818  an outcome
-    """The child died before it had delivered anything."""
+    """The child died before it had sent its result."""
 
     def __init__(self, place: WorkPlace, how: str) -> None:
-        """It noted ``place`` last; ``how`` says by what it ended."""
+        """Store the ``place`` that the child noted last, and ``how`` it ended: a signal or an exit code."""
         super().__init__(how)
         self.place = place
         self.how = how
@@ -68,23 +69,23 @@ class Dead(Exception):  # noqa: N818  an outcome
 
 @dataclass(frozen=True)
 class Task:
-    """What a child is to do."""
+    """The work of a child."""
 
     worker: Worker
     work: Work
     store_of: StoreOf
-    """As the worker has them: a child only sees which there are."""
+    """The worker's stores; a child only checks which of them exist."""
     crashes: Crashes
 
 
 class StagedStore:
-    """A task's segments as a child sees them: reads ask the worker, writes wait for it."""
+    """A task's segments in a child: reads ask the worker, writes are collected for it."""
 
     def __init__(self, ask: Callable[[str, Any], Any]) -> None:
-        """Ask with (verb, key)."""
+        """Read with ``ask(verb, key)``."""
         self._ask = ask
         self.writes: dict[str, bytes | None] = {}
-        """What is to be put; None: to be deleted."""
+        """The collected writes by key; None deletes the key."""
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, or None."""
@@ -98,7 +99,7 @@ class StagedStore:
         self.writes[key] = bytes(value)
 
     def delete(self, key: str) -> None:
-        """Remove a key that may or may not be there."""
+        """Remove a key if it exists."""
         self.writes[key] = None
 
     def keys(self) -> Iterable[str]:
@@ -108,22 +109,22 @@ class StagedStore:
 
 
 def is_repeated() -> bool:
-    """Whether this spark_task was tried before, so that whatever it runs may have killed its worker."""
+    """Whether this spark_task was tried before; then its work may have killed a worker."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
 
 def shielded(worker: Worker, work: Work, store_of: StoreOf = lambda _: None) -> list[Row]:
-    """Do a piece of work; in children, if it may have killed a worker before.
+    """Do a piece of work and return its rows; in forked children if it may have killed a worker before.
 
     Args:
-        worker: this process's.
-        work: called with it, or in a child with another one.
-        store_of: the durable segments of a task, by its dest.
+        worker: the worker of this process.
+        work: the function to run; it gets this worker, or in a child a worker of the child.
+        store_of: returns the durable segments of the tasks at a dest, or None if they have none.
 
     Raises:
-        EngineError: children die in what is no tuple's fault, or too many do.
-        Exception: whatever ``work`` raises.
+        EngineError: children die in an activity that cannot be isolated, or too many children die.
+        Exception: any exception that ``work`` raises.
     """
     if not is_repeated():
         return work(worker, store_of)
@@ -150,10 +151,11 @@ def _write(store: SegmentStore | None, changes: dict[str, bytes | None]) -> None
 def _in_child(
     worker: Worker, work: Work, store_of: StoreOf, crashes: Crashes
 ) -> tuple[list[Row], dict[int, dict[str, bytes | None]]]:
-    """One child's attempt at the work: its rows, and what it would have written, by dest.
+    """Run the work in one child; returns its rows and its writes by dest.
 
     Raises:
-        Dead: it died.
+        Dead: the child died.
+        Exception: any exception that the work raised in the child.
     """
     ours, its = Pipe()
     with ours, mmap.mmap(-1, PLACE_BYTES + len(CLOSED)) as memory:
@@ -162,7 +164,7 @@ def _in_child(
         sys.stderr.flush()
         parent = os.getpid()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: libraries' own, which outlive a fork
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads: these are libraries' own
             pid = os.fork()
         if pid == 0:
             _live(its, parent, memory, Task(worker, work, store_of, crashes))
@@ -183,10 +185,10 @@ def _in_child(
 
 
 def _serve(connection: Connection, pid: int, store_of: StoreOf) -> tuple[Any, ...]:
-    """Answer a child's questions until it has delivered, or is dead."""
+    """Answer a child's requests until it sends its result or is dead; returns the result, or ``("dead",)``."""
     while True:
         try:
-            while not connection.poll(POLL_SECS):  # whatever user code has forked may hold the pipe open
+            while not connection.poll(POLL_SECS):  # a process that user code has forked may hold the pipe open
                 gone = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
                 if gone and not connection.poll():
                     return ("dead",)
@@ -206,7 +208,7 @@ def _serve(connection: Connection, pid: int, store_of: StoreOf) -> tuple[Any, ..
 
 
 def _end(pid: int, wait_secs: float) -> int:
-    """Wait for a child, and kill it when it takes too long; its exit code, negative for a signal."""
+    """Wait for a child to exit, and kill it after ``wait_secs``; returns its exit code, negative for a signal."""
     until = time.monotonic() + wait_secs
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
@@ -226,7 +228,7 @@ def _how(code: int) -> str:
 
 
 def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) -> NoReturn:
-    """What a child does, from the fork to its end."""
+    """The life of a child, from the fork to its exit."""
     code = 1
     try:
         own_process()
@@ -235,7 +237,7 @@ def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) ->
         connection.send(said)
         memory[:PLACE_BYTES] = WorkPlace().pack()
         own.close()
-    except SystemExit as leaving:  # in user code this is one more way to die
+    except SystemExit as leaving:  # user code that calls ``sys.exit`` ends the child, as a crash does
         code = leaving.code if isinstance(leaving.code, int) else 1
     finally:
         with contextlib.suppress(BaseException):
@@ -245,7 +247,7 @@ def _live(connection: Connection, parent: int, memory: mmap.mmap, task: Task) ->
 
 
 def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Worker, tuple[Any, ...]]:
-    """Do the work with instances of its own: they, and what is to be said to the worker."""
+    """Do the work with a new worker; returns this worker and the message for the parent process."""
     stores: dict[int, StagedStore] = {}
 
     def store_of(dest: int) -> StagedStore | None:
@@ -269,13 +271,13 @@ def _attempt(connection: Connection, memory: mmap.mmap, task: Task) -> tuple[Wor
     own = Worker(task.worker.environment, Watch(task.crashes, note), activity_of_child(task.worker))
     try:
         rows = [(dest, bytes(frame)) for dest, frame in task.work(own, store_of)]
-    except Exception as error:  # noqa: BLE001  handed on to the worker, which raises it
+    except Exception as error:  # noqa: BLE001  sent to the worker, which raises it
         return own, ("raised", _pickled(error))
     return own, ("rows", rows, {dest: store.writes for dest, store in stores.items()})
 
 
 def _file_of(connection: Connection) -> tuple[int, int] | None:
-    """What is open under the number of a connection; None: nothing is, somebody has closed it."""
+    """(device, inode) of the file that a connection's descriptor refers to; None if the descriptor was closed."""
     try:
         status = os.fstat(connection.fileno())
     except OSError:
@@ -293,7 +295,7 @@ def _pickled(error: Exception) -> bytes:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process with its parent, and before any other where memory runs out (Linux)."""
+    """On Linux: let the kernel kill this process with its parent, and first of all processes if memory runs out."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,9 +1,9 @@
 """The daemon: Spark's process that forks Python workers, with everything imported before it forks.
 
 Which question it answers: why does a worker not spend its first seconds importing pandas?
-Rule: imports only, no threads: what is forked must be whole.
+Rule: this module only imports; it starts no threads, since a fork copies only the thread that forks.
 
-Named by ``spark.python.daemon.module``; Spark starts it once an executor.
+The setting ``spark.python.daemon.module`` names it; Spark starts it once per executor.
 """
 
 from __future__ import annotations

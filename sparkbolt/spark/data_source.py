@@ -1,11 +1,12 @@
-"""The source: a streaming data source whose offsets are plans.
+"""Data source: a streaming data source of Spark whose offsets are plans.
 
 Which question it answers: how does a plan become the first rows of a micro-batch?
-Rule 1: the planner asks the driver for everything and keeps nothing; ``partitions`` is the same for the same plan.
-Rule 2: what is read is read on executors; only records of a ``Spout`` ride along.
-Rule 3: the planner, and what Spark starts before it, load nothing of what executors need: a partition is bytes to them.
+Rule 1: the planner asks the driver for everything and keeps nothing; ``partitions`` returns the same for the same plan.
+Rule 2: executors read the sources; only the records of a ``Spout`` travel with the plan.
+Rule 3: the planner, and the processes that Spark starts before it, load nothing that only executors need: for them a
+partition is bytes.
 
-Spark makes the planner in a process of its own, which outlives micro-batches but not the query.
+Spark runs the planner in a separate process, which lives for many micro-batches and ends with the query.
 Read before: ``driver_rpc_client``, ``job_bundle``.
 """
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class LanePartition(InputPartition):
-    """What one spark_task of the source does in a micro-batch, as ``source_task`` has packed it."""
+    """The work of one spark_task of the source in a micro-batch, as ``source_task.packed_task`` has packed it."""
 
     def __init__(self, task: bytes) -> None:
-        """Do ``task``."""
+        """Store the packed task."""
         self.task = task
 
 
@@ -36,7 +37,7 @@ class LaneReader(DataSourceStreamReader):
     """Plans in the planner process, reads on executors."""
 
     def __init__(self, directory: str, bundle: JobBundle) -> None:
-        """Ask the bridge in ``directory``; run the tasks of ``bundle``."""
+        """Send requests to the driver RPC in ``directory``; read with the tasks of ``bundle``."""
         self._directory = directory
         self._bundle = bundle
 
@@ -46,16 +47,16 @@ class LaneReader(DataSourceStreamReader):
         return client
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the connection out."""
+        """Pickle everything except the connection."""
         return {name: value for name, value in vars(self).items() if name != "client"}
 
     def initialOffset(self) -> dict[str, Any]:
-        """The constant before micro-batch 0."""
+        """The constant offset before micro-batch 0."""
         offset: dict[str, Any] = self._client.ask(Question.INITIAL)
         return offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The next plan, or ``start`` if there is nothing to do; waits a little for something to do."""
+        """The next plan; ``start`` if there is nothing to do after a short wait."""
         offset: dict[str, Any] = self._client.ask(Question.LATEST, start)
         return offset
 
@@ -65,14 +66,14 @@ class LaneReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one spark_task."""
-        from sparkbolt.spark.source_task import read  # rule 3
+        from sparkbolt.spark.source_task import read  # not at the top of the module, because of rule 3
 
         assert isinstance(partition, LanePartition)
         return read(self._bundle, partition.task)
 
 
 def data_source(bundle: JobBundle) -> type[DataSource]:
-    """The data source of one run; its name is the run's, so that runs in one session stay apart."""
+    """The data source of one run; its name contains the run's, so that runs in one session do not collide."""
 
     class LaneSource(DataSource):
         @classmethod

@@ -1,9 +1,10 @@
-"""The driver RPC: how Spark's planner process asks the driver for plans.
+"""Driver RPC: how Spark's planner process asks the driver for plans.
 
-Which question it answers: who may ask the ``coordinator``, and how?
-Rule: the socket is a Unix socket with mode 0600 in a directory with mode 0700; both ends prove that they know a
-secret that stands in a file beside it and nowhere else, before a byte is read, so that nothing is unpickled but what
-the other end has sent. What raised in the driver leaves the planner as data (``failure_text``).
+Which question it answers: which process may send requests to the ``coordinator``, and how?
+Rule 1: the socket is a Unix socket with mode 0600 in a directory with mode 0700. Before any message is read, both ends
+prove that they know a secret, which is stored only in a file beside the socket. So only data of the other end is
+unpickled.
+Rule 2: an error that is raised in the driver reaches Spark, through the planner, as data (``failure_text``).
 
 Read before: ``driver_rpc_client``, ``failure_text``, ``scratch``.
 """
@@ -30,10 +31,10 @@ from sparkbolt.spark.failure_text import carry
 
 
 class Bridge:
-    """The driver's end: answers each request by calling ``answer`` with its words."""
+    """The driver's end: answers each request with the result of ``answer(verb, argument)``."""
 
     def __init__(self, answer: Callable[[str, Any], Any]) -> None:
-        """Open the socket and serve it from a thread of its own."""
+        """Open the socket and serve it from a separate thread."""
         self.directory = scratch.make()
         secret = secrets.token_bytes(32)
         path = Path(self.directory, SECRET)
@@ -71,7 +72,7 @@ class Bridge:
                     reply = ("ok", self._answer(*words))
                 except SparkboltError as error:
                     reply = ("error", carry(error))
-                except BaseException as error:  # noqa: BLE001  ``sys.exit`` in user code, too: the planner is told
+                except BaseException as error:  # noqa: BLE001  ``sys.exit`` in user code, too: the planner receives it
                     reply = ("error", line_of(error))
                 try:
                     connection.send_bytes(cloudpickle.dumps(reply))

@@ -1,7 +1,7 @@
-"""The RPC client: the planner's end of the driver RPC.
+"""Driver RPC client: the planner's end of the driver RPC.
 
-Which question it answers: how does a process that Spark has made for the source reach the driver?
-Rule: it stands apart from the driver's end, since that process is to load nothing else of ours.
+Which question it answers: how does the process that Spark starts for the source reach the driver?
+Rule: it is a separate module, since that process must not load the driver's end and its imports.
 
 Read before: nothing.
 """
@@ -21,7 +21,7 @@ SECRET = "secret"
 
 
 class Question(StrEnum):
-    """What the planner asks the driver; with which argument, ``LaneReader`` says."""
+    """The requests of the planner to the driver; ``LaneReader`` shows the argument of each."""
 
     INITIAL = "initial"
     LATEST = "latest"
@@ -29,18 +29,18 @@ class Question(StrEnum):
 
 
 class DriverRpcClient:
-    """The planner's end; connects when it is first used."""
+    """The planner's end; it connects with the first request."""
 
     def __init__(self, directory: str) -> None:
-        """Ask the bridge that has this directory."""
+        """Use the driver RPC whose socket is in ``directory``."""
         self._directory = directory
         self._connection: Connection | None = None
 
     def ask(self, verb: str, argument: Any = None) -> Any:
-        """One request.
+        """Send one request and return the driver's answer.
 
         Raises:
-            RuntimeError: the driver refused it, or is gone.
+            RuntimeError: the driver answered with an error, or does not answer.
         """
         try:
             if self._connection is None:

@@ -1,8 +1,8 @@
-"""The error log: which errors of user code reach the log, and how often.
+"""Error log: which errors of user code are logged, and how often.
 
-Which question it answers: what does somebody read who looks at the log alone?
-Rule: nothing is given up, no source is away and no bolt is out in silence; what comes by the thousands is told a few
-times an interval, and then with how many more there were.
+Which question it answers: what does a user learn who reads only the log?
+Rule: every kind of trouble is logged: messages that are given up, sources that are unavailable, bolts that are out.
+Repeated errors are logged a few times per interval, and then once with the number of those that were withheld.
 
 Read before: ``core.base.throttle``, ``core.driver.ledger.outages``.
 """
@@ -24,15 +24,15 @@ from sparkbolt.core.model.reports import ErrorReport, FailedTree, Promotion
 from sparkbolt.spark.user_calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2
-"""How many errors of a bolt that is out are told of each micro-batch: the rest say the same."""
+"""How many errors of a bolt that is out are logged per micro-batch; the others are withheld, since they repeat."""
 log = logging.getLogger("sparkbolt")
 
 
 class ErrorLog:
-    """Logs what a topology has to tell; may be called from any thread."""
+    """Logs the errors of a topology; its methods may be called from any thread."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
-        """As often as the topology's configuration allows, by a monotonic clock."""
+        """Take the limits from the topology's configuration; ``clock`` returns monotonic seconds."""
         self._patience_secs = config.outage_patience_secs
         self._interval_secs = config.error_throttle_interval_secs
         self._clock = clock
@@ -40,18 +40,18 @@ class ErrorLog:
         self._reports = Throttle(config.max_error_report_per_interval, self._interval_secs)
         self._absences = Throttle(1, self._interval_secs)
         self._last: dict[str, tuple[int, str]] = {}
-        """By whom: the level and the text of the report that was withheld last."""
+        """The level and the text of the last withheld report, by its origin."""
 
     def report(self, report: ErrorReport) -> None:
-        """Somebody reported an error."""
+        """Log an error that a component reported or raised, unless the interval's limit is reached."""
         self._log_some(logging.WARNING, report.component, _report_text(report))
 
     def error(self, who: str, text: str) -> None:
-        """Something went wrong that may go wrong again soon."""
+        """Log an error that may repeat soon; ``who`` names its origin, for which the limit per interval counts."""
         self._log_some(logging.ERROR, who, text)
 
     def promotion(self, promotion: Promotion, out: Collection[str] = ()) -> None:
-        """What has become known with a promotion; ``out``: the bolts that are out after it."""
+        """Log the events of a promotion; ``out`` are the bolts that are out after it."""
         for change in promotion.outages:
             log.log(*_change_line(change, self._patience_secs))
         told: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class ErrorLog:
         self.tell_withheld()
 
     def listener_raised(self, listener: object, error: BaseException) -> None:
-        """A listener of ``on_micro_batch`` raised."""
+        """Log that a listener of ``on_micro_batch`` raised."""
         name = name_of(listener)
         text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
         self._log_some(logging.ERROR, f"listener {name}", text)
@@ -111,7 +111,7 @@ class ErrorLog:
             self._last[who] = level, text
 
     def tell_withheld(self, *, at_once: bool = False) -> None:
-        """Where an interval is over, say what it had more of; at the end of all, ``at_once``."""
+        """Log how many reports were withheld in each interval that has ended; ``at_once`` ends all of them."""
         with self._lock:
             ended = self._reports.ended(float("inf") if at_once else self._clock())
         for who, withheld in ended:
@@ -127,7 +127,7 @@ def _report_text(report: ErrorReport) -> str:
 
 
 def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
-    """The level and the text of the line that says that a bolt is out, or well again."""
+    """The level and the text of the line for a change: a bolt is out, its patience is used up, or it works again."""
     outage, bolt = change.outage, change.component
     most = (
         f", most often because of {change.reason!r} ({change.reasons:,} of {change.failures:,})"

@@ -1,9 +1,9 @@
-"""Workers: what a Python process on an executor keeps from one micro-batch to the next.
+"""Executor: what a Python worker process on an executor keeps from one micro-batch to the next.
 
 Which question it answers: where do task instances live?
-Rule 1: one ``Worker`` a process and run; another run's is cleaned up.
-Rule 2: cyclic garbage is collected between stages, never while one runs: with the collector on, a bolt that
-splits lines costs five times as much.
+Rule 1: a process has one ``Worker``, for one run; the worker of another run is cleaned up.
+Rule 2: cyclic garbage is collected between stages, never while a stage runs: with the collector on, a bolt that splits
+lines takes five times as long.
 
 Read before: ``core.worker.worker``, ``job_bundle``.
 """
@@ -44,7 +44,7 @@ from sparkbolt.spark.task_stdout import stdout_to_driver
 
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
 BATCH_BYTES_MAX = 64 << 20
-"""From how many bytes of frames on another Arrow batch begins."""
+"""After this many bytes of frames a new Arrow batch begins."""
 FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
 _look_outs: dict[str, LookOut] = {}
@@ -53,7 +53,13 @@ log = logging.getLogger("sparkbolt")
 
 
 def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
-    """A lane as executors get it; see ``JobBundle``."""
+    """The job bundle of a lane.
+
+    Args:
+        lane: the topology, laid out.
+        run: the id of the run.
+        path: the driver's module search path, if the executors are on its machine.
+    """
     return JobBundle(
         run=run,
         lane=cloudpickle.dumps(lane),
@@ -64,7 +70,7 @@ def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
 
 
 def worker_of(bundle: JobBundle) -> Worker:
-    """This process's worker for a job bundle, made on first use.
+    """The worker of this process for a job bundle; it is made on first use.
 
     Raises:
         EngineError: a module that a component needs cannot be imported here.
@@ -107,7 +113,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
 
 @contextmanager
 def staged() -> Iterator[None]:
-    """Run a stage without cyclic garbage collection, then collect what it left; errors of ours leave it as data."""
+    """Run a stage without cyclic garbage collection, and collect afterwards; Sparkbolt's errors leave it as data."""
     global _stages_run
     gc.disable()
     own_process()
@@ -122,13 +128,13 @@ def staged() -> Iterator[None]:
 
 
 def activity_of_child(worker: Worker) -> ActivityMonitor | None:
-    """In a forked child of this process: what it is at is shown on a page of its own."""
+    """In a forked child of this process: a monitor that shows the child's activity on its own page."""
     look_out = next((known for known in _look_outs.values() if known.monitor is worker.monitor), None)
     return None if look_out is None else look_out.forked().monitor
 
 
 def _close(worker: Worker) -> None:
-    """Clean up what nobody needs any more: what user code raises there is no affair of another run."""
+    """Clean up a worker that is not needed any more; an error of user code is logged, and stops no other run."""
     try:
         worker.close()
     except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -144,16 +150,17 @@ def _close_all() -> None:
 
 
 def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow batches with the lane's schema, none of which has many more than ``BATCH_BYTES_MAX`` bytes.
+    """Rows as Arrow batches of (dest: int32, frame: binary).
 
-    A batch with more than 2 GiB cannot be: Arrow's offsets into a binary column have 32 bits.
+    A batch ends with the row that brings it to ``BATCH_BYTES_MAX`` bytes. A batch of more than 2 GiB is impossible,
+    because Arrow's offsets into a binary column have 32 bits.
     """
     for part in parts_of(rows):
         yield _batch_of(part)
 
 
 def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows, in order, cut where a batch of them has ``BATCH_BYTES_MAX`` bytes; none of the parts is empty.
+    """The rows in order, split after each part that has at least ``BATCH_BYTES_MAX`` bytes; no part is empty.
 
     >>> [len(part) for part in parts_of([(1, bytes(40 << 20))] * 5)]
     [2, 2, 1]
@@ -170,12 +177,12 @@ def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
-    # A frame that only passes through is a buffer, which Arrow takes as a memoryview and not as it is.
+    # A frame that only passes through is a pyarrow buffer, which Arrow accepts only as a memoryview.
     frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())
     return pa.RecordBatch.from_arrays([dests, frames], schema=ARROW_SCHEMA)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Any]]:
-    """The rows of an Arrow batch; frames share its memory."""
+    """The rows (dest, frame) of an Arrow batch; the frames share its memory."""
     for dest, frame in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
         yield dest, frame.as_buffer()

@@ -1,11 +1,11 @@
-"""Why a query failed, as data and as a sentence.
+"""Failure text: why a query failed, as data and as a sentence.
 
-Which question it answers: what has happened, and which of the hundred lines of a py4j error tells what to do?
-Rule 1: the kind of an error of ours is never guessed from words. What raised in the driver is kept as it is; what
-raises in another process can only come back through Spark as a text, so it carries its kind and its words in it
-(``errors_carried``), marked and in JSON. Nothing that came as text is unpickled or evaluated.
-Rule 2: what Java throws is known by its class and by where it was thrown. Only of the rest of what Spark, Java or the
-system say there is nothing but words.
+Which question it answers: what has happened, and which of the hundred lines of a py4j error is useful to the user?
+Rule 1: the class of an error of Sparkbolt is never guessed from its text. An error that is raised in the driver is kept
+as an object. An error of another process can only come back through Spark as text, so this text contains the error's
+class name and message as JSON behind a mark (``errors_carried``). Nothing that came as text is unpickled or evaluated.
+Rule 2: an exception of Java is identified by its class and by where it was thrown. Only for the other errors of Spark,
+Java and the system the text decides.
 
 Read before: ``core.driver.restart_policy``.
 """
@@ -46,26 +46,26 @@ _NO_WORKER = (
 _NO_WORKER_TOLD = re.compile(
     r"(?:\bSparkException: |\bterminated with exception: )Python worker failed to connect back\."
 )
-"""As Spark tells it of a process of an executor, or of one that the query's thread has started."""
+"""Spark's text if a Python process does not start, in an executor or in the query's own thread."""
 _NOT_OURS = re.compile(
     r"No module named '?(?:sparkbolt|pyspark|pyarrow|pandas|numpy|cloudpickle)\b(?!\.)'?|PYTHON_VERSION_MISMATCH"
     r'|Cannot run program "[^"]*python[^"]*"'
 )
-"""What a process of Spark's says that runs another Python than the one with Sparkbolt, or none."""
+"""The error texts of a Spark process that runs another Python than the one with Sparkbolt, or finds no Python."""
 _NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "cloudpickle")
-"""What a Python process of Spark's imports for us."""
+"""The modules that Spark's Python processes must be able to import for Sparkbolt."""
 PROBE_SECS = 60.0
-"""How long another Python may take to import that."""
+"""How long another Python may take to import ``_NEEDED``."""
 CAUSES_MAX = 30
-"""How far a chain of causes is followed."""
+"""How many causes of a Java exception are followed at most."""
 
 
 class CarriedError(Exception):
-    """An error of ours on its way through Spark, as a text from which ``carried`` takes it again."""
+    """An error of Sparkbolt on its way through Spark, as a text that ``carried`` decodes."""
 
 
 def carry(error: SparkboltError) -> str:
-    """An error as a text.
+    """Encode an error as a text.
 
     >>> carry(errors.StateError("gone"))
     'sparkbolt-error:{"kind": "StateError", "text": "gone"}'
@@ -74,7 +74,7 @@ def carry(error: SparkboltError) -> str:
 
 
 def carried(text: str) -> QueryFailure | None:
-    """The first error that a text carries, whatever is around it; None if it carries none.
+    """Decode the first error that a text contains, whatever is around it; None if it contains none.
 
     >>> carried("Task 0 failed: " + carry(errors.StateError("gone")) + " at java.lang.Thread")
     QueryFailure(text='gone', kind=<class 'sparkbolt.errors.StateError'>)
@@ -86,7 +86,7 @@ def carried(text: str) -> QueryFailure | None:
         body, _ = json.JSONDecoder().raw_decode(rest)
         kind = getattr(errors, body["kind"], None)
         said = str(body["text"])
-    except (ValueError, TypeError, KeyError):  # cut off by whoever shortens long texts
+    except (ValueError, TypeError, KeyError):  # the text was shortened on its way
         return None
     ours = isinstance(kind, type) and issubclass(kind, SparkboltError)
     return QueryFailure(said, kind if ours else None)
@@ -94,10 +94,10 @@ def carried(text: str) -> QueryFailure | None:
 
 @contextmanager
 def errors_carried() -> Iterator[None]:
-    """Have errors of ours leave this process as data; to be entered where Spark calls us in another one.
+    """Encode the errors of Sparkbolt that leave this block; used where Spark calls Sparkbolt in another process.
 
     Raises:
-        CarriedError: in the place of an error of ours.
+        CarriedError: instead of an error of Sparkbolt.
     """
     try:
         yield
@@ -106,7 +106,7 @@ def errors_carried() -> Iterator[None]:
 
 
 def query_failure(error: BaseException) -> QueryFailure:
-    """Why a query ended, given what was raised where it was started, asked, or waited for."""
+    """Why a query failed, from the error that its start, a request or the wait for its end has raised."""
     if isinstance(error, SparkboltError):
         return QueryFailure(str(error), type(error))
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -128,7 +128,11 @@ def query_failure(error: BaseException) -> QueryFailure:
 
 
 def _worker_missing() -> QueryFailure:
-    """A process that did not come up: too much to do, which passes; or a Python that cannot run it, which does not."""
+    """The failure for a process that did not start.
+
+    The machine may be overloaded, which passes; or the configured Python cannot run Sparkbolt, which does not pass. The
+    second is tested by running that Python.
+    """
     context = SparkContext._active_spark_context
     runs = getattr(context, "pythonExec", sys.executable)
     if runs != sys.executable and str(getattr(context, "master", "")).startswith("local"):
@@ -145,7 +149,7 @@ def _worker_missing() -> QueryFailure:
 
 
 def _other_python(context: SparkContext | None, says: str) -> str:
-    """What to do where Spark's workers run a Python that cannot run what ours does."""
+    """What to do if Spark's workers run a Python that cannot run Sparkbolt; ``says`` is its error."""
     runs = context.pythonExec if context is not None else "python3"
     full = shutil.which(runs)
     where = f" ({full})" if full not in (None, runs) else ""
@@ -158,7 +162,7 @@ def _other_python(context: SparkContext | None, says: str) -> str:
 
 
 def _is_worker_missing(error: BaseException) -> bool:
-    """Whether it was caused by a Python process that has not come up within the time that Spark gives it."""
+    """Whether an error was caused by a Python process that did not start within Spark's time limit."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     try:
         for _ in range(CAUSES_MAX):
@@ -174,7 +178,7 @@ def _is_worker_missing(error: BaseException) -> bool:
 
 
 def explain(text: str) -> str:
-    """A sentence for a user, of what Spark, or the system below it, says."""
+    """A sentence for the user, made from an error text of Spark or of the system."""
     if "No space left on device" in text:
         return _DISK_FULL
     lines = [line.strip() for line in text.split("\n") if line.strip()]

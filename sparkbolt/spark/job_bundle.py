@@ -1,8 +1,8 @@
-"""The job bundle: a lane and its components on their way to executors, as bytes.
+"""Job bundle: a lane and its components as bytes, as they are sent to executors.
 
-Which question it answers: what do Spark's processes get of a topology?
-Rule: to hold it, or to pass it on, costs nothing: Spark starts processes that only look at a source or a processor
-before any task runs, and each of them would load all that tasks need. ``executor`` unpacks it.
+Which question it answers: which parts of a topology do Spark's processes receive?
+Rule: to store or forward a bundle needs no import of what tasks need. Spark starts processes that only inspect a source
+or a processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
 
 Read before: ``core.worker.environment``.
 """
@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SCHEMA = "dest int, frame binary"
-"""Of the rows between levels."""
+"""The schema of the rows between levels."""
 
 
 @dataclass(frozen=True)
 class JobBundle:
-    """What ``workers.packed`` makes of a lane."""
+    """What ``executor.packed`` makes from a lane."""
 
     run: str
-    """Names one start of a topology."""
+    """The id of one life of a topology; a restart of the query gets a new one."""
     lane: bytes
     components: Mapping[str, bytes]
     namespace: bytes
     path: tuple[str, ...]
-    """Where the driver finds modules, if executors are on the same machine and are to look there too."""
+    """The driver's module search path; empty if the executors are on other machines."""
     pages: str | None = None
-    """The directory where workers show what they are at, if they are on the driver's machine."""
+    """The directory of the activity pages; None if the workers are on other machines."""

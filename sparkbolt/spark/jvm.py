@@ -1,11 +1,11 @@
-"""The JVM: started apart from the terminal, with its noise in a file.
+"""JVM: starts Spark's JVM in its own session, apart from the terminal, with its output in a log file.
 
-Which question it answers: where does what Spark and its Python workers write go, and which signals reach them?
-Rule 1: the JVM and its children are in a session of their own: neither Ctrl-C nor a signal to the driver's process
-group reaches them. They end when the driver does, because their standard input ends.
-Rule 2: what they write to standard output and error goes to a file, which has an upper size. It is a file and not a
-pipe, so that they never block and never write into a broken pipe, whatever becomes of the driver.
-Rule 3: what tasks print comes back to the driver through a named pipe, by whole lines, and is not mixed with noise.
+Which question it answers: where does the output of Spark and its Python workers go, and which signals reach them?
+Rule 1: the JVM and its children are in their own process session: neither Ctrl-C nor a signal to the driver's process
+group reaches them. They end with the driver, because their standard input is closed then.
+Rule 2: their standard output and standard error go to a file of limited size. It is a file and not a pipe, so that they
+never block, and never write to a broken pipe, whatever happens to the driver.
+Rule 3: lines that tasks print come to the driver through a named pipe, whole and not mixed with Spark's log.
 
 Read before: ``scratch``.
 """
@@ -28,33 +28,34 @@ from sparkbolt.spark import scratch
 from sparkbolt.spark.task_stdout import TASK_STDOUT_ENV, StdoutReader
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
-"""``-``: Spark's noise goes to standard error; a path: to that file; not set: to a temporary file."""
+"""Where Spark's log goes: ``-`` means standard error, a path means that file; not set means a temporary file."""
 LOG_BYTES_MAX = 16 << 20
-"""Above this size the log is moved to ``<name>.1`` and begins anew."""
+"""Above this size the log is copied to ``<name>.1`` and emptied."""
 LOG_CHECK_SECS = 5.0
 
 
 class _OwnLog:
-    """``logging`` as py4j sees it: what py4j would tell the root logger is told by a logger of its own, in a whisper.
+    """``logging`` as py4j sees it: its exceptions go to py4j's own logger at level DEBUG, not to the root logger.
 
-    ``logging.exception`` sets up the root logger of a program that has none: what is logged by us would come twice.
+    ``logging.exception`` configures the root logger of a program that has not done so; then Sparkbolt's own log lines
+    would appear twice.
     """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(logging, name)
 
     def exception(self, message: str) -> None:
-        """An error that py4j raises besides."""
+        """Log an error that py4j also raises."""
         logging.getLogger("py4j.java_gateway").debug(message, exc_info=True)
 
 
 def quieten_py4j() -> None:
-    """Keep tracebacks of py4j to its own log; whoever called it is raised the error, and says what it means."""
+    """Send py4j's tracebacks to its own logger; the caller also receives the error, and explains it to the user."""
     vars(java_gateway)["logging"] = _OwnLog()
 
 
 class JvmOutput:
-    """What the JVM of this process writes: its log, and what tasks print."""
+    """The output of this process's JVM: its log, and the lines that tasks print."""
 
     def __init__(self) -> None:
         """Make the log and the named pipe; nothing is started yet."""
@@ -62,16 +63,16 @@ class JvmOutput:
         self._kept = False
         self._ended = threading.Event()
         self.log_path: str | None = None
-        """Where Spark's log is; None if it goes to standard error, or if the JVM was not started here."""
+        """The path of Spark's log; None if it goes to standard error, or if this process did not start the JVM."""
         self.prints = StdoutReader(f"{self._directory}/prints", write_to_stdout)
         atexit.register(self._end)
 
     def environment(self) -> dict[str, str]:
-        """What Python workers on this machine must know."""
+        """The Spark settings that give Python workers on this machine the path of the named pipe."""
         return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path}
 
     def popen_arguments(self) -> dict[str, Any]:
-        """How the JVM's process is to be started."""
+        """The arguments of ``Popen`` for the JVM's process; the log is opened here."""
         arguments: dict[str, Any] = {"start_new_session": True}
         given = os.environ.get(LOG_ENV, "")
         if given != "-":
@@ -84,7 +85,7 @@ class JvmOutput:
         return arguments
 
     def keep_log(self) -> str | None:
-        """Do not remove the log at the end, because somebody was told where it is; its path."""
+        """Keep the log after the end of this process, because a message names it; returns its path."""
         self._kept = True
         scratch.keep(self._directory)
         return self.log_path
@@ -101,7 +102,7 @@ class JvmOutput:
 
 
 def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
-    """Copy a file that has grown too large to ``<path>.1`` and empty it; whoever appends to it goes on."""
+    """Copy a file of more than ``bytes_max`` to ``<path>.1`` and empty it; processes that append to it go on."""
     try:
         if os.path.getsize(path) > bytes_max:
             shutil.copyfile(path, f"{path}.1")
@@ -111,7 +112,7 @@ def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
 
 
 def write_to_stdout(text: str) -> None:
-    """Where printed lines go unless somebody shows them differently."""
+    """Write printed lines to standard output: the default of ``show_prints``."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -120,7 +121,7 @@ _output: JvmOutput | None = None
 
 
 def jvm_output() -> JvmOutput:
-    """The output of the JVM that this process starts, made on first use."""
+    """The output of the JVM that this process starts; it is made on first use."""
     global _output
     if _output is None:
         _output = JvmOutput()
@@ -128,15 +129,15 @@ def jvm_output() -> JvmOutput:
 
 
 def keep_log() -> str | None:
-    """The path of Spark's log, to be named in a message; None if there is none of ours."""
+    """Keep Spark's log and return its path, for a message; None if this process has no log file."""
     return None if _output is None else _output.keep_log()
 
 
 def show_prints(show: Callable[[str], None] | None) -> None:
-    """Have ``show`` called with each line that a task prints, from a thread of its own; None: standard output."""
+    """Call ``show`` with the lines that tasks print, from a separate thread; None means standard output."""
     jvm_output().prints.show = write_to_stdout if show is None else show
 
 
 def await_prints(timeout_secs: float = 5.0) -> bool:
-    """Wait until everything that tasks have printed so far was shown; False if the time is over first."""
+    """Wait until all lines that tasks have printed so far are shown; False if ``timeout_secs`` expire first."""
     return True if _output is None else _output.prints.catch_up(timeout_secs)

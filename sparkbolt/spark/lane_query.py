@@ -1,8 +1,8 @@
-"""The query: source, levels, acker as Spark's operators.
+"""Lane query: the source, the levels and the acker as operators of Spark.
 
-Which question it answers: which DataFrame is a lane?
-Rule: a stateless level is ``mapInArrow`` behind a shuffle, a stateful one ``transformWithStateInPandas`` with one
-key a task; both shuffle by Spark's hash of ``dest``, for which dests were chosen.
+Which question it answers: how does a lane become a streaming DataFrame?
+Rule: a stateless level is a shuffle followed by ``mapInArrow``; a stateful level is ``transformWithStateInPandas`` with
+one key per dest. Both shuffle by Spark's hash of ``dest``; the lane has chosen the dests for that hash.
 
 Read before: ``data_source``, ``processor``, ``executor``.
 """
@@ -25,7 +25,7 @@ from sparkbolt.spark.processor import LevelProcessor
 
 
 def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What ``mapInArrow`` runs for a level that keeps nothing."""
+    """The function that ``mapInArrow`` runs for a stateless level."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with staged():
@@ -37,14 +37,14 @@ def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.Reco
 
 
 def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What ``mapInArrow`` runs for the ackers, where they are on the executors."""
+    """The function that ``mapInArrow`` runs for the ackers, if they run on the executors."""
     with staged():
         out = judge_rows(row for batch in batches for row in rows_of(batch))
     yield from batches_of(out)
 
 
 def lane_frame(spark: SparkSession, lane: Lane, bundle: JobBundle, directory: str) -> DataFrame:
-    """The streaming DataFrame whose rows are what comes out of the last level."""
+    """The streaming DataFrame of the rows that the last level returns."""
     source = data_source(bundle)
     spark.dataSource.register(source)
     frame = spark.readStream.format(source.name()).option("directory", directory).load()

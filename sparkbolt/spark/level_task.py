@@ -1,6 +1,6 @@
-"""The tasks of a stateful level: what a spark_task does with the rows of one dest.
+"""Level task: what a spark_task of a stateful level does with the rows of one dest.
 
-Which question it answers: how do rows and state of Spark's become those of a task?
+Which question it answers: how do Spark's rows and state become the rows and state of a task?
 
 Read before: ``processor``, ``executor``, ``crash_shield``.
 """
@@ -19,7 +19,7 @@ from sparkbolt.spark.job_bundle import JobBundle
 
 
 class MapStateStore:
-    """A task's segments in Spark's state store; a call costs 50 to 100 us."""
+    """A task's segments in Spark's state store; each call takes 50 to 100 microseconds."""
 
     def __init__(self, state: Any) -> None:
         """Wrap the ``MapState`` of the key that is being processed."""
@@ -35,7 +35,7 @@ class MapStateStore:
         self._state.updateValue((key,), (value,))
 
     def delete(self, key: str) -> None:
-        """Remove a key that may or may not be there."""
+        """Remove a key if it exists."""
         self._state.removeKey((key,))
 
     def keys(self) -> Iterable[str]:
@@ -44,7 +44,18 @@ class MapStateStore:
 
 
 def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments: Any) -> Iterator[pd.DataFrame]:
-    """Run the tasks that live at ``dest`` on their rows; ``segments`` is Spark's ``MapState`` of them."""
+    """Run the tasks of ``dest`` on their rows.
+
+    Args:
+        bundle: the job bundle of the run.
+        level: the number of the level.
+        dest: the place of the tasks, the grouping key of the rows.
+        rows: data frames with the columns ``dest`` and ``frame``.
+        segments: Spark's ``MapState`` for this key.
+
+    Yields:
+        Data frames with the columns ``dest`` (int) and ``frame`` (bytes).
+    """
     store = MapStateStore(segments)
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]

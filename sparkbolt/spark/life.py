@@ -1,12 +1,12 @@
-"""A life: what runs between one start of Spark's query and its end.
+"""Life: what runs between one start of Spark's query and its end.
 
-Which question it answers: what does the planner get, what becomes of what comes out of the lane?
-Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages n and makes its log entry durable; Spark commits n; the
-next ``latest`` with the end of n promotes it.
-Rule 2: everything that touches the coordinator does so under one lock, which lives share; it is let go of while code of
-spouts and listeners runs (``user_calls``).
-Rule 3: one Spark action a micro-batch.
-Rule 4: a life that has ended answers nobody: what may still ask is a planner of a query that failed.
+Which question it answers: what does the planner receive, and what happens to the rows that leave the lane?
+Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages micro-batch n and makes its log entry durable; Spark commits
+n; the next request ``latest`` whose start is the end of n promotes it.
+Rule 2: all access to the coordinator is guarded by one lock, which all lives of a driver share. The lock is released
+while code of spouts and listeners runs (``user_calls``).
+Rule 3: each micro-batch is one Spark action.
+Rule 4: a life that has ended answers no request: only the planner of a query that failed could still send one.
 
 Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane_query``.
 """
@@ -61,9 +61,9 @@ from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
-"""How long a planner's question waits inside the driver for something to do."""
+"""How long a planner's request waits in the driver if there is nothing to do."""
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
-"""From how many (key, xor) pairs in the previous micro-batch on the ackers run on the executors."""
+"""If the previous micro-batch had at least so many (key, xor) pairs, the ackers run on the executors."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -82,28 +82,28 @@ class Life:
 
         Args:
             lane: the topology, laid out.
-            spark: a session of the topology's own.
-            checkpoint: locked.
-            calls: those of the topology; its ``changed`` guards the coordinator, and is notified whenever something was
-                promoted.
-            tell: called with each promotion, under ``changed``, which it may let go of.
+            spark: the topology's own session.
+            checkpoint: the topology's checkpoint, locked.
+            calls: the user calls of the topology; its ``changed`` guards the coordinator, and is notified after each
+                promotion.
+            tell: called with each promotion while ``changed`` is held; it may release ``changed`` while it waits.
         """
         self.lane = lane
         self.topology = lane.topology
         self.run_id = uuid.uuid4().hex[:12]
         self.query: StreamingQuery | None = None
         self.passing = False
-        """Whether it has done its work with its first promotion (``lineage``), and another life is to follow."""
+        """Whether it ends after its first promotion, and another life follows (``state_lineage``)."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
         self.telling = False
-        """Whether spouts and listeners are still to hear of what was promoted last."""
+        """Whether spouts and listeners are being notified of the last promotion."""
         self.quiet = False
-        """Whether it has answered that there is nothing to do."""
+        """Whether it has told the planner at least once that there is nothing to do."""
         self.failure: QueryFailure | None = None
-        """Why its query fails, if that happened here, in the driver."""
+        """Why its query failed, if the error was raised in the driver."""
         self.collected_bytes = 0
-        """Bytes of the frames that came to the driver at the end of the lane."""
+        """How many bytes of frames the driver has collected at the end of the lane."""
         self._spark = spark
         self._checkpoint = checkpoint
         self._calls = calls
@@ -111,9 +111,9 @@ class Life:
         self._tell = tell
         self._partials = 0
         self._runs: tuple[int, float] | None = None
-        """The micro-batch that runs, and since when."""
+        """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
         self._ended = False
-        number = checkpoint.begin_life()  # before anything is read: from here on an older driver writes nothing
+        number = checkpoint.begin_life()  # before anything is read: from now on an older driver writes nothing
         settings = ledger_settings(lane)
         ledger = checkpoint.load_ledger(
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
@@ -137,7 +137,7 @@ class Life:
             self.bundle = replace(self.bundle, pages=self._pages.directory)
 
     def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
-        """Open the partitioned spouts; ``spouts`` has those that are to be closed, also if one of them raises."""
+        """Open the partitioned spouts and add them to ``spouts``; the caller closes these, also after an error."""
         for spec in self.topology.spouts:
             if isinstance(spec.component, PartitionedSpout):
                 spout = in_driver(cloudpickle.loads(self.bundle.components[spec.id]), spec.id, self._calls)
@@ -147,7 +147,7 @@ class Life:
                         spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
                 except Exception as error:
                     if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
-                        raise  # it says itself what is wrong, and would be raised again
+                        raise  # its message is clear, and a retry would raise it again
                     kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
                     raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
@@ -161,7 +161,7 @@ class Life:
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
 
-    # What the planner asks.
+    # Requests of the planner.
 
     def _answer(self, verb: str, argument: Any) -> Any:
         if self._ended:
@@ -179,7 +179,7 @@ class Life:
 
     @contextmanager
     def _failures_kept(self) -> Iterator[None]:
-        """Keep the first error that leaves for Spark, which brings back no more than its words."""
+        """Store the first error that is raised to Spark, since Spark returns only its text."""
         try:
             yield
         except BaseException as error:
@@ -215,7 +215,7 @@ class Life:
     # The end of the lane.
 
     def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
-        """What ``foreachBatch`` calls: one action, then the ledger's entry."""
+        """Stage a micro-batch, as ``foreachBatch`` calls it: one Spark action, then the ledger's entry."""
         with self._failures_kept():
             self._stage(frame, micro_batch_id)
 
@@ -250,21 +250,21 @@ class Life:
     def _compact(self, micro_batch_id: int) -> None:
         try:
             self._checkpoint.compact(micro_batch_id, self.coordinator.ledger.snapshot())
-        except OSError as error:  # entries that stay are as good, and the next compaction takes them along
+        except OSError as error:  # the entries stay and are as valid; the next compaction replaces them, too
             log.warning(
                 "the ledger's log could not be compacted (%s): it is tried again %d micro-batches later",
                 error,
                 self.topology.config.compact_every,
             )
 
-    # What is going on; asked from any thread, and never waits for the coordinator.
+    # The current activity; these methods may be called from any thread, and never wait for the coordinator.
 
     def sights(self) -> dict[str, Sight]:
-        """What each worker process on this machine is at, by process id, while a micro-batch runs."""
+        """The activity of each worker process on this machine, by process id; empty while no micro-batch runs."""
         return {} if self._pages is None or self._runs is None else self._pages.sights()
 
     def progress(self) -> Progress:
-        """How far the micro-batch that runs has come."""
+        """How far the running micro-batch has come."""
         runs, query = self._runs, self.query
         if runs is None:
             return Progress(levels=len(self.lane.levels))
@@ -272,7 +272,7 @@ class Life:
         committing = self.coordinator.ledger.staged == micro_batch_id
         found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
         if self._pages is None and query is not None and not committing:
-            with suppress(Py4JError, OSError):  # the JVM is going
+            with suppress(Py4JError, OSError):  # the JVM is ending
                 level, spark_tasks = stage_that_runs(self._spark, str(query.runId))
                 found = replace(found, level=level, spark_tasks=spark_tasks)
         return found
@@ -280,14 +280,14 @@ class Life:
     # The end.
 
     def promote_what_is_committed(self) -> None:
-        """After the query has ended: hear of the last micro-batch, if Spark has committed it and nobody asked since."""
+        """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
         with self._changed:
             staged = self._planner.left_over(self._checkpoint.last_commit())
             if staged is not None:
                 self._promote(staged)
 
     def stop_query(self) -> None:
-        """Stop the query, if it runs; workers that are at user code get a moment to leave it, and are killed then."""
+        """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
         killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
         killer.daemon = True
         try:
@@ -301,12 +301,12 @@ class Life:
             killer.cancel()
 
     def _kill_busy(self) -> None:
-        """Spark cancels the tasks of a query that is stopped, but kills their Python processes only seconds later."""
+        """Kill workers in user code: Spark cancels a stopped query's tasks, but kills their processes seconds later."""
         if self._pages is not None:
             self._pages.kill_busy()
 
     def end(self) -> None:
-        """End everything but the threads of spouts; the query has ended."""
+        """End everything except the threads of spouts; called after the query has ended."""
         with self._changed:
             if self._ended:
                 return
@@ -317,13 +317,13 @@ class Life:
 
 
 def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
-    """Close each of them, whatever the others do."""
+    """Close each spout, even if others raise or do not return."""
     for component, spout in spouts.items():
         try:
             spout.close()
         except NotReturned as error:
             log.warning("%s: it is left behind, and spout %s is not closed", error, component)
-        except BaseException as error:  # noqa: BLE001  user code; nothing else may stay open for it
+        except BaseException as error:  # noqa: BLE001  user code; the other spouts are closed all the same
             log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 
 

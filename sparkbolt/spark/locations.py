@@ -1,9 +1,9 @@
-"""Places: what the name of a directory or a master says, and whether anybody is there.
+"""Locations: what the name of a checkpoint or a master means, and whether a server answers there.
 
-Which question it answers: is this checkpoint local, and does somebody answer where it, or the master, is to be?
-Rule 1: a name without a scheme, and one with ``file:``, is a directory of this machine, whatever other file system
-Hadoop is told to take by default: Spark's files and the ledger are in one place.
-Rule 2: who does not answer is told of in seconds; Spark and Hadoop try again for minutes.
+Which question it answers: is this checkpoint local, and do its file system and the master answer?
+Rule 1: a name without a scheme, or with ``file:``, is a directory of this machine, whatever Hadoop's default file
+system is: so Spark's files and the ledger are in the same place.
+Rule 2: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
 
 Read before: nothing.
 """
@@ -21,9 +21,9 @@ from sparkbolt.errors import CheckpointError, EngineError
 
 Answer = TypeVar("Answer")
 ANSWER_SECS = 5.0
-"""How long somebody may take to accept a connection."""
+"""How long a server may take to accept a connection."""
 FILES_SECS = 30.0
-"""How long a file system may take to answer its first questions."""
+"""How long a file system may take to answer the first requests."""
 HDFS_PORT = 8020
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = re.compile(r"file:(?://([^/]*))?(/.*)", re.IGNORECASE)
@@ -42,13 +42,13 @@ def scheme_of(place: str) -> str | None:
 
 
 def local_directory(place: str) -> str | None:
-    """The path of a checkpoint on this machine, absolute; None if it is elsewhere.
+    """The absolute path of a checkpoint on this machine; None if it is elsewhere.
 
     >>> local_directory("file:///var/state"), local_directory("file:/var/state"), local_directory("hdfs://host/state")
     ('/var/state', '/var/state', None)
 
     Raises:
-        CheckpointError: it is a URL of a file that names a host.
+        CheckpointError: it is a ``file:`` URL that names a host.
     """
     scheme = scheme_of(place)
     if scheme not in (None, "file"):
@@ -65,10 +65,10 @@ def local_directory(place: str) -> str | None:
 
 
 def check_master(master: str) -> None:
-    """Refuse a master that does not answer; one whose address its name does not tell passes.
+    """Refuse a master that does not answer; a master whose name contains no address is accepted.
 
     Raises:
-        EngineError: nobody listens there.
+        EngineError: no server listens at its address.
     """
     standalone, kubernetes = _STANDALONE.fullmatch(master), _KUBERNETES.match(master)
     addresses = []
@@ -88,11 +88,11 @@ def check_hdfs(place: str, services: Iterable[str] = ()) -> None:
     """Refuse a checkpoint on HDFS whose name node does not answer.
 
     Args:
-        place: the checkpoint; another scheme passes.
-        services: names of services in Hadoop's configuration, which are no hosts.
+        place: the checkpoint; one with another scheme is accepted.
+        services: the name services of Hadoop's configuration; such a name is not a host and is accepted.
 
     Raises:
-        CheckpointError: nobody listens there.
+        CheckpointError: no server listens at its address.
     """
     match = re.match(r"hdfs://([^/]+)", place, re.IGNORECASE)
     if match is None or match[1] in set(services):
@@ -106,10 +106,16 @@ def check_hdfs(place: str, services: Iterable[str] = ()) -> None:
 
 
 def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
-    """What ``ask`` gives, or raises; asked in a thread of its own, which is left behind where it takes too long.
+    """Call ``ask`` in a separate thread and return its result; a thread that takes too long is abandoned.
+
+    Args:
+        secs: how long to wait.
+        ask: the function to call.
+        place: the checkpoint, for the message.
 
     Raises:
-        CheckpointError: it has not answered.
+        CheckpointError: ``ask`` has not returned within ``secs`` seconds.
+        BaseException: any exception that ``ask`` raises.
     """
     found: list[Answer] = []
     raised: list[BaseException] = []
@@ -117,7 +123,7 @@ def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
     def run() -> None:
         try:
             found.append(ask())
-        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
             raised.append(error)
 
     thread = threading.Thread(target=run, name="sparkbolt-first-contact", daemon=True)
@@ -144,7 +150,7 @@ def _address(text: str, port: int) -> tuple[str, int]:
 
 
 def _nobody_at(addresses: Iterable[tuple[str, int]]) -> str | None:
-    """Why none of them can be reached; None if one can, or if there is none."""
+    """Why none of the addresses can be reached; None if one can, or if there are none."""
     why = None
     for host, port in addresses:
         try:

@@ -1,9 +1,9 @@
-"""The processor: a stateful level as Spark's ``transformWithState`` calls it.
+"""Processor: a stateful level as Spark's ``transformWithState`` calls it.
 
-Which question it answers: where do the tasks of a level that keeps something find their state?
-Rule 1: a task's segments are one ``MapState``, committed by Spark with the micro-batch.
-Rule 2: Spark also makes one in a process of its own, before the query, to ask which states there are; nothing is loaded
-for that. ``level_task`` does the work.
+Which question it answers: where do the tasks of a stateful level find their state?
+Rule 1: a task's segments are one ``MapState``, which Spark commits with the micro-batch.
+Rule 2: before the query, Spark also makes a processor in a separate process, to ask which states it declares. This
+module imports nothing that only tasks need, so that this is fast; ``level_task`` does the work.
 
 Read before: ``job_bundle``.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LevelProcessor(StatefulProcessor):
-    """A stateful level: one grouping key a task."""
+    """A stateful level; each grouping key is a dest, the place of a task."""
 
     def __init__(self, bundle: JobBundle, level: int) -> None:
         """Run level ``level`` of the bundle's lane."""
@@ -30,14 +30,14 @@ class LevelProcessor(StatefulProcessor):
         self._level = level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark once a spark_task, and once before the query."""
+        """Spark calls it once per spark_task, and once before the query."""
         self._segments = handle.getMapState("segments", "key string", "value binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Called by Spark for each task that has rows, and for each dest that passes through."""
-        from sparkbolt.spark.level_task import run  # rule 2
+        """Spark calls it for each task that has rows, and for each dest whose rows only pass through this level."""
+        from sparkbolt.spark.level_task import run  # not at the top of the module, because of rule 2
 
         return run(self._bundle, self._level, int(key[0]), rows, self._segments)
 
     def close(self) -> None:
-        """Called by Spark at the end of a spark_task: nothing is open."""
+        """Spark calls it at the end of a spark_task; there is nothing to close."""

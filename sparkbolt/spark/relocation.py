@@ -1,12 +1,13 @@
-"""A checkpoint that was moved or copied: which of Spark's files still name the place where it was made?
+"""Relocation: updates the paths in Spark's files after a checkpoint was moved or copied.
 
-Which question it answers: what must be written anew so that Spark finds everything where the checkpoint is now?
-Rule 1: only places change, and only to a file that is there; what else stands in a file of Spark's stays as it is.
-Rule 2: a file that is not understood is left alone: Spark says what is wrong with it.
+Which question it answers: what must be rewritten so that Spark finds all files where the checkpoint is now?
+Rule 1: only paths change, and only if the new path names an existing file; the rest of Spark's file stays as it is.
+Rule 2: a file that cannot be parsed is not changed: Spark reports what is wrong with it.
 
-Of Spark's files only the metadata of stateful operators name others by their full paths: the schemas of their states
-(Spark's ``StateSchemaV3`` and ``OperatorStateMetadataV2``). Spark cannot start without them. Read before:
-``checkpoint``.
+Of Spark's files only the metadata of stateful operators contain full paths: those of the schemas of their states
+(Spark's ``StateSchemaV3`` and ``OperatorStateMetadataV2``). Spark cannot start without these schemas.
+
+Read before: ``checkpoint``.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ log = logging.getLogger("sparkbolt")
 
 
 def name_places_anew(files: Files, directory: str, url: str) -> None:
-    """Have Spark's files name the places where the checkpoint is now; before its query is started.
+    """Rewrite the paths in Spark's files to where the checkpoint is now; call it before the query starts.
 
     Args:
-        files: those of the checkpoint.
-        directory: where it is, for the log.
-        url: where Spark finds it.
+        files: the files of the checkpoint.
+        directory: the checkpoint's directory, for the log.
+        url: the checkpoint's URL, as Spark uses it.
     """
     for operator in files.names(STATE):
         folder = f"{STATE}/{operator}/{_METADATA}"
@@ -44,11 +45,11 @@ def name_places_anew(files: Files, directory: str, url: str) -> None:
                 continue
             log.info("checkpoint %s was moved here: %s/%s names the new place", directory, folder, number)
             files.write(f"{folder}/{number}", after)
-            files.remove(f"{folder}/.{number}.crc")  # Hadoop's checksum of what stood there
+            files.remove(f"{folder}/.{number}.crc")  # Hadoop's checksum of the old content
 
 
 def _renamed(files: Files, operator: str, metadata: bytes, url: str) -> bytes:
-    """The metadata of an operator with schemas at their places now."""
+    """The metadata of an operator, with the current paths of its schemas."""
     if not metadata.startswith(_VERSION):
         return metadata
     try:
@@ -63,7 +64,7 @@ def _renamed(files: Files, operator: str, metadata: bytes, url: str) -> bytes:
 
 
 def _at_its_place(files: Files, operator: str, path: str, url: str) -> str:
-    """The path of a schema in this checkpoint; as it was if it is right, or the schema is not here."""
+    """The path of a schema in this checkpoint; the old path if it is right, or if there is no such file here."""
     _, found, name = path.rpartition(_SCHEMAS)
     folder = f"{STATE}/{operator}{_SCHEMAS.rstrip('/')}"
     here = f"{url}/{folder}/{name}"
@@ -74,7 +75,7 @@ def _at_its_place(files: Files, operator: str, path: str, url: str) -> str:
 
 
 def _place(path: str) -> tuple[str, str]:
-    """A path as it can be compared: Spark writes ``file:/a`` where we write ``file:///a``.
+    """A path in a form that can be compared: Spark writes ``file:/a``, Sparkbolt writes ``file:///a``.
 
     >>> _place("file:/a/b") == _place("file:///a/b"), _place("hdfs://one/a") == _place("hdfs://two/a")
     (True, False)

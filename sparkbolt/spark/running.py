@@ -1,9 +1,9 @@
-"""A running topology: what a user holds, and who starts a query that failed again.
+"""Running: the object that a user holds while a topology runs, and the supervisor that restarts failed queries.
 
 Which question it answers: what happens between ``start`` and ``stop``?
-Rule 1: the durable truth is the checkpoint. A query that failed is followed by a new life, whose ledger is loaded
-from the log as after a crash; only the threads of spouts stay, with their connections.
-Rule 2: what users hold (metrics, listeners, ``await_...``) goes on from life to life.
+Rule 1: only the checkpoint counts. After a query has failed a new life begins, which loads its ledger from the log as
+after a crash; only the threads of spouts stay, with their connections.
+Rule 2: metrics, listeners and ``await_...`` continue to work from life to life.
 
 Read before: ``life``, ``error_log``, ``core.driver.restart_policy``.
 """
@@ -65,7 +65,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class RunningOnSpark(RunningTopology):
-    """A topology on Spark; what ``topology.start()`` gives."""
+    """A topology that runs on Spark; ``topology.start()`` returns it."""
 
     def __init__(
         self,
@@ -76,7 +76,14 @@ class RunningOnSpark(RunningTopology):
         temporary: str | None,
         open_secs: float | None = None,
     ) -> None:
-        """Begin a life and open the spouts, within ``open_secs``; ``start`` begins to process."""
+        """Begin a life and open the partitioned spouts; ``start`` begins to process.
+
+        ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
+        ``open_secs`` to open; None means no limit.
+
+        Raises:
+            EngineError: a spout cannot be opened.
+        """
         self.topology = topology
         self.lane = lane
         self._spark = spark
@@ -92,9 +99,9 @@ class RunningOnSpark(RunningTopology):
         self._ended = False
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
-        """The life that failed last, and why."""
+        """The last life that failed, and why."""
         self._sights: list[Callable[[], Mapping[str, Sight]]] = [self._calls.sights]
-        """Who tells of calls of user code that go on."""
+        """Functions that return the calls of user code that have not returned."""
         self._hangs = Hangs()
         threading.Thread(target=self._look_out, name="sparkbolt-hangs", daemon=True).start()
         self._calls.ended_s = time.monotonic() + (math.inf if open_secs is None else open_secs)
@@ -109,10 +116,10 @@ class RunningOnSpark(RunningTopology):
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
 
     def _first_life(self) -> Life:
-        """The first life of this driver; a spout that cannot be opened is tried again, as a query that fails is.
+        """Begin the first life of this driver; if a spout cannot be opened, this is retried like a failed query.
 
         Raises:
-            EngineError: it cannot be opened.
+            EngineError: a spout cannot be opened.
         """
         failed: SpoutOpenError | None = None
         while failed is None or time.monotonic() < self._calls.ended_s:
@@ -155,7 +162,7 @@ class RunningOnSpark(RunningTopology):
         return threads
 
     def __repr__(self) -> str:
-        """Its name, its state and its checkpoint."""
+        """The topology's name, its state and its checkpoint."""
         if self._failure is not None:
             state = "failed"
         elif self._stopping.is_set():
@@ -171,22 +178,22 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def run_id(self) -> str:
-        """Names the query of this life; a restart gives a new one."""
+        """The id of the current life's query; a restart changes it."""
         return self._life.run_id
 
     @property
     def collected_bytes(self) -> int:
-        """Bytes of the frames that came to the driver at the end of the lane, since ``start``."""
+        """How many bytes of frames the driver has collected at the end of the lane, since ``start``."""
         return self._collected_before + self._life.collected_bytes
 
     def start(self) -> None:
         """Begin to process; returns at once.
 
         Raises:
-            EngineError: Spark does not take the query. Whatever is raised, all is ended as by ``close``.
+            EngineError: Spark does not accept the query. After any error everything is ended as by ``close``.
         """
         try:
-            if self._coordinator.ledger.replayed is not None:  # told again rather than never
+            if self._coordinator.ledger.replayed is not None:  # logged twice rather than never
                 self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
             for thread in self._make_threads():
                 thread.start()
@@ -203,7 +210,7 @@ class RunningOnSpark(RunningTopology):
     # The supervisor.
 
     def _supervise(self) -> None:
-        """Wait for the query to end; start it again as long as there is sense in it."""
+        """Wait for the query to end, and restart it as long as the restart policy allows it."""
         failure = self._await_end()
         while not self._stopping.is_set():
             if failure is not None and not self._wait_to_begin_again(failure):
@@ -216,9 +223,9 @@ class RunningOnSpark(RunningTopology):
             failure = self._await_end()
 
     def _wait_to_begin_again(self, failure: QueryFailure) -> bool:
-        """The query has failed: whether it is to be started again, after the time that is due before it."""
+        """After a failure: wait for the time that the restart policy demands; False if the query is not restarted."""
         gone = why_gone(self._spark)
-        if gone is not None:  # what Spark or py4j say of it tells nobody more
+        if gone is not None:  # the errors of Spark or py4j would add nothing useful
             self._fail(gone)
             return False
         self._failed = self._life, failure
@@ -232,7 +239,7 @@ class RunningOnSpark(RunningTopology):
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
-        """Wait for the end of the query: why it failed, or None if we have ended it for another life."""
+        """Wait for the end of the query; returns why it failed, or None if it was stopped here for another life."""
         life = self._life
         assert life.query is not None
         try:
@@ -252,9 +259,9 @@ class RunningOnSpark(RunningTopology):
             self._changed.notify_all()
 
     def _begin_again(self) -> None:
-        """A new life from the checkpoint; the spouts' threads go on with its buffers."""
+        """Begin a new life from the checkpoint; the spouts' threads continue with its spout buffers."""
         old = self._life
-        self._checkpoint.check_life()  # else two drivers would take it from each other again and again
+        self._checkpoint.check_life()  # otherwise two drivers would take over from each other again and again
         old.promote_what_is_committed()
         old.end()
         life = self._new_life()
@@ -265,18 +272,18 @@ class RunningOnSpark(RunningTopology):
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
-        if self._stopping.is_set():  # close() has looked for a query to stop before there was one
+        if self._stopping.is_set():  # ``close`` looked for a query to stop before this one existed
             life.stop_query()
 
-    # What users are told.
+    # Reports to users.
 
     def progress(self) -> Progress:
-        """How far the micro-batch has come that runs and is not committed yet; may be asked at any time."""
+        """How far the running, uncommitted micro-batch has come; may be called at any time."""
         found = Progress(levels=len(self.lane.levels)) if self._ended else self._life.progress()
         return found.with_calls([*self._calls.sights().values()])
 
     def _look_out(self) -> None:
-        """Say which calls of user code do not return."""
+        """Log the calls of user code that do not return."""
         while not self._stopping.wait(LOOK_OUT_SECS):
             sights = {name: sight for tell in self._sights for name, sight in tell().items()}
             for sight in self._hangs.worth(sights):
@@ -302,35 +309,35 @@ class RunningOnSpark(RunningTopology):
             self._coordinator.ledger.metrics.of(failure.component).errors += 1
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
-        """Have ``listener`` called after each promotion, from a thread of the listeners, for which the engine waits.
+        """Call ``listener`` after each promotion, in the thread of the listeners; the engine waits for it.
 
-        One that raises is logged, and called again after the next promotion; the topology goes on.
+        If it raises, the error is logged and the topology goes on; it is called again after the next promotion.
         """
         self._listeners.add(listener)
 
     def metrics(self) -> TopologyMetrics:
-        """A copy of the counters, totals since the topology's first start with its checkpoint; all components' ones."""
+        """A copy of the counters of all components: totals since the first start with this checkpoint."""
         with self._changed:
             self._coordinator.ledger.metrics.see_sources(self._coordinator.spouts)
             return self._coordinator.ledger.metrics.copy_for(self.topology.components)
 
     @property
     def set_aside(self) -> list[FailedTree]:
-        """The newest trees that were given up, with their stories."""
+        """The newest trees that were set aside, with their stories."""
         with self._changed:
             return self._coordinator.ledger.set_aside
 
     @property
     def dead_letters_directory(self) -> str:
-        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+        """The directory of the dead letters of spouts that do not set ``dead_letters``; ``sparkbolt dlq`` reads it.
 
-        It is there once there is one; ``sparkbolt dlq`` reads it. With a checkpoint it is in it.
+        It is made with the first dead letter. If the user has named a checkpoint, it is in the checkpoint.
         """
         return self._checkpoint.letters_directory
 
     @property
     def set_aside_here(self) -> dict[str, int]:
-        """How many messages of each spout were given up since ``start``; only of those that have some."""
+        """How many messages of each spout were set aside since ``start``; only spouts with at least one."""
         with self._changed:
             counts = self._coordinator.ledger.metrics.components
             found = {name: one.set_aside - self._aside_before.get(name, 0) for name, one in counts.items()}
@@ -338,7 +345,7 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def failed(self) -> list[FailedTree]:
-        """The newest trees that failed, with their stories, also those that were given again."""
+        """The newest trees that failed, with their stories, also those whose messages were retried."""
         with self._changed:
             return self._coordinator.ledger.failed
 
@@ -352,19 +359,20 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def is_running(self) -> bool:
-        """Whether the query is alive, or is going to be started again."""
+        """Whether the query runs, or will be restarted."""
         return self._supervisor.is_alive() and not self._ended
 
     @property
     def failure(self) -> str | None:
-        """Why the topology failed, in a sentence; None if it did not, or is going to be started again."""
+        """Why the topology failed, in a sentence; None if it did not fail, or will be restarted."""
         return self._failure
 
     @property
     def trouble(self) -> str | None:
-        """Why the topology does not run as it should just now, in a sentence; None if it does.
+        """Why the topology does not run properly at the moment, in a sentence; None if it does.
 
-        That is that it failed; that its query has failed, and has come no further since; that a spout cannot be opened.
+        The reasons are: the topology failed; its query failed, and the new life has done nothing yet; a spout cannot
+        be opened.
         """
         if self._failure is not None:
             return self._failure
@@ -375,9 +383,9 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def waits_for(self) -> str | None:
-        """What the topology waits for before it is up, in a sentence; None once it is.
+        """What the topology waits for before it is up, in a sentence; None once it is up.
 
-        It is up when all spouts are open, and Spark runs a micro-batch, or has heard that there is nothing to do.
+        It is up when all spouts are open, and Spark runs its first micro-batch or was told that there is nothing to do.
         """
         closed = [thread.name for thread in self._threads if not thread.opened]
         if closed:
@@ -388,7 +396,7 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def outages(self) -> list[str]:
-        """The bolts that are out just now, a sentence each: for how long, why, and when they are tried next."""
+        """A sentence for each bolt that is out at the moment: for how long, why, and when it is tried next."""
         with self._changed:
             return self._coordinator.ledger.outages.sentences(now_ms())
 
@@ -400,16 +408,16 @@ class RunningOnSpark(RunningTopology):
         """Let spouts emit again.
 
         Raises:
-            EngineError: it was stopped.
+            EngineError: the topology was stopped.
         """
         self._check_not_stopped("activated")
         self._set_active(True)
 
     def deactivate(self) -> None:
-        """Let spouts rest; what is in flight goes on.
+        """Stop spouts from emitting; trees in flight are still processed.
 
         Raises:
-            EngineError: it was stopped.
+            EngineError: the topology was stopped.
         """
         self._check_not_stopped("deactivated")
         self._set_active(False)
@@ -429,7 +437,7 @@ class RunningOnSpark(RunningTopology):
             thread.set_active(active)
 
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and nothing new has come; False if the time is over first.
+        """Wait until every tree is finished and spouts have nothing new; False if ``timeout_secs`` expire first.
 
         Raises:
             EngineError: the topology failed.
@@ -438,7 +446,7 @@ class RunningOnSpark(RunningTopology):
         return self._await(lambda: self._idle_since(since_s), timeout_secs)
 
     def await_finished(self, timeout_secs: float | None = None) -> bool:
-        """Wait until all spouts are exhausted and every tree is finished; False if the time is over first.
+        """Wait until all spouts are exhausted and every tree is finished; False if ``timeout_secs`` expire first.
 
         Raises:
             EngineError: the topology failed.
@@ -446,9 +454,9 @@ class RunningOnSpark(RunningTopology):
         return self._await(lambda: self._coordinator.finished, timeout_secs)
 
     def await_drained(self, timeout_secs: float | None = None) -> bool:
-        """Wait until no tree is open and every verdict is told; False if the time is over first.
+        """Wait until no tree is open and spouts have received every verdict; False if ``timeout_secs`` expire first.
 
-        Call ``deactivate`` before it, else new trees may come for ever.
+        Call ``deactivate`` before; otherwise new trees may come for ever.
 
         Raises:
             EngineError: the topology failed.
@@ -457,12 +465,12 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def retries(self) -> int:
-        """How many messages wait to be given again."""
+        """How many messages wait for a retry."""
         with self._changed:
             return self._coordinator.retries
 
     def _idle_since(self, since_s: float) -> bool:
-        """Whether everything is finished, and spouts were asked since then and had nothing new."""
+        """Whether every tree is finished, and spouts were asked after ``since_s`` and had nothing new."""
         coordinator = self._coordinator
         asked_s = coordinator.nothing_new_s
         return coordinator.drained and not coordinator.retries and asked_s is not None and asked_s >= since_s
@@ -482,16 +490,17 @@ class RunningOnSpark(RunningTopology):
         return True
 
     def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:
-        """Stop: no new tuples; with ``drain`` trees in flight finish first, else they are left for replay.
+        """Stop the topology: spouts emit no new tuples, and then everything is ended.
 
         Args:
-            drain: wait for open trees.
-            timeout_secs: how long at most; None for ``message_timeout_secs``.
+            drain: whether to wait for open trees first; trees that are not finished are left for replay.
+            timeout_secs: how long to wait at most; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open; False, at once, in a call that it would wait for.
+            Whether no tree was left open. If user code that the topology calls in the driver (a spout, a listener)
+            calls ``stop``, it returns False at once, since it cannot wait for its own caller.
         """
-        if self._calls.has_this_thread:  # who would wait for the call that this is called in
+        if self._calls.has_this_thread:  # ``stop`` would wait for the call in which it is called
             threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
             return False
         self._set_active(False)
@@ -566,7 +575,7 @@ def start(
 def _running(
     topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
 ) -> RunningOnSpark:
-    """The topology with its checkpoint, locked and agreed with, its first life begun."""
+    """Lock and check the checkpoint, lay out the topology, and begin the first life."""
     try:
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:

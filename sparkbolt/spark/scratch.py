@@ -1,10 +1,12 @@
-"""Scratch: folders that this process needs for a while, and those that dead processes have left.
+"""Scratch: the temporary folders of this process, and those that dead processes have left.
 
-Which question it answers: what of ``/tmp/sparkbolt-*`` is still needed?
-Rule 1: a folder is in use as long as its maker lives: it holds a lock on a file in it, which dies with it however it
-dies. A folder without such a file is somebody else's, whatever its name, and stays.
-Rule 2: a folder gets its name when its lock is held, so nobody takes one that is being made for one that was left.
-Rule 3: what somebody was told of (Spark's log) outlives its maker for some days.
+Which question it answers: which of the folders ``/tmp/sparkbolt-*`` are still needed?
+Rule 1: a folder is in use as long as the process that made it lives. This process holds a lock on a file in the folder,
+and the kernel releases the lock however the process dies. A folder without such a file is not Sparkbolt's, whatever its
+name is, and stays.
+Rule 2: a folder gets its final name only after its lock is held, so that no other process removes a folder that is
+being made.
+Rule 3: a folder whose content a message has named to a user (Spark's log) stays for some days after its process ended.
 
 Read before: nothing.
 """
@@ -21,15 +23,15 @@ from pathlib import Path
 
 PREFIX = "sparkbolt-"
 KEPT_SECS = 7 * 24 * 3600.0
-"""How long a folder stays that somebody was told of."""
+"""How long a folder stays that a message has named (rule 3)."""
 _LOCK = ".sparkbolt-scratch"
 _KEPT = ".kept"
 _held: dict[str, int] = {}
-"""The folders of this process, with the descriptors of their locks."""
+"""The folders of this process, with the file descriptors of their locks."""
 
 
 def make(kind: str = "") -> str:
-    """A new folder, for its owner alone (0700), until ``remove`` or the end of this process; its path."""
+    """Make a folder with mode 0700 and return its path; it is in use until ``remove`` or the end of this process."""
     new = tempfile.mkdtemp(prefix=f".{PREFIX}")
     lock = os.open(os.path.join(new, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,7 +43,7 @@ def make(kind: str = "") -> str:
 
 
 def remove(path: str) -> None:
-    """Remove a folder that was made here; nothing happens if it is gone."""
+    """Remove a folder that ``make`` returned; nothing happens if it does not exist."""
     shutil.rmtree(path, ignore_errors=True)
     lock = _held.pop(path, None)
     if lock is not None:
@@ -49,12 +51,12 @@ def remove(path: str) -> None:
 
 
 def keep(path: str) -> None:
-    """Somebody was told of what is in the folder: it stays for some days."""
+    """Let ``sweep`` keep the folder for ``KEPT_SECS``, because a message has named it to a user."""
     Path(path, _KEPT).touch()
 
 
 def sweep() -> list[str]:
-    """Remove what processes of this user have left that are dead; the paths of it."""
+    """Remove the folders that dead processes of this user have left; returns their paths, sorted."""
     gone = []
     with os.scandir(tempfile.gettempdir()) as entries:
         found = [entry.path for entry in entries if entry.name.startswith(PREFIX) and entry.path not in _held]
@@ -63,7 +65,7 @@ def sweep() -> list[str]:
             if _was_left(path):
                 shutil.rmtree(path, ignore_errors=True)
                 gone.append(path)
-        except OSError:  # somebody else removes it, or it is none of ours
+        except OSError:  # another process removes it, or it is not Sparkbolt's
             continue
     return sorted(gone)
 
@@ -74,7 +76,7 @@ def _was_left(path: str) -> bool:
         return False
     lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where its maker lives
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if the process that made it lives
         kept = Path(path, _KEPT)
         return not kept.exists() or time.time() - kept.stat().st_mtime > KEPT_SECS
     finally:

@@ -1,7 +1,7 @@
-"""The session: Java, Spark's settings, and errors that say what to do about them.
+"""Session: Java, Spark's settings, and error messages that explain what to do.
 
-Which question it answers: how must Spark be set up so that no tuple is lost?
-Rule: settings that guarantees depend on are set by us and checked, also in a session that somebody else made.
+Which question it answers: how must Spark be configured so that no tuple is lost?
+Rule: settings on which the guarantees depend are set here and checked, also in a session that the user has made.
 
 Read before: ``code_shipping``.
 """
@@ -37,7 +37,7 @@ log = logging.getLogger("sparkbolt")
 JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
 TASK_FAILURES_MIN = 2
-"""Without a second try nobody finds out which tuple has killed its worker."""
+"""Without a second attempt of a spark_task, the tuple that killed the worker cannot be found."""
 EXECUTORS_WAIT_SECS = 60.0
 EXECUTORS_STEADY_SECS = 3.0
 JVM_IS_GONE = (
@@ -60,20 +60,21 @@ SQL_SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A start replays what was written since the last snapshot: seldom more than a few seconds of it.
+    # A start replays the changes since the last snapshot: with this interval mostly those of a few seconds.
     "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
-    # Spark keeps one daemon, and idle workers, for each environment they are to have, and this is where those of the
-    # levels would differ from those of the source: two daemons, one after the other, and twice the workers.
+    # Spark keeps one daemon and its idle workers for each set of environment variables. By default this setting makes
+    # the variables of the levels differ from those of the source: there would be two daemons and twice the workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Rows are frames of megabytes: by their number alone a batch would pass the 2 GiB that its offsets can say.
+    # Rows are frames of megabytes: a limit on their number alone would allow batches of more than 2 GiB, the maximum
+    # of Arrow's offsets.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
 }
-"""What every query of ours runs with; set on a session of its own, so that a user's session keeps what it has."""
+"""The settings of every query; they are set on a separate session, so that the user's session is not changed."""
 
 _CORE_SETTINGS = {
     "spark.speculation": "false",
@@ -81,29 +82,29 @@ _CORE_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
     "spark.driver.memory": "2g",
-    # A micro-batch takes and frees tens of megabytes; asking the kernel for fresh pages each time costs a tenth of it.
+    # A micro-batch allocates and frees tens of megabytes; new pages from the kernel each time cost 10 % of its time.
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(MALLOC_KEPT_BYTES),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(MALLOC_KEPT_BYTES),
     "spark.driver.maxResultSize": "0",
 }
 _DAEMON = {"spark.python.daemon.module": "sparkbolt.spark.daemon"}
-"""Where it can be imported before any file was added: under a local master, and on a standalone cluster."""
+"""Set where the daemon can import Sparkbolt before files were added: under a local master, on a standalone cluster."""
 _LOCAL_SETTINGS = {
-    # The hot path is Python's. Java's second compiler would take a third of two cores from it in the first minute, for
-    # code that mostly copies bytes; and rows of a megabyte are a burden to the default collector.
+    # Most time is spent in Python. Java's second compiler would take a third of two cores in the first minute, for code
+    # that mostly copies bytes; and the default garbage collector is slow with rows of a megabyte.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""Of a local master only: executors on other machines could not reach the driver on its loopback address."""
+"""For a local master only: executors on other machines could not reach the driver on its loopback address."""
 
 
 def check_java() -> None:
-    """Refuse to start without a Java that Spark runs on.
+    """Refuse to start without a Java that Spark supports.
 
     Raises:
-        EngineError: there is none, or it is too old.
+        EngineError: there is no Java, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -124,15 +125,16 @@ def check_java() -> None:
 
 
 def make_session(name: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
-    """The session to run in: the active one of this process, or a new one.
+    """The session for the topology: the active one of this process, or a new one.
 
     Args:
         name: the application's name, if a new session is made.
-        master: as of ``spark-submit``; ``local[N]`` without a number of failures gets four. Default ``local[*]``.
+        master: as for ``spark-submit``, by default ``local[*]``. ``local[N]`` without a number of failures gets four.
         settings: further settings of a new session.
 
     Raises:
-        EngineError: Java is missing or too old, or a setting of the active session endangers tuples.
+        EngineError: Java is missing or too old, Spark does not start, or with the active session's master or settings
+            tuples could be lost.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -157,16 +159,17 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
 def given_session(
     session: SparkSession, which: str, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session that somebody else has made, to be run in.
+    """Check a session that Sparkbolt has not made, and return it.
 
     Args:
-        session: that one.
-        which: how an error speaks of it.
-        master: what was asked for beside it.
-        settings: further settings that were asked for beside it.
+        session: the session.
+        which: how error messages describe the session.
+        master: the master that the user has requested besides.
+        settings: the settings that the user has requested besides.
 
     Raises:
-        EngineError: it has another master, or another value of a setting; or a setting of it endangers tuples.
+        EngineError: the session has another master or another value of a setting, or with its settings tuples could be
+            lost.
     """
     has = str(session.sparkContext.master)
     if master is not None and retrying(master) != has:
@@ -186,9 +189,13 @@ def given_session(
 
 
 def _leave_to_this_process(descriptor: int) -> None:
-    """Have processes that this one forks (``multiprocessing``) not hold the pipe whose end tells the JVM to end.
+    """Close the JVM's standard input in processes that this one forks (``multiprocessing``).
 
-    Else the JVM would live as long as they do, and with it the lock on the checkpoint.
+    The JVM ends when no process holds this pipe open. Otherwise the JVM, and its lock on the checkpoint, would live as
+    long as the forked processes.
+
+    Args:
+        descriptor: the driver's end of the pipe.
     """
 
     def let_go() -> None:
@@ -200,7 +207,7 @@ def _leave_to_this_process(descriptor: int) -> None:
 
 
 def _submitted() -> dict[str, str]:
-    """What ``spark-submit``, which has started this program and its JVM, was told."""
+    """The settings of ``spark-submit``, which has started this program and its JVM."""
     if SparkContext._gateway is None:
         SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
@@ -211,7 +218,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
     configuration = SparkConf().setAppName(name).setAll(list(settings.items())).setMaster(master)
     try:
         if SparkContext._active_spark_context is None:
-            gateway = SparkContext._gateway  # left by a context that was stopped: a process has one JVM at most
+            gateway = SparkContext._gateway  # of a context that was stopped: a process has at most one JVM
             if gateway is None:
                 gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
                 _leave_to_this_process(gateway.proc.stdin.fileno())
@@ -221,7 +228,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             if master.startswith(STANDALONE):
                 add(context, own_archive())  # before any task, since the Python daemon imports it
         return SparkSession.builder.config(conf=configuration).getOrCreate()
-    except Exception as error:  # noqa: BLE001  whatever Spark raises, here it is one sentence
+    except Exception as error:  # noqa: BLE001  any error of Spark becomes one sentence
         java = getattr(error, "java_exception", None)
         kept = keep_log()
         said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
@@ -232,9 +239,10 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
 
 
 def _keep_to_the_log(context: SparkContext) -> None:
-    """A job that is broken off may cut PySpark's line for accumulators, which then prints a traceback; nothing is lost.
+    """Send errors of PySpark's accumulator connection to the log.
 
-    It would stand in the terminal beside the sentence that says how the run has ended.
+    If a job is cancelled, this connection may break, and PySpark would print a traceback beside the sentence that tells
+    how the run ended. Nothing is lost by it.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -253,7 +261,7 @@ def what_java_said(path: str) -> str | None:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Give Ctrl-C back to whom it belonged: PySpark's own handler cancels all jobs, the running topology's too."""
+    """Restore the handler of Ctrl-C: PySpark's own one cancels all jobs, also those of the running topology."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -261,12 +269,12 @@ def _signals_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None:  # None: a handler that was not set from Python
+        if before is not None:  # None means a handler that was not set from Python
             signal.signal(signal.SIGINT, before)
 
 
 def retrying(master: str) -> str:
-    """A local master that runs a failed spark_task again, as a cluster does.
+    """The name of a master; a local one is extended so that a failed spark_task is retried, as on a cluster.
 
     >>> retrying("local[2]"), retrying("local"), retrying("local[2,8]"), retrying("spark://host:7077")
     ('local[2,4]', 'local[1,4]', 'local[2,8]', 'spark://host:7077')
@@ -276,7 +284,7 @@ def retrying(master: str) -> str:
 
 
 def is_local(session: SparkSession) -> bool:
-    """Whether executors are threads of the driver's JVM."""
+    """Whether the master is local: then executors are threads of the driver's JVM."""
     return str(session.sparkContext.master).startswith("local")
 
 
@@ -290,7 +298,7 @@ def jvm_lives(session: SparkSession) -> bool:
 
 
 def why_gone(session: SparkSession) -> str | None:
-    """Why nothing can run in a session ever again, in a sentence; None if something can."""
+    """Why a session cannot be used any more, in a sentence; None if it can."""
     if not jvm_lives(session):
         return JVM_IS_GONE
     java = session.sparkContext._jsc
@@ -301,7 +309,7 @@ def why_gone(session: SparkSession) -> str | None:
 
 
 def check_usable(session: SparkSession) -> None:
-    """Refuse a session in which nothing can run.
+    """Refuse a session that cannot be used any more.
 
     Raises:
         EngineError: its JVM has died, or it was stopped.
@@ -312,14 +320,17 @@ def check_usable(session: SparkSession) -> None:
 
 
 def cores_of(session: SparkSession) -> int:
-    """How many spark_tasks run at the same time."""
+    """How many spark_tasks run at the same time; at least 1."""
     return max(1, session.sparkContext.defaultParallelism)
 
 
 def stage_that_runs(session: SparkSession, group: str) -> tuple[int | None, tuple[int, int] | None]:
-    """Which stage of the newest job of a group runs, counted from 0, and how many of its spark_tasks are done, of all.
+    """The stage that runs in the newest job of a group, and how many of its spark_tasks are finished.
 
-    That is Spark's own status: it knows finished spark_tasks, and nothing of what one of them is at.
+    This is Spark's own status: it counts finished spark_tasks, and shows nothing of what a running one does.
+
+    Returns:
+        (number of the stage, counted from 0; (finished spark_tasks, all spark_tasks)), or (None, None) if none runs.
     """
     tracker = session.sparkContext.statusTracker()
     job = tracker.getJobInfo(max(tracker.getJobIdsForGroup(group), default=-1))
@@ -333,7 +344,7 @@ def stage_that_runs(session: SparkSession, group: str) -> tuple[int | None, tupl
 
 
 def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
-    """A session of its own for one topology, with the settings that its query needs."""
+    """A separate session for one topology, with the settings that its query needs."""
     own = session.newSession()
     for key, value in SQL_SETTINGS.items():
         own.conf.set(key, value)
@@ -342,11 +353,11 @@ def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
 
 
 def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
-    """What depends on the kind of master.
+    """The settings that depend on the kind of master.
 
-    Executors on this machine find the modules that the driver finds, and print to its terminal. Those of a standalone
-    cluster find Sparkbolt in their working directory, where Spark puts the files that were added. YARN and Kubernetes
-    make a Python path of their own, which is left alone: workers there import what they need after they were forked.
+    Executors on this machine use the driver's module search path, and print to its terminal. Those of a standalone
+    cluster find Sparkbolt in their working directory, where Spark puts added files. YARN and Kubernetes set their own
+    Python path, which is not changed: workers there import what they need after they were forked.
     """
     if master.startswith("local"):
         path = [entry or os.getcwd() for entry in sys.path]
@@ -357,10 +368,10 @@ def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_reachable(session: SparkSession, checkpoint: str | None) -> None:
-    """Refuse a checkpoint that executors on other machines do not reach.
+    """Refuse a checkpoint that executors on other machines cannot reach.
 
     Raises:
-        EngineError: there is none, or it is a local directory, and the master is a cluster's.
+        EngineError: the master is a cluster, and the checkpoint is missing or has no URL scheme.
     """
     if is_local(session) or (checkpoint is not None and scheme_of(checkpoint) is not None):
         return
@@ -372,19 +383,20 @@ def check_reachable(session: SparkSession, checkpoint: str | None) -> None:
 
 
 def await_executors(session: SparkSession, timeout_secs: float = EXECUTORS_WAIT_SECS) -> None:
-    """Wait until a cluster has given the executors that it has to give, since a new topology is laid out for them.
+    """Wait until the executors of a cluster have started, since a new topology is laid out for their cores.
 
-    That is when ``spark.cores.max`` is reached, or when no further one has come for some time. With dynamic allocation
-    there may be none until there is work, so nothing is waited for.
+    The wait ends when ``spark.cores.max`` is reached, or when no further executor has come for
+    ``EXECUTORS_STEADY_SECS``. With dynamic allocation there may be no executors until there is work, so there is no
+    wait.
 
     Raises:
-        EngineError: there is none when the time is over.
+        EngineError: there is no executor after ``timeout_secs``.
     """
     configuration = session.sparkContext.getConf()
     if is_local(session) or configuration.get("spark.dynamicAllocation.enabled", "false") == "true":
         return
     wanted = int(configuration.get("spark.cores.max", "0") or 0)
-    scala: Any = session.sparkContext._jsc.sc()  # pyspark has no public door to the list of executors
+    scala: Any = session.sparkContext._jsc.sc()  # pyspark has no public API for the list of executors
     until = time.monotonic() + timeout_secs
     count, since = 0, time.monotonic()
     while count == 0 or time.monotonic() - since < EXECUTORS_STEADY_SECS:
@@ -419,7 +431,11 @@ def _check_core(session: SparkSession) -> None:
 
 
 def failures_of(master: str, setting: str | None = None) -> int | None:
-    """How often a spark_task is tried under a master, with this ``spark.task.maxFailures``; None if nobody can say.
+    """How often a spark_task is tried; None if that cannot be known.
+
+    Args:
+        master: the master's name.
+        setting: the value of ``spark.task.maxFailures``, if it is set.
 
     >>> failures_of("local[2]"), failures_of("local[*,4]"), failures_of("local"), failures_of("spark://host:7077")
     (1, 4, 1, 4)

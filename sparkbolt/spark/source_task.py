@@ -1,7 +1,7 @@
-"""The tasks of the source: what a spark_task of the first stage is told, and what it does.
+"""Source task: what a spark_task of the first stage receives, and what it does.
 
-Which question it answers: who reads the pieces of a plan?
-Rule: what it is told is packed by the driver and unpacked where it is done; whoever passes it on sees bytes.
+Which question it answers: which process reads the pieces of a plan?
+Rule: the driver packs a task and the worker unpacks it; the processes between them only see bytes.
 
 Read before: ``data_source``, ``executor``, ``crash_shield``.
 """
@@ -25,13 +25,19 @@ from sparkbolt.spark.job_bundle import JobBundle
 
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:
-    """Read ``pieces``; send ``clocks`` off as they are."""
+    """Pack a task for one spark_task.
+
+    Args:
+        moment: the number and the time of the micro-batch.
+        pieces: the pieces of the plan to read.
+        clocks: rows that are sent on unchanged.
+    """
     data: bytes = cloudpickle.dumps((moment, tuple(pieces), tuple(clocks)))
     return data
 
 
 def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
-    """Do what ``packed_task`` has packed."""
+    """Run a task that ``packed_task`` has packed: its rows, as Arrow batches of (dest, frame)."""
     moment, pieces, clocks = cloudpickle.loads(task)
     if clocks:
         yield from batches_of(clocks)

@@ -1,8 +1,8 @@
 """Spout threads: where the tasks of a ``Spout`` live.
 
-Which question it answers: who calls ``next_tuple``, ``ack`` and ``fail``, and when?
-Rule: all calls of one task come from its own thread; an exception of user code is reported, waited for, and never
-ends the topology.
+Which question it answers: which thread calls ``next_tuple``, ``ack`` and ``fail``, and when?
+Rule: all calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it
+never ends the topology.
 
 Read before: ``core.driver.coordinator``, ``user_calls``.
 """
@@ -35,13 +35,13 @@ _THEN = {
     "fail": "what it was told stays told, and the spout goes on after a pause",
     "close": "it is taken for closed",
 }
-"""What happens next, where it is not that the method is called again."""
+"""By method, what happens after an exception; any other method is called again after a pause."""
 log = logging.getLogger("sparkbolt")
 
 
 @dataclass(frozen=True)
 class SpoutFailure:
-    """A method of a spout's task raised."""
+    """An exception that a method of a spout task raised."""
 
     component: str
     task: int
@@ -49,13 +49,13 @@ class SpoutFailure:
     error: BaseException
 
     def __str__(self) -> str:
-        """Who raised what, and what happens next."""
+        """The method, the task, the exception, and what happens next."""
         then = _THEN.get(self.method, "it is called again after a pause")
         return f"{self.method} of spout {self.component}[{self.task}] raised {line_of(self.error)}; {then}"
 
 
 def close_all(threads: Sequence[SpoutThread], wait_secs: float = CLOSE_SECS) -> None:
-    """Stop threads and close their spouts, those that were opened; they are waited for together."""
+    """Stop threads; each closes its spout if it was opened. All of them together get ``wait_secs``."""
     for thread in threads:
         thread._stop.set()
     until = time.monotonic() + wait_secs
@@ -89,18 +89,18 @@ class SpoutThread:
         tell: Callable[[ErrorReport], None],
         calls: Calls | None = None,
     ) -> None:
-        """Nothing is opened yet.
+        """Prepare the task; ``start`` starts the thread and opens the spout.
 
         Args:
             spout: the task's own copy.
-            context: the task's own.
+            context: the context of the task.
             output: the streams on which it emits.
-            buffer: where its records wait.
-            lock: guards the buffer and wakes whoever waits for a plan.
+            buffer: the spout buffer, in which its records wait for a plan.
+            lock: guards the buffer; it is notified when new records wait.
             tracked: whether the topology has ackers.
-            report: is called with what raised.
-            tell: is called with each error that the spout itself reports.
-            calls: those of the topology, where somebody looks at them.
+            report: called with each exception of user code.
+            tell: called with each error that the spout itself reports.
+            calls: the user calls of the topology; by default calls that nothing observes.
         """
         self.spout = spout
         self._context = context
@@ -113,7 +113,7 @@ class SpoutThread:
         self._tell = tell
         self._calls = calls or Calls(lock)
         self._at: tuple[str, float] | None = None
-        """The method that the thread is in, and since when."""
+        """The method of the spout that runs, and its start on the monotonic clock; None if none runs."""
         self._active = True
         self._was_active = False
         self._stop = threading.Event()
@@ -122,22 +122,22 @@ class SpoutThread:
         self.trouble: str | None = None
         """Why the spout does not emit, in a sentence; None if it is open, or is being opened for the first time."""
         self._pauses: dict[str, float] = {}
-        """How long is waited when a method raises the next time: what works says nothing of what does not."""
+        """By method, how many seconds the next pause lasts; one method's success does not reset another's pause."""
         self._thread = threading.Thread(
             target=self._run, name=f"spout-{context.component}-{context.index}", daemon=True
         )
 
     @property
     def name(self) -> str:
-        """The task, for people."""
+        """The task's name in messages."""
         return f"{self._context.component}[{self._context.index}]"
 
     def start(self) -> None:
-        """Open the task and begin."""
+        """Start the thread, which opens the spout and begins to emit."""
         self._thread.start()
 
     def go_on_with(self, buffers: Mapping[int, SpoutBuffer]) -> None:
-        """Use the buffer of a new life, which has taken over what the old one had; called under the lock."""
+        """Use the buffer of a new life, which has taken over the old buffer's content; called under the lock."""
         self._buffer = buffers[self._buffer.number]
 
     def set_active(self, active: bool) -> None:
@@ -151,7 +151,7 @@ class SpoutThread:
     def _run(self) -> None:
         try:
             self._live()
-        except BaseException as error:  # a defect of ours, since user code is called in ``_call`` alone
+        except BaseException as error:  # a defect of Sparkbolt, since only ``_call`` runs user code
             self.trouble = f"the thread of spout {self.name} has ended by {line_of(error)}"
             log.exception("%s; nothing more is read from it until the topology is started again", self.trouble)
 
@@ -189,14 +189,12 @@ class SpoutThread:
                     return
                 acked = bool(buffer.acks)
             self._call("ack" if acked else "fail", call, message_id)
-            with self._lock:  # taken away only now, so that the topology is not idle before the spout has heard
-                buffer = (
-                    self._buffer
-                )  # that of a new life, if one has begun meanwhile, has taken over what was being told
+            with self._lock:  # removed only now, so that the topology is not idle before the spout is notified
+                buffer = self._buffer  # the buffer may be that of a new life, which has taken over this verdict
                 (buffer.acks if acked else buffer.fails).popleft()
 
     def _next(self) -> bool:
-        """Call ``next_tuple``; whether it emitted anything."""
+        """Call ``next_tuple``; returns whether it emitted anything."""
         self._call("next_tuple", self.spout.next_tuple, self._collector)
         return self._hand_over()
 
@@ -216,7 +214,7 @@ class SpoutThread:
         return True
 
     def _is_exhausted(self) -> bool:
-        """Whether the spout says that it will never emit again; one that raises has not said so."""
+        """Whether the spout is exhausted and never emits again; False if ``exhausted`` raises."""
         try:
             with self._in("exhausted"):
                 exhausted = bool(self.spout.exhausted)
@@ -243,7 +241,7 @@ class SpoutThread:
 
     @contextmanager
     def _in(self, what: str) -> Iterator[None]:
-        """Be in a method of the spout."""
+        """Note that a method of the spout runs."""
         self._at = what, time.monotonic()
         try:
             with self._calls.at(f"{what} of spout {self.name}", waited_for=what in ("ack", "fail")):

@@ -1,14 +1,15 @@
-"""State lineage: the chain of versions that Spark's state stands on.
+"""State lineage: the chain of versions that Spark's state depends on.
 
-Which question it answers: does the next version of the state still have a name for all that came before it?
+Which question it answers: can Spark still write the next version of the state?
 
-Spark writes each version of a state store as the changes since the one before, and at the head of each such file the
-ids of all versions since the last snapshot. That head is a string of at most 65,535 bytes, room for 863 ids. Snapshots
-are made in the background, and only the process that made one begins a new head. So a topology that is started often,
-and each time ends soon (it is scheduled so, or it is killed), would come to a version that can never be written.
+Spark writes each version of a state store as the changes since the version before. The header of each such file lists
+the ids of all versions since the last snapshot. This header is a string of at most 65,535 bytes, which has room for 863
+ids. Spark makes snapshots in the background, and only the process that made one begins a new list. So a topology that
+is started often and ends soon each time (because of its schedule, or because it is killed) would reach a version that
+can never be written.
 
-Rule: a life whose state stands on more than ``LINEAGE_MAX`` versions writes its first micro-batch as a snapshot, which
-stands on nothing, and is followed by a life as always.
+Rule: a life whose state depends on more than ``LINEAGE_MAX`` versions writes its first micro-batch as a snapshot, which
+depends on no other version. Then the query is restarted, and a normal life follows.
 
 Read before: ``checkpoint``.
 """
@@ -25,7 +26,7 @@ from sparkbolt.spark.checkpoint import FILE_MANAGER, Checkpoint, module_of
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 LINEAGE_MAX = 400
-"""Far from Spark's limit, and more than one life makes between two snapshots."""
+"""Far below Spark's limit, and more than the versions that one life makes between two snapshots."""
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _CODECS = "org.apache.spark.io.CompressionCodec$"
 _READERS = "org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReaderFactory"
@@ -33,11 +34,14 @@ log = logging.getLogger("sparkbolt")
 
 
 def choose_form(spark: SparkSession, checkpoint: Checkpoint) -> bool:
-    """Set in which form the next query of a session writes its state; True if as snapshots, so that it is to be short.
+    """Set whether the next query of a session writes its state as changes or as snapshots.
 
     Args:
-        spark: the session of the topology's own.
-        checkpoint: that of the topology.
+        spark: the topology's own session.
+        checkpoint: the topology's checkpoint.
+
+    Returns:
+        True for snapshots; the life then ends after its first micro-batch.
     """
     length = longest(spark, checkpoint)
     as_snapshots = length > LINEAGE_MAX
@@ -52,7 +56,10 @@ def choose_form(spark: SparkSession, checkpoint: Checkpoint) -> bool:
 
 
 def longest(spark: SparkSession, checkpoint: Checkpoint) -> int:
-    """On how many versions the state of the last commit stands, in that partition of Spark's that has the most."""
+    """On how many versions the state of the last commit depends: the maximum over all state stores.
+
+    If the checkpoint has fewer than ``LINEAGE_MAX`` commits, their number is returned as an upper bound.
+    """
     last = checkpoint.last_commit()
     if last < LINEAGE_MAX:
         return last + 1
@@ -60,10 +67,10 @@ def longest(spark: SparkSession, checkpoint: Checkpoint) -> int:
 
 
 def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id: str, version: int) -> int:
-    """On how many versions one state store stands."""
+    """On how many versions one state store depends."""
     if f"{version}_{unique_id}.zip" in checkpoint.files.names(folder):
         return 1
-    jvm: Any = spark._jvm  # pyspark has no public door to the files of a state store
+    jvm: Any = spark._jvm  # pyspark has no public API for the files of a state store
     try:
         path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.url}/{folder}/{version}_{unique_id}.changelog")
         files = module_of(jvm, FILE_MANAGER).create(path.getParent(), spark._jsc.hadoopConfiguration())
@@ -73,6 +80,6 @@ def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id:
             return len(reader.lineage()) + 1
         finally:
             reader.closeIfNeeded()
-    except Py4JError as error:  # the query will say what is wrong with its state, if anything is
+    except Py4JError as error:  # if the state is damaged, the query reports it
         log.debug("the lineage of version %d in %s could not be read: %s", version, folder, error)
         return 0

@@ -1,11 +1,11 @@
 """Task stdout: how a line that a task prints reaches the terminal of the driver.
 
 Which question it answers: what does ``print`` do in a bolt, and ``PrintBolt``?
-Rule 1: a write is whole; those of several worker processes never run into each other.
-Rule 2: printing never fails a tuple: where nobody reads, lines are dropped.
+Rule 1: a write is atomic; the lines of several worker processes are never mixed.
+Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
 
 Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
-no such pipe, and lines are in the executor's own log, as ever in Spark.
+no such pipe, and lines are in the executor's own log, as usual in Spark.
 Read before: nothing.
 """
 
@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable
 
 TASK_STDOUT_ENV = "SPARKBOLT_PRINTS"
-"""Names the named pipe to worker processes."""
+"""The environment variable that gives worker processes the path of the named pipe."""
 
 
 class StdoutWriter(io.RawIOBase):
@@ -31,18 +31,18 @@ class StdoutWriter(io.RawIOBase):
         """Open the pipe.
 
         Raises:
-            OSError: there is none, or nobody reads it.
+            OSError: there is no pipe, or no process reads it.
         """
         super().__init__()
-        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # refused at once if nobody reads
+        self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # fails at once if no process reads it
         os.set_blocking(self._fd, True)
 
     def writable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
-        """Write everything, while others wait: above 4,096 bytes a pipe would mix what several write."""
+        """Write all bytes under a lock: without it a pipe may mix writes of more than 4,096 bytes."""
         left = memoryview(data)
         size = len(left)
         try:
@@ -58,7 +58,7 @@ class StdoutWriter(io.RawIOBase):
 
 
 def stdout_to_driver() -> None:
-    """In a worker process: let ``sys.stdout`` write to the driver, if it asked for that; once."""
+    """In a worker process: let ``sys.stdout`` write to the driver's pipe, if there is one; idempotent."""
     path = os.environ.get(TASK_STDOUT_ENV)
     if path is None or isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), StdoutWriter):
         return
@@ -71,24 +71,24 @@ def stdout_to_driver() -> None:
 
 
 class StdoutReader:
-    """The reading end in the driver: a thread that hands on whole lines."""
+    """The reading end in the driver: a thread that forwards whole lines."""
 
     def __init__(self, path: str, show: Callable[[str], None]) -> None:
-        """Make the pipe and begin to read; ``show`` gets one or more whole lines at a time."""
+        """Make the pipe and start to read; ``show`` receives one or more whole lines per call."""
         self.path = path
         self.show = show
         os.mkfifo(path, 0o600)
-        # Opened for both, so that it never ends when the last writer does.
+        # Opened for reading and writing, so that no end of file comes when the last writer closes the pipe.
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._marks: dict[str, threading.Event] = {}
         threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
 
     def catch_up(self, timeout_secs: float) -> bool:
-        """Wait until all that was written before was shown; False if the time is over first."""
+        """Wait until everything that was written before is shown; False if ``timeout_secs`` expire first."""
         event = threading.Event()
         mark = f"\x1e{uuid.uuid4()}"
         self._marks[mark] = event
-        os.write(self._fd, f"{mark}\n".encode())  # so short a write is whole without a lock
+        os.write(self._fd, f"{mark}\n".encode())  # so short a write is atomic without a lock
         return event.wait(timeout_secs)
 
     def _read(self) -> None:
@@ -113,4 +113,4 @@ class StdoutReader:
             if text:
                 self.show(text)
         except (OSError, ValueError):
-            pass  # standard output was closed: whoever reads it wants no more
+            pass  # standard output was closed by its reader

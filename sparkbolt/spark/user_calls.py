@@ -1,11 +1,11 @@
-"""Calls: the code of users that the driver is in, and who waits for it.
+"""User calls: the user code that runs in the driver, and the threads that wait for it.
 
-Which question it answers: what becomes of a topology when ``next_ranges``, a hook of a spout or a listener does not
+Which question it answers: what happens to a topology if ``next_ranges``, a hook of a spout or a listener does not
 return?
-Rule 1: who waits for such a call lets go of the lock, so that everybody else goes on.
+Rule 1: a thread that waits for such a call releases the lock, so that all other threads go on.
 Rule 2: all calls of one spout come from one thread, one after the other; so do all calls of listeners.
-Rule 3: when the topology stops, a call gets a moment to return. Then whoever waits for it is told that it has not, and
-it is left behind in its thread: nobody hears what it gives back later.
+Rule 3: when the topology stops, a call gets a short time to return. After that the waiting thread gets ``NotReturned``,
+the call is abandoned in its thread, and its result is ignored.
 
 Read before: ``core.worker.activity``, ``core.model.components``.
 """
@@ -33,32 +33,37 @@ from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
 
 LEAVE_SECS = 0.5
-"""How long a call may go on once the topology stops, before who waits for it goes on without it."""
+"""How long a call may still take after the topology stops; then the waiting thread goes on without it."""
 CLOSE_SECS = 5.0
-"""How long a spout may take, from then on, to leave its last call and to close."""
+"""How long a spout may take, after the topology stops, to return from its last call and to close."""
 LAG_SECS = 0.5
-"""How long somebody who asks for metrics waits for ``lag``."""
+"""How long a request for metrics waits for ``lag``."""
 log = logging.getLogger("sparkbolt")
 
 
 class NotReturned(EngineError):  # noqa: N818  a state
-    """A call of user code was given up."""
+    """A call of user code has not returned in time and was abandoned."""
 
 
 class Calls:
     """The calls of one topology in this process."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        """None yet; ``changed`` guards the coordinator, and whoever waits for a call waits on it."""
+        """Begin without calls; ``changed`` guards the coordinator, and threads wait on it for the end of a call."""
         self.changed = changed
         self.ended_s = math.inf
-        """When the topology was stopped, on the monotonic clock; or when its start is given up."""
+        """When the topology was stopped, or when its start is given up; in seconds of the monotonic clock."""
         self._serials = count(1)
         self._now: dict[int, tuple[str, float, int, bool]] = {}
 
     @contextmanager
     def at(self, what: str, *, waited_for: bool = False) -> Iterator[None]:
-        """This thread is in a call."""
+        """Record that this thread is in a call of user code.
+
+        Args:
+            what: the call, in words.
+            waited_for: whether the engine waits for its end.
+        """
         serial, process = next(self._serials), os.getpid()
         self._now[serial] = what, time.monotonic(), threading.get_ident(), waited_for
         try:
@@ -69,11 +74,11 @@ class Calls:
 
     @property
     def has_this_thread(self) -> bool:
-        """Whether it is user code called by the topology, a spout or a listener, that asks."""
+        """Whether the current thread is in user code that the topology called (a spout or a listener)."""
         return any(thread == threading.get_ident() for _, _, thread, _ in self._now.copy().values())
 
     def sights(self) -> dict[str, CallSight]:
-        """The calls that have not returned, the oldest first; never waits for anybody."""
+        """The calls that have not returned, the oldest first; never waits for one of them."""
         if not self._now:
             return {}
         now_s, frames = time.monotonic(), frames_of_threads()
@@ -89,7 +94,7 @@ class Calls:
         }
 
     def break_off(self) -> None:
-        """The topology stops."""
+        """Note that the topology stops, and wake all threads that wait for a call."""
         with self.changed:
             self.ended_s = min(self.ended_s, time.monotonic())
             self.changed.notify_all()
@@ -97,30 +102,34 @@ class Calls:
 
 @dataclass(eq=False)
 class Job:
-    """A call that was asked for."""
+    """A requested call of user code."""
 
     what: str
     function: Callable[[], Any]
     quiet: bool = False
-    """Whether nobody waits for its end."""
+    """Whether no thread waits for its end."""
     done: bool = False
     left: bool = False
-    """Whether nobody waits for it any more: it need not begin."""
+    """Whether the thread that waited for it has gone on; then the call need not begin."""
     value: Any = None
     error: BaseException | None = None
 
     def result(self) -> Any:
-        """What the call gave, or raises what it raised."""
+        """The result of the call.
+
+        Raises:
+            BaseException: any exception that the call raised.
+        """
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class Caller:
-    """A thread that calls user code; begins with the first call."""
+    """A thread that calls user code; it starts with the first call."""
 
     def __init__(self, calls: Calls, name: str) -> None:
-        """Call nothing yet; ``name`` is the thread's."""
+        """Prepare a thread named ``name``; it starts with the first call."""
         self._calls = calls
         self._name = name
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -130,31 +139,36 @@ class Caller:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is the thread that asks."""
+        """Whether the current thread is this caller's thread."""
         return threading.current_thread() is self._thread
 
     def ask(self, what: str, function: Callable[[], Any], patience_secs: float = math.inf) -> Any:
-        """Have a function called, and wait for it without the lock.
+        """Call a function in the thread, and wait for it without the lock.
+
+        Args:
+            what: the call, in words.
+            function: the function to call.
+            patience_secs: how long the call may take; an earlier call that still runs counts from its start.
 
         Raises:
-            NotReturned: it takes longer than that, or than the end of the topology allows.
-            BaseException: whatever it raises.
+            NotReturned: the call takes longer, or the topology stops meanwhile and ``LEAVE_SECS`` pass.
+            BaseException: any exception that the function raises.
         """
         until_s = self._since_s() + patience_secs
         return self._wait(what, function, lambda: min(until_s, self._calls.ended_s + LEAVE_SECS, self._leave_s))
 
     def later(self, what: str, function: Callable[[], Any]) -> Job:
-        """Have a function called, and wait for nothing."""
+        """Call a function in the thread, and return its job without waiting."""
         job = Job(what, function, quiet=True)
         self._put(job)
         return job
 
     def end(self, what: str = "", function: Callable[[], Any] = lambda: None) -> None:
-        """Have a last function called; who waits for an earlier call waits no more.
+        """Call a last function and end the thread; threads that wait for an earlier call go on after ``LEAVE_SECS``.
 
         Raises:
-            NotReturned: it, or the call before it, takes longer than ``CLOSE_SECS``.
-            BaseException: whatever it raises.
+            NotReturned: the last function, or the call before it, takes longer than ``CLOSE_SECS``.
+            BaseException: any exception that the function raises.
         """
         now_s = time.monotonic()
         with self._calls.changed:
@@ -171,7 +185,7 @@ class Caller:
         return self._ended_s + LEAVE_SECS
 
     def _since_s(self) -> float:
-        """Since when it is in a call; now, if it is in none."""
+        """The start of the current call in seconds of the monotonic clock; the current time if there is none."""
         at = self._at
         return time.monotonic() if at is None else at[1]
 
@@ -208,7 +222,7 @@ class Caller:
             with self._calls.at(job.what, waited_for=True):
                 try:
                     job.value = job.function()
-                except BaseException as error:  # noqa: BLE001  user code; raised where somebody waits for it
+                except BaseException as error:  # noqa: BLE001  user code; raised in the waiting thread
                     job.error = error
             self._at = None
             job.done = True
@@ -218,19 +232,19 @@ class Caller:
 
 
 class Listeners:
-    """Those who hear of each promotion, one after the other; who hears waits for all of them."""
+    """The listeners of a topology: each promotion is passed to one after the other, and the engine waits for all."""
 
     def __init__(self, calls: Calls, raised: Callable[[Any, BaseException], None]) -> None:
-        """Nobody yet; ``raised`` is called with a listener that raises."""
+        """Begin without listeners; ``raised`` is called with a listener that raises, and its exception."""
         self._caller = Caller(calls, "sparkbolt-listeners")
         self._raised = raised
         self._listeners: list[Callable[[Any], None]] = []
 
     def add(self, listener: Callable[[Any], None]) -> None:
-        """Have it called from now on.
+        """Add a listener; it is called from the next promotion on.
 
         Raises:
-            EngineError: it cannot be called.
+            EngineError: ``listener`` is not callable.
         """
         if not callable(listener):
             raise EngineError(f"on_micro_batch({printed(listener)}): expected a function of a micro-batch's report")
@@ -238,14 +252,14 @@ class Listeners:
 
     @property
     def is_current(self) -> bool:
-        """Whether a listener asks."""
+        """Whether the current thread is that of the listeners."""
         return self._caller.is_current
 
     def tell(self, report: Any) -> None:
-        """Call all of them.
+        """Call all listeners with a report.
 
         Raises:
-            NotReturned: the topology stops, and one of them does not return.
+            NotReturned: the topology stops, and a listener does not return.
         """
         for listener in list(self._listeners):
             try:
@@ -256,7 +270,7 @@ class Listeners:
                 self._raised(listener, error)
 
     def end(self) -> None:
-        """Nobody is called any more; one that does not return is left behind. No listener calls this."""
+        """Call no listener any more; one that does not return is abandoned. A listener must not call this."""
         try:
             self._caller.end()
         except NotReturned as error:
@@ -264,24 +278,25 @@ class Listeners:
 
 
 def name_of(listener: Any) -> str:
-    """How a listener is called in a message."""
+    """The name of a listener in messages."""
     return str(getattr(listener, "__qualname__", type(listener).__qualname__))
 
 
 class DriverSpout(PartitionedSpout):
-    """A spout of the user's as the coordinator of a life calls it; executors read with copies of their own.
+    """A user's spout, as the coordinator of a life calls it; executors read with their own copies.
 
-    ``finished`` and ``lag`` are asked by whoever looks, so they never wait for long: ``finished`` says what is known.
+    ``finished`` and ``lag`` must not wait for long, since any thread may call them. ``finished`` does not wait at all:
+    it returns the last known answer.
     """
 
     def __init__(self, spout: PartitionedSpout, component: str, calls: Calls) -> None:
-        """Call ``spout`` in a thread of its own."""
+        """Call ``spout`` in a separate thread."""
         self.spout = spout
         self._component = component
         self._caller = Caller(calls, f"spout-{component}")
         self._asked: tuple[Mapping[str, int], Job] | None = None
         self._finished: Mapping[str, int] | None = None
-        """The progress with which it has said that it is finished."""
+        """The progress for which the spout has answered that it is finished."""
         self._lag: Mapping[str, int] = {}
         self._skipped = 0
 
@@ -290,23 +305,26 @@ class DriverSpout(PartitionedSpout):
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         if getattr(type(self.spout), method) is getattr(PartitionedSpout, method):
-            return None  # a hook that it does not have
+            return None  # the spout does not define this hook
         return self._caller.ask(self._what(method), partial(getattr(self.spout, method), *arguments))
 
     def open(self, context: TopologyContext) -> None:
-        """As the user's."""
+        """Call the user's method in the spout's thread, and wait."""
         self._ask("open", context)
         self.first_budget = self.spout.first_budget
         self.once, self.max_uncommitted = self.spout.once, self.spout.max_uncommitted
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """As the user's."""
+        """Call the user's method in the spout's thread, and wait."""
         call = partial(self.spout.next_ranges, progress, budget)
         ranges: list[Range] = self._caller.ask(self._what("next_ranges"), lambda: list(call()))
         return ranges
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether it has said so of this progress; it is asked again meanwhile, and the answer counts the next time."""
+        """Whether the spout has answered that it is finished with this progress.
+
+        If there is no such answer yet, the user's method is called in the background; a later call returns its answer.
+        """
         if self._asked is not None and self._asked[1].done:
             (of, job), self._asked = self._asked, None
             if job.result():
@@ -319,15 +337,15 @@ class DriverSpout(PartitionedSpout):
         return False
 
     def on_committed(self, progress: Mapping[str, int]) -> None:
-        """As the user's."""
+        """Call the user's method in the spout's thread, and wait."""
         self._ask("on_committed", progress)
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
-        """As the user's."""
+        """Call the user's method in the spout's thread, and wait."""
         self._ask("on_read", reads)
 
     def lag(self) -> Mapping[str, int]:
-        """As the user's; what it said last, where it does not answer at once."""
+        """The user's ``lag``; the last known one if the spout does not answer within ``LAG_SECS``."""
         with suppress(NotReturned):
             self._caller.ask(self._what("lag"), self._look, LAG_SECS)
         return self._lag
@@ -337,15 +355,15 @@ class DriverSpout(PartitionedSpout):
         self._skipped += self.spout.take_skipped()
 
     def take_skipped(self) -> int:
-        """What has become known with ``lag``."""
+        """How many positions the spout has skipped, as far as calls of ``lag`` have asked it; reset by this call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 
     def close(self) -> None:
-        """As the user's.
+        """Call the user's ``close`` in the spout's thread, and end the thread.
 
         Raises:
-            NotReturned: it does not return, or a call before it does not.
+            NotReturned: ``close``, or a call before it, does not return.
         """
         self._caller.end(self._what("close"), self.spout.close)
 
@@ -355,14 +373,14 @@ class DriverSpout(PartitionedSpout):
 
 
 class TellingSpout(DriverSpout):
-    """The same of a spout that wants to be told."""
+    """A ``DriverSpout`` for a user's spout that defines ``on_sources_changed``."""
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
-        """As the user's."""
+        """Call the user's method in the spout's thread, and wait."""
         self._ask("on_sources_changed", sources)
 
 
 def in_driver(spout: PartitionedSpout, component: str, calls: Calls) -> DriverSpout:
-    """A spout as the driver calls it."""
+    """The driver's wrapper of a user's spout."""
     asks = type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
     return (TellingSpout if asks else DriverSpout)(spout, component, calls)

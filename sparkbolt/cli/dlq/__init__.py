@@ -1,4 +1,4 @@
-"""``sparkbolt dlq``: dead letters, wherever they are, shown and given to a topology again.
+"""``sparkbolt dlq``: lists and shows dead letters of every kind of store, and replays them.
 
-Read in this order: ``common``, ``commands``, ``topic``; ``summary`` is what a run says of them at its end.
+Read in this order: ``common``, ``commands``, ``topic``; ``summary`` has the lines about them at the end of a run.
 """

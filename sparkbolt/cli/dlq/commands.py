@@ -1,12 +1,13 @@
-"""``sparkbolt dlq``: what was given up, why, and giving it to a topology again.
+"""Commands: ``sparkbolt dlq`` lists and shows dead letters, and replays them into a topology.
 
-Which question it answers: which dead letters are there, what is the story of this one, and how does it come back?
+Which question it answers: which dead letters are there, what is the story of this one, and how is it replayed?
 
-Rule 1: letters are read and never changed; which ones were replayed stands beside them, by their ids.
-Rule 2: a letter is noted as replayed after it is durable where it goes: a crash between the two replays it twice,
-never not at all.
-Rule 3: what cannot be replayed as it was is left out and told; it is never replayed as something else.
-Rule 4: a line that is no letter is told wherever letters are read, and nothing is written to where they are read.
+Rule 1: letters are read and never changed; the ids of replayed letters are stored beside them.
+Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
+be replayed twice, but is never lost.
+Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form.
+Rule 4: a line that is not a valid letter is reported by every command, and no tuples are written to where the letters
+are.
 
 Read before: ``core.model.dead_letters``, ``bolts.dead_letter_files``.
 """
@@ -34,24 +35,24 @@ from sparkbolt.errors import SparkboltError
 from sparkbolt.spark.locations import local_directory
 
 REPLAYED = ".replayed"
-"""What is added to the name of a file of letters for the ids of those that were replayed."""
+"""The suffix of the file with the ids of replayed letters; it is added to the name of the file of letters."""
 
 
 class LetterStore(Protocol):
-    """Where dead letters are: a file, or whatever else keeps them."""
+    """A store of dead letters: a file, a folder of a checkpoint, or a topic."""
 
     def letters(self) -> LettersFound:
-        """All letters, in the order in which they came."""
+        """All letters, in the order in which they were written."""
 
     def replayed(self) -> set[str]:
-        """The ids of letters that were replayed."""
+        """The ids of the letters that were replayed."""
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Give letters to a topology again, and note them as replayed.
+        """Replay letters and note them as replayed.
 
         Args:
-            letters: which ones.
-            into: where they go, if that is not where the messages came from.
+            letters: the letters to replay.
+            into: the target, if it is not where the messages came from.
         """
 
 
@@ -59,10 +60,10 @@ class LetterFile:
     """A file of letters, as ``dead_letters="file:PATH"`` writes it."""
 
     def __init__(self, path: str, client: Mapping[str, str]) -> None:
-        """Look whether it is there.
+        """Check that the file exists.
 
         Raises:
-            WrongUseError: it is not, or properties of a client were given, which a file has no use for.
+            WrongUseError: there is no such file, or properties of a Kafka client were given, which a file does not use.
         """
         if client:
             raise WrongUseError(f"--client-config is for letters in a topic (kafka:HOST:PORT/TOPIC), {path} is a file")
@@ -79,7 +80,7 @@ class LetterFile:
         return LettersFound(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
 
     def replayed(self) -> set[str]:
-        """The ids that stand in the file beside it."""
+        """The ids in the file of replayed letters beside this file."""
         try:
             with open(self._path + REPLAYED, encoding="ascii") as file:
                 return {line.strip() for line in file if line.strip()}
@@ -87,10 +88,10 @@ class LetterFile:
             return set()
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Append the tuples to ``into``, one JSON object a line: what ``JsonLinesSpout`` reads.
+        """Append the tuples to the file ``into``, one JSON object per line, as ``JsonLinesSpout`` reads them.
 
         Raises:
-            WrongUseError: there is no ``into``, or it is where the letters are.
+            WrongUseError: ``into`` is missing, or is where the letters are.
         """
         if into is None:
             raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
@@ -101,15 +102,15 @@ class LetterFile:
 
 
 def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str]) -> Replay:
-    """Append the tuples of letters to a file, one JSON object a line: what ``JsonLinesSpout`` reads.
+    """Append the tuples of letters to a file, one JSON object per line, as ``JsonLinesSpout`` reads them.
 
     Args:
-        letters: which ones.
-        into: the file.
-        read: the files and directories in which the letters are, and what is noted of them.
+        letters: the letters to replay.
+        into: the path of the file.
+        read: the files and directories that contain the letters and the notes about them.
 
     Raises:
-        WrongUseError: the file is one of those, or is a directory.
+        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory.
     """
     path = os.path.abspath(os.path.expanduser(into))
     if any(_is_in(path, place) for place in read):
@@ -135,7 +136,7 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
 
 
 def _is_in(path: str, place: str) -> bool:
-    """Whether a path is a file or directory, or below that directory, by whatever links."""
+    """Whether a path is the file or directory ``place``, or is below it; links are followed."""
     if os.path.exists(path) and os.path.exists(place) and os.path.samefile(path, place):
         return True
     real = os.path.realpath(place)
@@ -143,7 +144,7 @@ def _is_in(path: str, place: str) -> bool:
 
 
 def _not_for_json(letter: DeadLetter) -> str | None:
-    """Why a letter's tuples cannot be lines of JSON that mean the same; None if they can."""
+    """Why a letter's tuples cannot be written as JSON without a change; None if they can."""
     if not letter.tuples:
         return f"it has no tuples ({letter.note or 'the message could not be read'})"
     for values in letter.values():
@@ -158,13 +159,17 @@ def _not_for_json(letter: DeadLetter) -> str | None:
 
 
 class LetterFolder:
-    """The dead letters of a checkpoint: of its folder ``dead-letters``, wherever the checkpoint is."""
+    """The dead letters of a checkpoint, in its folder ``dead-letters``, on any file system."""
 
     def __init__(self, directory: str, client: Mapping[str, str]) -> None:
-        """Look whether it is there; ``directory`` is the folder, or the checkpoint.
+        """Check that the checkpoint exists.
+
+        Args:
+            directory: the checkpoint, or its folder ``dead-letters``.
+            client: properties of Kafka's client, for a replay to Kafka.
 
         Raises:
-            WrongUseError: it is not.
+            WrongUseError: there is no such directory.
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
@@ -181,14 +186,14 @@ class LetterFolder:
         return LettersFound(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
 
     def replayed(self) -> set[str]:
-        """The ids that stand in the file ``replayed`` beside the letters."""
+        """The ids in the file ``replayed`` beside the letters."""
         return set((self._files.read(f"{LETTERS_FOLDER}/replayed") or b"").decode("ascii").split())
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Append the tuples to a file, one JSON object a line; or give messages of Kafka again, as they came.
+        """Append the tuples to a file, one JSON object per line; or write messages of Kafka to Kafka again, unchanged.
 
         Raises:
-            WrongUseError: there is no ``into``, or it is where the letters are.
+            WrongUseError: ``into`` is missing, or is where the letters are.
         """
         if into is None:
             raise WrongUseError(
@@ -207,30 +212,30 @@ class LetterFolder:
 
 
 def shelf_at(where: str, client: Mapping[str, str]) -> LetterStore:
-    """The letters of a folder, or of a file."""
+    """The store for a checkpoint, a folder or a file."""
     url = urlparse(where)
     folder = url.scheme not in ("", "file") or os.path.isdir(os.path.expanduser(url.path if url.scheme else where))
     return LetterFolder(os.path.expanduser(where), client) if folder else LetterFile(where, client)
 
 
 SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], LetterStore]] = {FILE: shelf_at, KAFKA: LetterTopic}
-"""By how a place begins: what makes a shelf of the rest. One that begins with none of them is a folder or a file."""
+"""By prefix of a location, what makes the store from the rest. Without a known prefix it is a folder or a file."""
 
 
 @dataclass(frozen=True)
 class LetterLocation:
-    """Where letters are."""
+    """The location of dead letters, as it is given on the command line."""
 
     where: str
     client_config: str | None = None
-    """A file of properties of Kafka's client; they are read when the place is opened, and never printed."""
+    """A file of properties of Kafka's client; it is read when the store is opened, and never printed."""
 
 
 def open_letters(place: LetterLocation) -> LetterStore:
-    """The letters at a place.
+    """The store of dead letters at a location.
 
     Raises:
-        WrongUseError: there are none.
+        WrongUseError: there is no such store.
     """
     client = client_properties(place.client_config) if place.client_config is not None else {}
     for start, make in SHELVES.items():
@@ -240,7 +245,7 @@ def open_letters(place: LetterLocation) -> LetterStore:
 
 
 def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
-    """The newest letters, the newest last, as lines."""
+    """The lines of the newest letters; the newest is last."""
     store = open_letters(place)
     read = store.letters()
     replayed = store.replayed()
@@ -287,10 +292,15 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
 
 
 def show_letters(place: LetterLocation, names: Sequence[str], *, as_json: bool) -> list[str]:
-    """All that some letters say, as lines.
+    """The lines with all details of some letters.
+
+    Args:
+        place: where the letters are.
+        names: beginnings of their ids.
+        as_json: whether each letter is one JSON object.
 
     Raises:
-        WrongUseError: a name is that of no letter, or of several.
+        WrongUseError: no letter's id, or several ids, begin with one of the names.
     """
     read = open_letters(place).letters()
     _warn(read)
@@ -343,28 +353,28 @@ def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLett
 
 @dataclass(frozen=True)
 class ReplayOrder:
-    """What ``sparkbolt dlq replay`` is asked for."""
+    """The arguments of ``sparkbolt dlq replay``."""
 
     place: LetterLocation
     names: Sequence[str] = ()
-    """Beginnings of ids; none: all that were not replayed."""
+    """Beginnings of ids; if empty, all letters that were not replayed."""
     spout: str | None = None
     into: str | None = None
     again: bool = False
-    """Replay those, too, that were replayed."""
+    """Whether letters that were replayed before are replayed, too."""
 
 
 class NotAllReplayedError(SparkboltError):
-    """Some letters were left out, or lines could not be read; the message says which, and why."""
+    """Some letters were left out, or lines could not be read; the message lists them with the reasons."""
 
 
 def replay(order: ReplayOrder) -> list[str]:
-    """Replay letters; what was done, as lines.
+    """Replay letters; returns the lines to print.
 
     Raises:
-        WrongUseError: the order cannot be meant.
-        NotAllReplayedError: some letters were left out, or all were meant and some lines are no letters; the others
-            are replayed.
+        WrongUseError: the arguments are wrong, or the letters come from several spouts.
+        NotAllReplayedError: some letters were left out; or all letters were requested, and some lines are not valid
+            letters. The other letters are replayed.
     """
     store = open_letters(order.place)
     read = store.letters()

@@ -1,7 +1,7 @@
-"""What the places of dead letters have in common for ``sparkbolt dlq``.
+"""Common: what all stores of dead letters return to ``sparkbolt dlq``.
 
-Which question it answers: what is told of letters, and of a replay, wherever the letters are?
-Rule: it knows no place.
+Which question it answers: what is reported about letters and about a replay, whatever the store is?
+Rule: this module knows no particular store.
 
 Read before: ``core.model.dead_letters``.
 """
@@ -18,20 +18,20 @@ _SHOWN_MAX = 5
 
 @dataclass
 class LettersFound:
-    """What is in a place of dead letters."""
+    """The content of a store of dead letters."""
 
     letters: list[DeadLetter]
-    """Each id once."""
+    """The letters; each id occurs once."""
     repeated: int
-    """How many lines, or messages, hold a letter that is there already."""
+    """How many lines or messages repeat a letter with the same id."""
     damaged: list[str]
-    """Where the lines, or messages, stand that are no letters."""
+    """The positions of the lines or messages that are not valid letters, in words."""
     what: str = "line"
-    """What a letter stands in."""
+    """The word for what contains one letter: ``line`` or ``message``."""
 
     @property
     def damage(self) -> str | None:
-        """A sentence on what was passed over; None if that is nothing.
+        """A sentence about the invalid lines or messages that were skipped; None if there are none.
 
         >>> LettersFound([], 0, ["line 2", "line 7"]).damage
         '2 line(s) are no letters and were passed over: line 2, line 7'
@@ -44,7 +44,7 @@ class LettersFound:
 
 @dataclass
 class Replay:
-    """What became of letters that were to be replayed."""
+    """The result of a replay: which letters were replayed, and which were not."""
 
     tuples: int = 0
     ids: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""What is said of messages that were set aside: how many, where they are, and how they come back.
+"""Summary: the lines about messages that were set aside: how many, where they are, and how to replay them.
 
-Which question it answers: a run has ended, and some messages were given up; what does somebody type next?
-Rule: a command that is shown can be copied as it is.
+Which question it answers: a run has ended, and some messages were given up; which command does the user need next?
+Rule: every command that is shown can be copied as it is.
 
 Read before: ``core.model.dead_letter_targets``.
 """
@@ -17,12 +17,12 @@ from sparkbolt.core.model.topology import Topology
 
 
 def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
-    """A sentence for each spout of which a run has given messages up.
+    """One sentence for each spout whose messages a run has set aside.
 
     Args:
-        set_aside: how many of each spout.
-        topology: None where it was never there.
-        letters_directory: where the dead letters of the checkpoint are.
+        set_aside: how many messages of each spout.
+        topology: the topology; None if it was never loaded.
+        letters_directory: the directory of the checkpoint's dead letters.
     """
     if topology is None:
         return

@@ -1,9 +1,9 @@
-"""``sparkbolt dlq`` for a Kafka topic: ``kafka:HOST:PORT/TOPIC``.
+"""Topic: ``sparkbolt dlq`` for a Kafka topic, ``kafka:HOST:PORT/TOPIC``.
 
-Which question it answers: which letters are in the topic, and how does a message get back to where it came from?
-Rule: a message is written again as it came, key, headers and all, to its own kafka_partition, or to the topic that
-``--into`` names. What was replayed is noted in the topic of the letters. Properties of the client, such as those of
-SASL and TLS, come from a file and are never printed.
+Which question it answers: which letters are in the topic, and how does a message get back to its own topic?
+Rule 1: a message is replayed unchanged, with its key and headers, to its own kafka_partition, or to the topic that
+``--into`` names. The ids of replayed letters are noted in the topic of the letters.
+Rule 2: properties of the client, such as those of SASL and TLS, come from a file and are never printed.
 
 Read before: ``commands``, ``spouts.kafka.dead_letters``.
 """
@@ -19,10 +19,11 @@ from sparkbolt.core.model.dead_letters import DeadLetter
 
 
 def client_properties(path: str) -> dict[str, str]:
-    """The properties in a file: a line ``key=value`` each, as Kafka's own tools take them; ``#`` begins a remark.
+    """Read properties from a file with a line ``key=value`` for each, as Kafka's tools do; ``#`` begins a comment line.
 
     Raises:
-        WrongUseError: it cannot be read, or a line is none. The line is not shown, since it may hold a secret.
+        WrongUseError: the file cannot be read, or a line is no property. The line is not shown, since it may contain a
+            secret.
     """
     found: dict[str, str] = {}
     try:
@@ -41,18 +42,22 @@ def client_properties(path: str) -> dict[str, str]:
 
 
 KAFKA = "kafka:"
-"""How a place begins that is a topic."""
+"""The prefix of a location that is a Kafka topic."""
 
 
 class LetterTopic:
     """A topic of letters, as ``dead_letters="TOPIC"`` of a ``KafkaSpout`` writes it."""
 
     def __init__(self, where: str, client: Mapping[str, str] | None = None) -> None:
-        """Take the brokers and the topic apart; ``client`` has further properties of the client.
+        """Split the location into brokers and topic.
+
+        Args:
+            where: ``HOST:PORT/TOPIC``; several brokers are separated by commas.
+            client: further properties of Kafka's client.
 
         Raises:
-            WrongUseError: there are not both.
-            ConfigError: a property cannot be given.
+            WrongUseError: the brokers or the topic are missing.
+            ConfigError: a property of the client is not allowed.
         """
         from sparkbolt.spouts.kafka.settings import ClientSettings
 
@@ -72,13 +77,13 @@ class LetterTopic:
         return LettersFound(letters, found.repeated, found.damaged, "message")
 
     def replayed(self) -> set[str]:
-        """The ids that are noted as replayed."""
+        """The ids of the letters that are noted as replayed."""
         if not hasattr(self, "_replayed"):
             self.letters()
         return self._replayed
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Write the messages again to their topic, or to ``into``, which is a topic too.
+        """Write the messages again to their own topics, or to the topic ``into``.
 
         Raises:
             WrongUseError: ``into`` is the topic of the letters.
@@ -96,7 +101,7 @@ class LetterTopic:
 
 
 def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, str]) -> Replay:
-    """Write the messages of letters that are elsewhere to Kafka again: ``where`` is HOST:PORT, or HOST:PORT/TOPIC."""
+    """Write the messages of letters from another store to Kafka; ``where`` is ``HOST:PORT`` or ``HOST:PORT/TOPIC``."""
     from sparkbolt.spouts.kafka import dead_letters
     from sparkbolt.spouts.kafka.settings import ClientSettings
 
@@ -107,7 +112,7 @@ def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, s
 
 
 def _as_they_came(letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], Replay]:
-    """The letters that have their messages as they came, and what is told of replaying these."""
+    """The letters that contain their original Kafka message, and the result of their replay."""
     good = [letter for letter in letters if letter.raw is not None and letter.end is None]
     elsewhere = "it came from no Kafka topic"
     done = Replay(ids=[letter.id for letter in good])
