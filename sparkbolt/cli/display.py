@@ -275,8 +275,6 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
     for spec in () if topology is None else topology.components.values():
         counts = asdict(outcome.metrics.components.get(spec.id, _NOTHING))
         counts["execute_ms"] = round(counts["execute_ms"], 3)
-        of_spouts = {"pending", "set_aside", "dead_letters", "retried", "waiting", "late"}
-        leave_out = {"executed", "execute_ms"} if spec.is_spout else of_spouts
         leave_out = {"executed", "execute_ms"} if spec.is_spout else {"pending", "set_aside", "lag", "skipped", "late"}
         if not isinstance(spec.component, RuntimeBolt):
             leave_out |= WINDOW_COUNTS
