@@ -172,7 +172,8 @@ class Spout(Component):
 POSITION_MAX = (1 << 63) - 1
 """All positions are below it."""
 RANGE_POSITIONS_MAX = 1 << 40
-"""The largest number of positions of a range; the sequences of a spout's task suffice for 128 of them (``ids.AGAIN``)."""
+"""The largest number of positions of a range; the sequences of a spout's task suffice for 128 such ranges
+(``ids.AGAIN``)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -319,7 +320,7 @@ class PartitionedSpout(Component):
     The driver only plans which ranges are read; the executors read them. Driver and executors use copies of the same
     object: ``open``, ``next_ranges``, ``finished``, ``on_committed`` and ``close`` run in the driver, in one thread;
     ``prepare``, ``read``, ``read_columns`` and ``cleanup`` run on executors. While a method runs in the driver, nothing
-    new is read; a topology that stops does not wait for it to return.
+    new is read; a topology that stops abandons a call that does not return.
     """
 
     first_budget: int = 1000
