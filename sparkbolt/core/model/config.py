@@ -193,7 +193,7 @@ class Config:
     fuse: bool = _flag(True)
     """Whether a stateless bolt may run in its producer's stage, if its groupings allow that."""
     max_error_report_per_interval: int = _whole(5, 1)
-    """How many errors of one task are reported in an interval."""
+    """How many errors of one component are reported in an interval."""
     error_throttle_interval_secs: float = _secs(10)
     """The length of that interval, in seconds."""
     restarts_max: int = _whole(5, 0)
