@@ -1,11 +1,11 @@
-"""Arrow buffers: Arrow arrays as their buffers, without Arrow's messages about them.
+"""Arrow buffers: encodes Arrow arrays as their raw buffers, without Arrow's messages around them.
 
-Which question it answers: how does a column travel when all that is to be said of it is its type and its length?
-Rule: what comes out equals what went in, type and all. What is not plain (nulls, a slice, a nested type) is not plain,
-and travels as an Arrow stream.
+Which question it answers: how is a column sent when its type and its length describe it completely?
+Rule: the decoded column equals the encoded one, including its type. A column that is not plain (it has nulls, is a
+slice, or has a nested type) is sent as an Arrow stream instead.
 
-A stream costs 40 us to write and 30 us to read however few its rows are, since it describes its schema with each
-frame, and two copies more where there are many; a plain column costs 2 us and 3 us, and one copy.
+An Arrow stream costs 40 us to write and 30 us to read, however few rows it has, because it describes its schema in each
+frame; with many rows it also costs two more copies. A plain column costs 2 us to write, 3 us to read, and one copy.
 
 Read before: nothing.
 """
@@ -21,8 +21,8 @@ import pyarrow as pa
 from sparkbolt.errors import check
 
 Shape: TypeAlias = tuple[Any, ...]
-"""What must be known to read a plain column: (type id, length, bytes of each buffer), or of a dictionary the shape of
-its indices and the shape of its values."""
+"""What is needed to read a plain column: (type id, length, bytes of each buffer); for a dictionary array, (shape of the
+indices, shape of the values)."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _FIXED = {kind.id: kind for kind in (*_INTEGERS, pa.float32(), pa.float64(), pa.bool_())}
@@ -39,7 +39,7 @@ _DICTIONARY: int = pa.dictionary(pa.int32(), pa.string()).id
 
 
 def to_buffers(column: pa.Array) -> tuple[Shape, list[Any]] | None:
-    """The shape and the buffers of a column; None if it is not plain.
+    """Return the shape and the buffers of a column, or None if it is not plain.
 
     >>> shape, buffers = to_buffers(pa.array([1, 2, 3]))
     >>> from_buffers(shape, pa.py_buffer(b"".join(buffers)), 0)[0].to_pylist()
@@ -66,7 +66,7 @@ def to_buffers(column: pa.Array) -> tuple[Shape, list[Any]] | None:
 
 
 def all_to_buffers(columns: Sequence[Any]) -> tuple[dict[int, Shape], list[Any]]:
-    """The shapes of those columns that are plain, by index, and all their buffers, each filled up to eight bytes."""
+    """Return the shapes of the plain columns by index, and all their buffers, each padded to a multiple of 8 bytes."""
     shapes: dict[int, Shape] = {}
     pieces: list[Any] = []
     for index, column in enumerate(columns):
@@ -82,7 +82,15 @@ def all_to_buffers(columns: Sequence[Any]) -> tuple[dict[int, Shape], list[Any]]
 
 
 def from_buffers(shape: Shape, data: pa.Buffer, at: int) -> tuple[pa.Array, int]:
-    """The column of ``all_to_buffers`` whose buffers are at ``at``, and where they end; it looks into ``data``.
+    """Read one column that ``all_to_buffers`` wrote.
+
+    Args:
+        shape: the column's shape.
+        data: the bytes; the column is a view of them.
+        at: the byte at which the column's buffers begin.
+
+    Returns:
+        The column, and the byte at which its buffers end.
 
     Raises:
         InvariantError: the bytes are cut off.

@@ -1,7 +1,7 @@
-"""The rooms above: what a topology asks of those who start it and know files.
+"""The engine door: how the core calls the packages above it that run topologies and write files.
 
-Which question it answers: how does a model reach what runs it without knowing it?
-Rule: ``sparkbolt.launch`` sets it, and whoever loads a public name of Sparkbolt has loaded that.
+Which question it answers: how does a topology reach the engine that runs it without importing it?
+Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``.
 
 Read before: nothing.
 """
@@ -14,7 +14,7 @@ from sparkbolt.errors import EngineError
 
 
 class EngineDoor(Protocol):
-    """What is asked; the results are those of ``Topology.run`` and ``start``, and a ``DeadLetterSink``."""
+    """What the core needs; ``run`` and ``start`` return what the methods of ``Topology`` return."""
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
         """Run a topology to its end."""
@@ -23,23 +23,23 @@ class EngineDoor(Protocol):
         """Start a topology and return at once."""
 
     def file_sink(self, path: str) -> Any:
-        """The sink that writes dead letters into a file."""
+        """Return the ``DeadLetterSink`` that writes dead letters into a file."""
 
 
 _door: EngineDoor | None = None
 
 
 def set_engine_door(given: EngineDoor) -> None:
-    """From now on this one is asked."""
+    """Set the engine door; it replaces an earlier one."""
     global _door
     _door = given
 
 
 def engine_door() -> EngineDoor:
-    """Whom to ask.
+    """Return the engine door.
 
     Raises:
-        EngineError: nobody has set it.
+        EngineError: it has not been set.
     """
     if _door is None:
         raise EngineError("nothing that runs a topology is loaded: import sparkbolt.launch")

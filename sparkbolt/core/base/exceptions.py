@@ -1,10 +1,9 @@
-"""Exceptions of user code as text: what a story, the log and a dead letter say of them.
+"""Exceptions of user code as text: how a story, the log and a dead letter describe them.
 
-Which question it answers: what was raised, whose is it, and where?
-Rule 1: it stays small, and is plain text that can be written anywhere, whatever user code has put into it.
-Rule 2: nothing here raises, whatever an exception, a reason or a value does when it is printed.
-Rule 3: Ctrl-C ends the program, and what is an ``Interruption`` ends the process; whatever else leaves user code does
-not.
+Which question it answers: what was raised, by which component, and where?
+Rule 1: the text is short and can be encoded as UTF-8, whatever user code puts into it.
+Rule 2: no function here fails because an exception, a reason or a value raises when it is printed.
+Rule 3: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
 
 Read before: nothing.
 """
@@ -22,23 +21,24 @@ from sparkbolt.errors import PrepareError, SparkboltError
 
 TRACEBACK_CHARACTERS_MAX = 4000
 TRACEBACK_FRAMES_MAX = 30
-"""The innermost ones: an exception that is raised again and again gathers those of each time."""
+"""The innermost frames are kept; an exception object that is raised repeatedly collects the frames of each time."""
 REASON_CHARACTERS_MAX = 2000
-"""An exception's text may hold the whole message; it goes into the ledger's log, into plans and into dead letters."""
+"""A limit, since an exception's text may contain the whole message, and is stored in the ledger's log, in plans and in
+dead letters."""
 _OURS = Path(__file__).parents[2]
 _NOTE = "raised by "
 _process: int | None = None
-"""That in which user code is called, where somebody has said it."""
+"""Id of the process in which user code is called; None until ``own_process`` sets it."""
 
 
 class Interruption(BaseException):
-    """The process that runs user code ends here: what simulates the death of a process raises it."""
+    """Ends the process that runs user code; the simulator raises it where a process dies."""
 
 
 def said(thing: Any) -> tuple[str, str | None]:
-    """A text or an exception, as it is given to a collector, in a line; with the traceback that an exception has.
+    """Return the reason that was given to a collector as text, and the traceback if it is an exception with one.
 
-    Anything else is shown as it prints; nothing, as an empty text.
+    A str is returned whole. A value of any other type is shown by its ``repr``; None gives an empty text.
     """
     if isinstance(thing, str):
         return printable(thing), None
@@ -48,7 +48,7 @@ def said(thing: Any) -> tuple[str, str | None]:
 
 
 def line_of(error: BaseException) -> str:
-    """The exception in a line: its type, unless it is one of ours, and the first line of its text."""
+    """Return the type of the exception and the first line of its text; of a ``SparkboltError``, only its whole text."""
     try:
         text = printable(str(error))
     except BaseException as raised:  # noqa: BLE001  user code may raise anything, here too
@@ -61,17 +61,17 @@ def line_of(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The exception with the end of its traceback."""
+    """Return the exception with the last part of its traceback, at most ``TRACEBACK_CHARACTERS_MAX`` characters."""
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-TRACEBACK_FRAMES_MAX)
         return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
-    except BaseException as raised:  # noqa: BLE001  what an exception says of itself is user code
+    except BaseException as raised:  # noqa: BLE001  the text of an exception is made by user code
         pass_on(raised)
         return f"{line_of(error)} (its traceback cannot be printed: {type(raised).__name__})"
 
 
 def printed(value: Any) -> str:
-    """How a value prints, shortened; never raises.
+    """Return the ``repr`` of a value, shortened; a ``repr`` that raises is described instead.
 
     >>> class Odd:
     ...     def __repr__(self):
@@ -88,7 +88,7 @@ def printed(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A text of the type ``str`` itself that every encoding for text can write: lone surrogates are escaped.
+    r"""Return the text as a plain ``str`` that UTF-8 can encode: lone surrogates are escaped.
 
     >>> printable("a" + chr(0xD800))
     'a\\ud800'
@@ -99,21 +99,21 @@ def printable(text: str) -> str:
 def end_if_forked(process: int) -> None:
     """End this process if it is a child of the one with this id.
 
-    User code has forked, and its child has come back from it, by returning or raising: nothing of Sparkbolt's may be
-    done twice, so the child ends here, without handlers that are its parent's.
+    It is called where user code returns or raises. If user code has forked, its child arrives here too; Sparkbolt's
+    own code must not run twice, so the child ends at once, without running the exit handlers of its parent.
     """
     if os.getpid() != process:
         os._exit(1)
 
 
 def own_process() -> None:
-    """From now on this is the process that user code is called in: a child of it that raises ends (``pass_on``)."""
+    """Note that user code is called in this process; ``pass_on`` ends a forked child of it that raises."""
     global _process
     _process = os.getpid()
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise what is no affair of a tuple; see rule 3."""
+    """Raise the exception again if it must not be handled as the failure of a tuple (rule 3)."""
     if _process is not None:
         end_if_forked(_process)
     if isinstance(error, KeyboardInterrupt | Interruption):
@@ -122,12 +122,13 @@ def pass_on(error: BaseException) -> None:
 
 @contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """An exception that leaves user code has a note of whose it is, and keeps its type; errors of ours say it already.
+    """Add a note to an exception of user code that names the component and the line; its type does not change.
 
-    ``sys.exit`` in user code is an exception like any other, and not the end of a process that others use.
+    A ``SparkboltError`` gets no note, because its text names the component already. ``sys.exit`` in user code is
+    handled like an exception: other components use the same process, so it must not end.
 
     Raises:
-        RuntimeError: it has exited.
+        RuntimeError: user code called ``sys.exit``.
 
     >>> import sys
     >>> with user_code("committed of 'numbers'"):
@@ -143,13 +144,13 @@ def user_code(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         note = f"{_NOTE}{what}{_came_through(error)[1]}"
-        if note not in getattr(error, "__notes__", ()):  # one that is raised again and again
+        if note not in getattr(error, "__notes__", ()):  # the same object may be raised repeatedly
             error.add_note(note)
         raise
 
 
 def line_and_owner(error: BaseException) -> str:
-    """The exception in a line, with whose it is as ``user_code`` has noted.
+    """Return the exception in one line, with the note of ``user_code`` on which component raised it.
 
     >>> try:
     ...     with user_code("next_ranges of 'numbers'"):
@@ -164,10 +165,12 @@ def line_and_owner(error: BaseException) -> str:
 
 @contextmanager
 def preparing(what: str) -> Iterator[None]:
-    """What a component raises before its first tuple says whose it is, and where; errors of ours say it themselves.
+    """Turn an exception that a component raises before its first tuple into one that names the component and the line.
+
+    A ``SparkboltError`` is raised unchanged, because its text names the component already.
 
     Raises:
-        PrepareError: it has raised, or exited.
+        PrepareError: user code raised, or called ``sys.exit``.
 
     >>> with preparing("prepare of 'count'"):
     ...     open("/no/such/file")
@@ -184,13 +187,13 @@ def preparing(what: str) -> Iterator[None]:
 
 
 def raised_by(part: str, error: BaseException) -> str:
-    """A line for an exception of user code that is a part of a component: its method, whose it is, and where."""
+    """Return one line on an exception raised by a part of a component: the method, the part, and the place."""
     method, place = _came_through(error)
     return f"{method + ', ' if method else ''}{part}{',' if method else ''} raised {line_of(error)}{place}"
 
 
 def _came_through(error: BaseException) -> tuple[str, str]:
-    """The method of user code that was called last by code of ours and raised, and its line."""
+    """Return the user's method that raised, the last one that Sparkbolt's code called, and its file and line."""
     found, is_called = ("", ""), True
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)

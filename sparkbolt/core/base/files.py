@@ -1,6 +1,6 @@
-"""Files: what a checkpoint does with files, wherever they are.
+"""Files: the operations on files that a checkpoint needs, on any file system.
 
-Which question it answers: which few things must a file system be able to do?
+Which question it answers: which operations must a file system support?
 
 Read before: nothing.
 """
@@ -11,19 +11,19 @@ from typing import Protocol
 
 
 class Files(Protocol):
-    """The few things that a checkpoint does with files; names are relative to it."""
+    """The operations on files that a checkpoint needs; names are relative to the checkpoint's folder."""
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
+        """Return the content of a file, or None if the file does not exist."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole, replacing it atomically."""
+        """Write a whole file; a file of that name is replaced atomically."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not be there yet; False, and nothing written, if it is."""
+        """Write a new file; return False and write nothing if the file exists."""
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
+        """Return the names in a folder; an empty list if the folder does not exist."""
 
     def remove(self, name: str) -> None:
-        """Remove a file that may or may not be there."""
+        """Remove a file if it exists."""

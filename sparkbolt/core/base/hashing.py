@@ -1,17 +1,17 @@
-"""Values to 64-bit numbers that are the same in every process.
+"""Hashing: turns values into 64-bit numbers that are the same in every process.
 
-Which question it answers: which number stands for a value, where Python's salted ``hash`` may not be used?
+Which question it answers: which number stands for a value where Python's salted ``hash`` cannot be used?
 
 Rule 1: the same value gives the same number in every process, on every machine, today and after a restart.
 Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones; numpy's times in any
-unit) give the same number; a column gives the same numbers as an Arrow array and as a list. One exception: to numpy a
-day equals both a date and the moment at which the day begins, which are not equal to each other; it has the number of
-the moment, as it has its ``hash``.
-Rule 3: a value without a stable identity (an object of the user's own class) is refused, never guessed at.
+unit) give the same number; a column gives the same numbers as an Arrow array and as a list. One exception: a numpy
+``datetime64`` of a day equals both the date and the datetime at which the day begins, though these two are not equal to
+each other. It gets the number of the datetime, just as it has the ``hash`` of the datetime.
+Rule 3: a value without a stable identity (an object of the user's own class) is rejected with an error.
 
-How: texts and bytes of at most 256 bytes are read as 64-bit words and mixed one after the other, for all rows
-of a column at once; longer ones by blake2b. A tuple and a list of the same elements give the same number,
-since Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``, whose numbers are not kept.
+How: texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows
+of a column at once; longer ones are hashed by blake2b. A tuple and a list of the same elements give the same number,
+because Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``; the numbers here are different.
 
 Read before: ``ids``.
 """
@@ -80,10 +80,10 @@ _DAYS_OF_CYCLE = 146_097
 
 
 class UnroutableError(EmitError):
-    """A row cannot be turned into tasks: its value or its grouping is at fault; ``row`` says which row."""
+    """A row cannot be routed to tasks because of its value or of its grouping; ``row`` is the row's index."""
 
     def __init__(self, message: str, row: int) -> None:
-        """Keep the sentence and the row's index within the emitted rows."""
+        """Store the message and the row's index within the emitted rows."""
         self.row = row
         super().__init__(message)
 
@@ -93,12 +93,20 @@ class UnroutableError(EmitError):
 
 
 def combine(first: U64, second: U64) -> U64:
-    """One number for each pair of numbers; the order of the two matters."""
+    """Combine two columns of hashes row by row; the order of the two matters.
+
+    Args:
+        first: uint64[rows].
+        second: uint64[rows].
+
+    Returns:
+        uint64[rows].
+    """
     return mix64_array((first + np.uint64(_STEP)) ^ second)
 
 
 def hash_value(value: Any) -> int:
-    """The number of one value, 0 to 2**64 - 1.
+    """Return the number of one value, from 0 to 2**64 - 1.
 
     Args:
         value: None, str, bytes, bool, int, float, Decimal, datetime, date, time, timedelta, UUID, an Enum
@@ -207,7 +215,7 @@ def _hash_decimal(value: Decimal) -> int:
 
 
 def _hash_datetime(value: datetime) -> int:
-    """By the instant if there is a zone; Python ignores ``fold`` where two datetimes share their zone."""
+    """Hash the instant if the datetime has a zone; ``fold`` is ignored, as Python does within one time zone."""
     offset = value.replace(fold=0).utcoffset()
     micros = (value.replace(tzinfo=None, fold=0) - _EPOCH) // _MICROSECOND
     nanos = getattr(value, "nanosecond", 0)
@@ -217,10 +225,10 @@ def _hash_datetime(value: datetime) -> int:
 
 
 def _hash_numpy_time(value: np.datetime64 | np.timedelta64) -> int:
-    """As a datetime without a zone, or as a timedelta, whatever the unit, and beyond their limits too.
+    """Hash like a datetime without a zone, or like a timedelta, in any unit, also outside the range of these types.
 
-    Months and years have no length in days: as a lapse they are a number of months. So is a lapse without a unit just a
-    number. NaT is None, as numpy says of it.
+    Months and years have no fixed length in days, so a ``timedelta64`` in these units is hashed as a number of months.
+    A ``timedelta64`` without a unit is hashed as its number. NaT is hashed like None, since numpy converts it to None.
     """
     if np.isnat(value):
         return _NONE
@@ -242,17 +250,17 @@ def _hash_numpy_time(value: np.datetime64 | np.timedelta64) -> int:
 
 
 def hash_column(column: Column, field: str = "") -> U64:
-    """The number of each value of a column: ``hash_value`` of each, in one pass where the type allows that.
+    """Return ``hash_value`` of each value of a column, computed in one pass where the type allows it.
 
     Args:
-        column: the values of one field; a dictionary array is hashed once for each distinct value.
-        field: its name, for errors.
+        column: the values of one field; each distinct value of a dictionary array is hashed once.
+        field: the name of the field, for errors.
 
     Returns:
-        A uint64 array as long as the column.
+        uint64[rows].
 
     Raises:
-        UnroutableError: a value is of a type that ``hash_value`` refuses.
+        UnroutableError: a value has a type that ``hash_value`` rejects.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -267,7 +275,7 @@ def hash_column(column: Column, field: str = "") -> U64:
 
 
 def _as_uniform(values: Sequence[Any]) -> pa.Array | None:
-    """The values as Arrow if they are all str, bytes, int or float (and None); else None."""
+    """Return the values as an Arrow array if all are of one type (str, bytes, int or float) or None; else None."""
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) != 1:
         return None
@@ -283,7 +291,7 @@ def _as_uniform(values: Sequence[Any]) -> pa.Array | None:
 
 
 def _hash_objects(values: Sequence[Any], field: str) -> U64:
-    """One value after the other; the numbers of values that repeat are looked up."""
+    """Hash one value after the other; the number of a repeated value is looked up."""
     known: dict[Any, int] = {}
     result = np.empty(len(values), dtype=np.uint64)
     for row, value in enumerate(values):
@@ -294,7 +302,7 @@ def _hash_objects(values: Sequence[Any], field: str) -> U64:
                 number = hash_value(value)
                 if memoised:
                     known[value] = number
-        except BaseException as error:  # a mapping, or a time zone, of the user's own may raise anything
+        except BaseException as error:  # a mapping or a time zone of the user's own class may raise anything
             pass_on(error)
             what = str(error) if type(error) is TypeError else f"{type(value).__name__} ({line_of(error)})"
             raise UnroutableError(
@@ -342,14 +350,25 @@ def _filled(array: pa.Array, value: object, kind: pa.DataType) -> pa.Array:
 
 
 def _hash_dictionary(array: pa.DictionaryArray, field: str) -> U64:
-    """The distinct values once, then a look-up for each row."""
+    """Hash each distinct value once, then look up the number of each row."""
     numbers, indices = hash_distinct(array, field)
     result: U64 = numbers.take(indices)
     return result
 
 
 def hash_distinct(array: pa.DictionaryArray, field: str) -> tuple[U64, npt.NDArray[Any]]:
-    """The number of each distinct value of a column, and where each row's is; as of ``hash_column``."""
+    """Return the number of each distinct value of a column, and each row's index into these numbers.
+
+    Args:
+        array: the values of one field.
+        field: the name of the field, for errors.
+
+    Returns:
+        Numbers: uint64[distinct values], and one more for None if a row is null. Indices: integers[rows].
+
+    Raises:
+        UnroutableError: as for ``hash_column``.
+    """
     distinct = array.dictionary
     try:
         numbers = _hash_few(distinct)
@@ -368,9 +387,10 @@ def hash_distinct(array: pa.DictionaryArray, field: str) -> tuple[U64, npt.NDArr
 
 
 def _hash_few(distinct: pa.Array) -> U64 | None:
-    """The numbers of a few short texts, one by one and mostly known: the vector form costs as much as for a thousand.
+    """Return the numbers of a few short texts, hashed one by one, mostly from a cache; else None.
 
-    None if they are many, or anything else.
+    For a few texts the vector form costs as much as for a thousand. The result is None if there are many values, or
+    long ones, or values of another type.
     """
     if len(distinct) > _FEW or not pa.types.is_string(distinct.type) or distinct.null_count:
         return None
@@ -394,7 +414,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Whether values repeat so much that a look-up is cheaper than hashing each, judged by the first rows."""
+    """Whether values repeat so often that a look-up is cheaper than hashing each; estimated from the first rows."""
     sample = array.slice(0, _SAMPLE_ROWS)
     return len(sample.unique()) * 2 < _SAMPLE_ROWS
 
@@ -405,7 +425,7 @@ def _is_fast(kind: pa.DataType) -> bool:
 
 
 def _hash_floats(values: npt.NDArray[np.float64]) -> U64:
-    """Whole numbers as the ints they equal, the others by their bits."""
+    """Hash whole numbers like the ints they equal, and all others by their bits."""
     whole = values == np.floor(values)
     inside = whole & (np.abs(values) < 2.0**63)
     bits = values.view(np.uint64) ^ np.uint64(_FLOAT)
@@ -418,9 +438,9 @@ def _hash_floats(values: npt.NDArray[np.float64]) -> U64:
 
 
 def _hash_spans(array: pa.Array, seed: int) -> U64:
-    """The vector form of ``_hash_bytes``: word after word, for the rows that still have one.
+    """The vector form of ``_hash_bytes``: mixes word after word, for all rows that still have one.
 
-    Nulls are hashed as whatever their span holds; the caller overwrites them.
+    The number of a null is meaningless here; the caller overwrites it.
     """
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offset_buffer, data = array.buffers()
@@ -430,7 +450,7 @@ def _hash_spans(array: pa.Array, seed: int) -> U64:
     offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
     starts, lengths = offsets[:-1], np.diff(offsets)
     first, last = int(offsets[0]), int(offsets[-1])
-    # Eight bytes more than there are, so that the last word can be read whole, from any byte.
+    # Eight bytes of padding, so that a whole word can be read from any byte up to the last.
     padded = np.zeros(last - first + 8, dtype=np.uint8)
     if last > first:
         padded[:-8] = np.frombuffer(data, dtype=np.uint8, count=last - first, offset=first)
@@ -454,6 +474,6 @@ _WORD_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.ui
 
 
 def _mix_words(numbers: U64, words: U64, at: npt.NDArray[Any], left: npt.NDArray[Any]) -> U64:
-    """Mix in the eight bytes from ``at``, of which ``left`` belong to the value."""
+    """Mix in the eight bytes that begin at ``at``; ``left`` of them belong to the value."""
     masks = _WORD_MASKS.take(left, mode="clip")
     return mix64_array(numbers ^ (words[at] & masks))  # take would copy all words: they overlap

@@ -1,12 +1,12 @@
-"""Ids are arithmetic: where roots and edges come from.
+"""Ids: computes roots and edges, and folds them by key.
 
 Which question it answers: which 64-bit number stands for a tree, and which for one delivery of one tuple?
 
-Rule 1: a root is a bijection of (task number, sequence), so a set of roots folds back into ranges.
-Rule 2: an edge depends on everything that tells one delivery from another: the anchor's edge, the
+Rule 1: a root is a bijection of (task number, sequence), so a set of roots can be turned back into ranges of sequences.
+Rule 2: an edge depends on everything that distinguishes one delivery from another: the anchor's edge, the
 micro-batch, the ordinal within that parent, the anchor slot, the delivery slot, the destination. The same
-input gives the same ids, so a task that runs again tells the ledger the same thing.
-Rule 3: ids spread like random 64-bit numbers, so that only a complete tree XORs to zero.
+input gives the same ids, so a task that runs again reports the same ids to the ledger.
+Rule 3: ids are spread like random 64-bit numbers, so only a complete tree XORs to zero (but for a chance of 2**-64).
 
 The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
 generators", 2014, with the constants of David Stafford's variant 13). Prior art for XOR tracking: Storm's acker.
@@ -28,8 +28,9 @@ MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 MAX_TASK_NUMBER = (1 << 16) - 1
 
 AGAIN = 1 << (SEQUENCE_BITS - 1)
-"""Sequences from here on are given out by plans to trees that a bolt's task starts again; those below are the task's
-own to give. Of a spout's task they are those of dead letters, which are no messages and are counted apart."""
+"""First sequence of the upper half. For a bolt's task, plans assign the upper half to trees that the task starts again,
+and the task itself assigns the lower half. For a spout's task, the upper half belongs to dead letters, which are not
+messages and are counted separately."""
 
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB
@@ -38,7 +39,7 @@ _M2_INVERSE = pow(_M2, -1, 1 << 64)
 _PHI = 0x9E3779B97F4A7C15
 _PIECE = 1 << 14
 OBJECT_ORDINAL = 1 << 31
-"""Ordinals from here on belong to emissions anchored to a tuple object rather than to a row of a frame."""
+"""First ordinal of emissions that are anchored to a tuple object instead of to a row of a frame."""
 _STEPS: U64 = np.arange(_PIECE, dtype=np.uint64) * np.uint64(_PHI)
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -46,7 +47,7 @@ _NO_IDS: U64 = np.empty(0, dtype=np.uint64)
 
 
 def constant(value: int) -> U64:
-    """A number for arithmetic with arrays of ids: as an array of no dimension, with which it costs half as much."""
+    """Return a number as an array of no dimensions: arithmetic of arrays of ids with it takes half the time."""
     array: U64 = np.array(value, dtype=np.uint64)
     array.setflags(write=False)
     return array
@@ -57,7 +58,7 @@ _CM1, _CM2, _CM1_INVERSE, _CM2_INVERSE, _CPHI = map(constant, (_M1, _M2, _M1_INV
 
 
 def mix64(x: int) -> int:
-    """Spread a 64-bit number; a bijection.
+    """Mix the bits of a 64-bit number; a bijection.
 
     >>> unmix64(mix64(12345))
     12345
@@ -94,9 +95,9 @@ def unmix64_array(x: U64) -> U64:
 
 
 def _pieces(x: U64) -> Iterable[U64]:
-    """Views of an array, one after the other: what is done to one is done before it leaves the processor's cache.
+    """Return views of consecutive pieces of an array, each small enough to stay in the processor's cache.
 
-    In one piece, mixing 100,000 numbers takes three times as long.
+    Mixing 100,000 numbers in one piece takes three times as long.
     """
     return (x,) if len(x) <= _PIECE else (x[start : start + _PIECE] for start in range(0, len(x), _PIECE))
 
@@ -128,29 +129,36 @@ def _unmix(x: U64) -> None:
 def tree_key(task_number: int, sequence: int) -> int:
     """Pack a tree's (task number, sequence) into 64 bits: 16 for the task, 48 for the sequence.
 
-    Trees are kept and sorted by key, since keys rise in the order in which a task starts trees; the root, its
-    mixed form, is what tuples carry.
+    Trees are stored and sorted by key, because keys ascend in the order in which a task starts trees. Tuples carry the
+    root, which is ``mix64`` of the key.
     """
     return (task_number << SEQUENCE_BITS) | sequence
 
 
 def split_key(key: int) -> tuple[int, int]:
-    """(task number, sequence) of a tree key."""
+    """Return (task number, sequence) of a tree key."""
     return key >> SEQUENCE_BITS, key & MAX_SEQUENCE
 
 
 def edge_salt(micro_batch_id: int, anchor_slot: int, delivery_slot: int, destination: int) -> int:
-    """What an edge depends on besides its parent's edge and the ordinal, as one 64-bit number."""
+    """Combine everything that an edge depends on, except its parent's edge and the ordinal, into one 64-bit number."""
     x = mix64(micro_batch_id + _PHI)
     x = mix64(x ^ ((anchor_slot << 40) | (delivery_slot << 20)))
     return mix64(x + destination * _PHI)
 
 
 def edges_of(parent_edges: U64, ordinals: npt.NDArray[np.unsignedinteger] | int, salt: int) -> U64:
-    """Edges of deliveries: ``mix64((parent ^ salt) + ordinal * phi)``, element by element.
+    """Return the edges of deliveries: ``mix64((parent ^ salt) + ordinal * phi)``, element by element.
 
-    One mixing is enough because a parent's edge is itself a mixed number. Ordinals may be unsigned integers of any
-    width, or one for all.
+    Mixing once is enough, because a parent's edge is itself a mixed number.
+
+    Args:
+        parent_edges: uint64[deliveries].
+        ordinals: unsigned integers[deliveries] of any width, or one number for all.
+        salt: a result of ``edge_salt``.
+
+    Returns:
+        uint64[deliveries].
     """
     edges = parent_edges ^ np.uint64(salt)
     for start, piece in enumerate(_pieces(edges)):
@@ -164,16 +172,19 @@ def edges_of(parent_edges: U64, ordinals: npt.NDArray[np.unsignedinteger] | int,
 
 
 def edges_of_runs(parent_edges: U64, starts: npt.NDArray[np.intp], count: int, first: int, salt: int) -> U64:
-    """``edges_of`` where neighbours have a parent in common and ordinals count from ``first`` within each run.
+    """``edges_of`` for runs of deliveries with the same parent, whose ordinals count up from ``first`` in each run.
 
-    What differs between the runs is worked out once a run.
+    It is faster, because a parent's part is computed once for each run.
 
     Args:
-        parent_edges: that of each run.
-        starts: the first element of each run; the first of them is 0, and no run is empty.
-        count: how many edges.
-        first: the ordinal of each run's first element.
-        salt: as of ``edge_salt``.
+        parent_edges: uintp[runs], the parent's edge of each run.
+        starts: intp[runs], ascending, the index of each run's first delivery; the first is 0, and no run is empty.
+        count: the number of deliveries.
+        first: the ordinal of each run's first delivery.
+        salt: a result of ``edge_salt``.
+
+    Returns:
+        uint64[count].
 
     >>> edges = edges_of_runs(np.array([5, 6], dtype=np.uint64), np.array([0, 2]), count=3, first=4, salt=99)
     >>> edges.tolist() == [edge_of(5, 4, 99), edge_of(5, 5, 99), edge_of(6, 4, 99)]
@@ -196,7 +207,14 @@ def edge_of(parent_edge: int, ordinal: int, salt: int) -> int:
 
 
 def run_starts(sorted_values: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
-    """Index of the first element of each run of equal values; empty for an empty array."""
+    """Return the index of the first element of each run of equal values; empty for an empty array.
+
+    Args:
+        sorted_values: any dtype, [n], equal values next to each other.
+
+    Returns:
+        intp[runs], ascending.
+    """
     if len(sorted_values) == 0:
         return np.empty(0, dtype=np.intp)
     change = np.empty(len(sorted_values), dtype=bool)
@@ -215,7 +233,14 @@ def rise(keys: npt.NDArray[Any]) -> bool:
 
 
 def run_lengths(starts: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
-    """How many of ``count`` elements each run has; the first run begins at 0. ``np.diff`` takes longer.
+    """Return the number of elements of each run; ``np.diff`` takes longer.
+
+    Args:
+        starts: intp[runs], ascending, the index of each run's first element; the first is 0.
+        count: the number of elements in all runs.
+
+    Returns:
+        intp[runs].
 
     >>> run_lengths(np.array([0, 2]), 5).tolist()
     [2, 3]
@@ -228,7 +253,14 @@ def run_lengths(starts: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp
 
 
 def ordinals_within(parents: npt.NDArray[np.integer]) -> npt.NDArray[np.uint32]:
-    """For each element how many equal ones stand before it; equal elements must be neighbours."""
+    """Return for each element the number of equal elements before it; equal elements must be neighbours.
+
+    Args:
+        parents: integers[n].
+
+    Returns:
+        uint32[n].
+    """
     starts = run_starts(parents)
     if len(starts) == len(parents):
         return np.zeros(len(parents), dtype=np.uint32)
@@ -238,9 +270,16 @@ def ordinals_within(parents: npt.NDArray[np.integer]) -> npt.NDArray[np.uint32]:
 
 
 def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
-    """The XOR of each run; the first run begins at 0, and none is empty.
+    """Return the XOR of the elements of each run; the first run begins at 0, and no run is empty.
 
-    ``reduceat`` says the same in thrice the time where runs are short.
+    ``np.bitwise_xor.reduceat`` gives the same result, but takes three times as long where runs are short.
+
+    Args:
+        xors: uint64[n].
+        starts: intp[runs], ascending, the index of each run's first element.
+
+    Returns:
+        uintp[runs].
 
     >>> xor_of_runs(np.array([1, 2, 4], dtype=np.uint64), np.array([0, 2])).tolist()
     [3, 4]
@@ -257,9 +296,16 @@ def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
 
 
 def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
-    """Combine (key, xor) pairs: keys sorted and each once, the XOR of what belonged to each.
+    """Combine (key, xor) pairs: each key once, with the XOR of all its values.
 
-    The sort is stable (merging runs), since what comes in is mostly a few sorted runs one after the other.
+    The sort is the stable one, which merges runs, because the input mostly consists of a few sorted runs.
+
+    Args:
+        keys: uint64[pairs], in any order.
+        xors: uint64[pairs].
+
+    Returns:
+        Keys: uint64[keys], ascending, each once. XORs: uint64[keys].
     """
     if rise(keys):
         return keys, xors
@@ -273,9 +319,14 @@ def xor_by_key(keys: U64, xors: U64) -> tuple[U64, U64]:
 
 
 def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
-    """Combine (root, xor) pairs and turn roots into keys; the result is as of ``xor_by_key``.
+    """Combine (root, xor) pairs and turn roots into keys; the result is that of ``xor_by_key``.
 
-    Neighbours of one root are folded first: the words of one line travel together, and unmixing costs.
+    Neighbours with the same root are combined first, because the tuples of one tree mostly arrive next to each other
+    and turning a root into a key costs time.
+
+    Args:
+        roots: uint64[pairs], in any order.
+        xors: uint64[pairs].
     """
     starts = run_starts(roots)
     if len(starts) < len(roots):
@@ -284,5 +335,5 @@ def xor_by_root(roots: U64, xors: U64) -> tuple[U64, U64]:
 
 
 def empty_u64() -> U64:
-    """An empty array of ids, always the same one: there is nothing in it to change."""
+    """Return an empty array, uint64[0]; always the same object, which is safe because it has no elements to change."""
     return _NO_IDS

@@ -1,15 +1,16 @@
-"""Intervals: sets of whole numbers as few [start, end).
+"""Intervals: sets of whole numbers as a few intervals [start, end).
 
 Which question it answers: which numbers are in any of these intervals, in these but not in those, or between them?
 
-Rule 1: an interval begins with its first number and ends before its end, as ``range``, a slice, and the offsets of
-Kafka do; none is empty. Where a file holds both ends inclusive, its codec turns them (``to_inclusive``,
-``from_inclusive``), and nothing behind it knows.
-Rule 2: every function that returns intervals gives them in order (ascending, apart): each ends before the next starts.
-What a function takes may be in any order where it says so, and must be ascending otherwise, though it may touch.
+Rule 1: an interval includes its start and excludes its end, like ``range``, a slice, and Kafka's offsets; no interval
+is empty. Some files store both ends inclusive: only their codecs convert (``to_inclusive``, ``from_inclusive``).
+Rule 2: every function that returns intervals returns them ascending and apart: each ends before the next starts.
+Intervals that a function takes must be ascending, though one may end where the next starts; a function that accepts any
+order states it.
 
-What is not here: ranges of tree keys (``Verdicts.done_first`` to ``done_last``), both ends inclusive, since the end of
-the last key has no room in 64 bits; they are joined by what lies between them, and not where they touch.
+What is not here: ranges of tree keys (``Verdicts.done_first`` to ``done_last``). Both their ends are inclusive, because
+the exclusive end of the last key does not fit into 64 bits; and two ranges are joined if no other tree lies between
+them, not only if they touch.
 
 Read before: ``ids``.
 """
@@ -27,11 +28,11 @@ from sparkbolt.core.base.ids import I64
 Interval: TypeAlias = tuple[int, int]
 """[start, end), start < end."""
 Intervals: TypeAlias = Sequence[Interval]
-"""Several: ascending, and none overlaps the next."""
+"""Several intervals, ascending; none overlaps the next."""
 
 
 def union(*several: Iterable[Interval]) -> list[Interval]:
-    """What is in any of the intervals, which come in any order and may overlap.
+    """Return the numbers that are in any of the intervals; these may overlap, in any order.
 
     >>> union([(9, 12), (0, 7)], [(12, 14), (3, 5)])
     [(0, 7), (9, 14)]
@@ -46,7 +47,7 @@ def union(*several: Iterable[Interval]) -> list[Interval]:
 
 
 def union_of_columns(starts: I64, ends: I64) -> list[Interval]:
-    """As ``union``, of many.
+    """``union`` of many intervals, given as two columns.
 
     Args:
         starts: int64[n], in any order.
@@ -67,7 +68,12 @@ def union_of_columns(starts: I64, ends: I64) -> list[Interval]:
 
 
 def add(starts: list[int], ends: list[int], number: int) -> bool:
-    """Add one number to intervals in order, which two lists hold; whether it was in none of them.
+    """Add one number to ascending intervals, in place; return whether it was in none of them before.
+
+    Args:
+        starts: the starts of the intervals, ascending; changed in place.
+        ends: their ends; changed in place.
+        number: the number to add.
 
     >>> starts, ends = [2, 6], [4, 9]
     >>> add(starts, ends, 3), add(starts, ends, 4), add(starts, ends, 5), starts, ends
@@ -92,7 +98,7 @@ def add(starts: list[int], ends: list[int], number: int) -> bool:
 
 
 def subtract(intervals: Intervals, gone: Intervals) -> list[Interval]:
-    """What is in the first intervals and not in the others.
+    """Return the numbers that are in ``intervals`` and not in ``gone``.
 
     >>> subtract([(1, 10)], [(0, 2), (4, 6), (9, 31)])
     [(2, 4), (6, 9)]
@@ -114,7 +120,7 @@ def subtract(intervals: Intervals, gone: Intervals) -> list[Interval]:
 
 
 def clip(intervals: Intervals, start: int | None = None, end: int | None = None) -> list[Interval]:
-    """What is in the intervals and in [start, end); None: no limit on that side.
+    """Return the numbers that are in the intervals and in [start, end); None means no limit on that side.
 
     >>> clip([(0, 7), (9, 14)], start=5), clip([(0, 7), (9, 14)], end=9)
     ([(5, 7), (9, 14)], [(0, 7)])
@@ -129,7 +135,7 @@ def clip(intervals: Intervals, start: int | None = None, end: int | None = None)
 
 
 def first_outside(position: int, intervals: Intervals) -> int:
-    """The first number from ``position`` on that is in none of the intervals.
+    """Return the first number at or after ``position`` that is in none of the intervals.
 
     >>> first_outside(4, [(4, 10)]), first_outside(10, [(4, 10)]), first_outside(5, [(4, 7), (7, 9)])
     (10, 10, 9)
@@ -142,13 +148,13 @@ def first_outside(position: int, intervals: Intervals) -> int:
 
 
 def gaps(starts: I64, ends: I64, end: int, limit: int) -> list[Interval]:
-    """The first ``limit`` intervals that lie behind the first of some others and in none of them, up to ``end``.
+    """Return the first ``limit`` gaps: the intervals after the first given one that are in none of them, up to ``end``.
 
     Args:
         starts: int64[n], ascending.
-        ends: int64[n], ends[i] > starts[i]; they may overlap.
-        end: where the last gap ends, if it lies beyond all of them.
-        limit: how many at most.
+        ends: int64[n], ends[i] > starts[i]; the intervals may overlap.
+        end: the end of the last gap; it has no effect if an interval reaches it.
+        limit: the largest number of gaps to return.
 
     >>> gaps(np.array([1, 2, 7]), np.array([5, 3, 8]), 100, limit=9)
     [(5, 7), (8, 100)]
@@ -162,7 +168,7 @@ def gaps(starts: I64, ends: I64, end: int, limit: int) -> list[Interval]:
 
 
 def size(intervals: Intervals) -> int:
-    """How many numbers are in the intervals.
+    """Return how many numbers are in the intervals.
 
     >>> size([(2, 4), (6, 9)])
     5
@@ -171,7 +177,7 @@ def size(intervals: Intervals) -> int:
 
 
 def to_inclusive(intervals: Iterable[Interval]) -> list[tuple[int, int]]:
-    """As (first, last), both in the interval: how some files hold them.
+    """Return the intervals as (first, last), both inclusive, as some files store them.
 
     >>> to_inclusive([(2, 4), (6, 9)])
     [(2, 3), (6, 8)]

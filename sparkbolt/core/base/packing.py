@@ -1,8 +1,8 @@
-"""Packing: arrays of integers as few bytes, at the price of a pass over them.
+"""Packing: encodes arrays of integers in few bytes, at the cost of one pass over them.
 
-Which question it answers: how do ids travel, where every byte of a tuple is copied half a dozen times on its way?
-Rule: what comes out is what went in, value by value; only the width of an integer may be another one.
-``pack`` is for what is read at once, ``pack_keys`` for what is kept on disk.
+Which question it answers: how are ids sent, given that each byte of a tuple is copied about six times on its way?
+Rule: the decoded values equal the encoded ones; only the width of the integers may differ.
+``pack`` is for data that is read soon after, ``pack_keys`` for data that is stored on disk.
 
 Read before: ``ids``.
 """
@@ -31,7 +31,7 @@ _ENTRY = struct.Struct("<QQ")
 
 
 def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers that are not negative in the narrowest unsigned type that holds them all.
+    """Return integers >= 0 in the narrowest unsigned dtype that holds them all.
 
     >>> narrow(np.array([3, 255], dtype=np.uint64)).dtype, narrow(np.array([3, 256])).dtype
     (dtype('uint8'), dtype('uint16'))
@@ -43,15 +43,22 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 KEY_ARRAYS = 3
-"""How many arrays ``keys_to_pack`` makes."""
+"""The number of arrays that ``keys_to_pack`` returns."""
 _RARE = 32
-"""One step in so many may be wide and stand apart."""
+"""At most one step in this many may be wide, and is then stored separately."""
 
 
 def keys_to_pack(keys: U64) -> list[npt.NDArray[Any]]:
-    """Keys as arrays for ``pack``: the first one, the steps between neighbours, and (place, step) of wide steps.
+    """Return keys as arrays for ``pack``: the first key, the steps between neighbours, and (place, step) of wide steps.
 
-    For keys that rise slowly, but for some leaps; any keys come back from ``packed_keys``.
+    It saves space where keys ascend in small steps with few large ones; ``packed_keys`` restores any keys.
+
+    Args:
+        keys: uint64[n].
+
+    Returns:
+        First key: uint64[min(n, 1)]. Steps: unsigned integers[n - 1], 0 for a wide step. Wide steps: uint64[2 * wide],
+        all places, then all steps.
 
     >>> keys = np.array([1 << 60, (1 << 60) + 7, (1 << 60) + 9], dtype=np.uint64)
     >>> keys_to_pack(keys)[1], packed_keys(*keys_to_pack(keys)).tolist() == keys.tolist()
@@ -85,10 +92,13 @@ def packed_keys(first: U64, steps: npt.NDArray[Any], leaps: U64) -> U64:
 
 
 def pack(arrays: Sequence[npt.NDArray[Any]]) -> list[bytes]:
-    """Arrays as bytes to be joined: a table of types and lengths, then each array, padded to eight bytes.
+    """Return arrays as pieces of bytes: a table of types and lengths, then each array, padded to a multiple of 8 bytes.
 
     Args:
-        arrays: one-dimensional, of unsigned integers, or of signed ones of 32 or 64 bits.
+        arrays: one-dimensional, of unsigned integers, or of signed integers of 32 or 64 bits.
+
+    Returns:
+        The pieces, for the caller to join.
     """
     pieces = [_COUNT.pack(len(arrays))]
     pieces += [_ENTRY.pack(_WIDTH_OF[array.dtype], len(array)) for array in arrays]
@@ -101,7 +111,9 @@ def pack(arrays: Sequence[npt.NDArray[Any]]) -> list[bytes]:
 
 
 def unpack(data: memoryview, at: int = 0) -> tuple[list[npt.NDArray[Any]], int]:
-    """The arrays that ``pack`` put at ``at``, and where they end; they look into ``data``.
+    """Return the arrays that ``pack`` wrote, which begin at the byte ``at``, and the byte at which they end.
+
+    The arrays are views of ``data``.
 
     Raises:
         InvariantError: the bytes are cut off.
@@ -131,7 +143,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def join_sections(sections: Sequence[Buffer]) -> bytes:
-    """Byte strings as one, each behind its length.
+    """Join byte strings into one, each preceded by its length.
 
     >>> split_sections(join_sections([b"a", b""]))
     [b'a', b'']
@@ -157,19 +169,19 @@ _NO_KEYS = zlib.compress(b"", 1)
 
 
 def compress(data: bytes) -> bytes:
-    """The bytes by zlib, at its fastest."""
+    """Compress bytes with zlib at its fastest level."""
     if len(data) > _SMALL_BYTES:
         return zlib.compress(data, 1)
     if not data:
         return _NO_KEYS
-    small = zlib.compressobj(1, wbits=10, memLevel=1)  # a few KB of tables to clear, not 256
+    small = zlib.compressobj(1, wbits=10, memLevel=1)  # clears a few KB of tables instead of 256 KB
     return small.compress(data) + small.flush()
 
 
 def pack_keys(keys: U64) -> bytes:
-    """Integers of 64 bits in few bytes: differences of neighbours, byte by byte of equal weight, zlib.
+    """Compress uint64[n]: the differences of neighbours, grouped by the bytes' significance, then zlib.
 
-    Any values are kept exactly; those that rise slowly become small.
+    All values are restored exactly; values that ascend in small steps need the fewest bytes.
     """
     if len(keys) == 0:
         return _NO_KEYS

@@ -1,18 +1,19 @@
-"""Salvage: a pickled column of which some values cannot be read.
+"""Salvage: reads a pickled column of which some values cannot be read.
 
-Which question it answers: which values of a list that was pickled as a whole raise when they are read, and what are
-the others?
-Rule 1: a value is lost if, and only if, reading something in it raises: an exception class whose ``__init__`` takes
-two arguments, a ``__setstate__`` that refuses, a class that this process cannot import, a ``__hash__`` that raises.
-Rule 2: it costs nothing where nothing is lost: the column is read again here only after ``pickle.loads`` has raised.
+Which question it answers: which values of a pickled list raise when they are read, and what are the other values?
+Rule 1: a value is lost if, and only if, reading a part of it raises. Examples: an exception class whose ``__init__``
+takes two arguments, a ``__setstate__`` that raises, a class that this process cannot import, a ``__hash__`` that
+raises.
+Rule 2: it costs nothing where no value is lost: it reads the column only after ``pickle.loads`` has raised.
 
-Rejected: reading everything back where it is written, which doubles the price of pickled columns and proves nothing
-for another process; a pickle a value, which costs twice the time for small ones.
+Rejected: reading every column back where it is written, which doubles the cost of pickled columns and proves nothing
+about another process; one pickle for each value, which takes twice the time for small values.
 
-How: the interpreter's own unpickler in Python, whose steps are taken one by one; a step that raises leaves a
-``_Lost`` where its result would be, and everything that is made of that. Values are then pickled once more, which
-finds what is lost in them wherever it is.
-Read before: nothing.
+How: it runs the unpickler of the standard library that is written in Python, step by step. If a step raises, a
+``_Lost`` takes the place of its result, and of everything that is made from that result. Each value is then pickled
+again, which finds a ``_Lost`` anywhere within it.
+
+Read before: ``exceptions``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sparkbolt.core.base.exceptions import line_of, pass_on
 
 
 class _Lost:
-    """Stands for what could not be read."""
+    """Takes the place of an object that could not be read."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -36,19 +37,19 @@ class _Lost:
 
 
 class _LostError(Exception):
-    """Something lost is in what is being pickled."""
+    """The object that is being pickled contains a ``_Lost``."""
 
 
 Step = Callable[[Any], None]
 
 
 def _forgiving(step: Step, drops: int, *, replaces: bool) -> Step:
-    """A step of the unpickler that does not raise.
+    """Return a step of the unpickler that leaves a ``_Lost`` instead of raising.
 
     Args:
-        step: the step.
-        drops: how many objects it takes from the stack; -1: all down to the last mark.
-        replaces: whether what lies under them then is what it has changed; else it adds a result.
+        step: the original step.
+        drops: how many objects it takes from the stack; -1 means all above the last mark.
+        replaces: whether it changes the object below them; if not, it puts a new object on the stack.
     """
 
     def forgiving(self: Any) -> None:
@@ -79,7 +80,7 @@ def _forgiving(step: Step, drops: int, *, replaces: bool) -> Step:
 
 
 class _Forgiving(pickle._Unpickler):
-    """Reads on where reading raises."""
+    """An unpickler that continues after a step that raises."""
 
     dispatch: ClassVar[dict[int, Step]] = dict(pickle._Unpickler.dispatch)
 
@@ -98,7 +99,7 @@ _RESULTS = {
     pickle.EXT2: 0,
     pickle.EXT4: 0,
 }
-"""What makes an object, and of how many that are on the stack."""
+"""Steps that make an object, and the number of objects that each takes from the stack."""
 _CHANGES = {
     pickle.BUILD: 1,
     pickle.APPEND: 1,
@@ -107,17 +108,17 @@ _CHANGES = {
     pickle.SETITEMS: -1,
     pickle.ADDITEMS: -1,
 }
-"""What changes the object under those that it takes."""
+"""Steps that change the object below those that they take from the stack, and the number that each takes."""
 for _codes, _replaces in ((_RESULTS, False), (_CHANGES, True)):
     for _code, _drops in _codes.items():
         _Forgiving.dispatch[_code[0]] = _forgiving(_Forgiving.dispatch[_code[0]], _drops, replaces=_replaces)
 
 
 def salvage(data: bytes) -> tuple[Sequence[Any], dict[int, str]]:
-    """The values of a pickled list, and by index why those cannot be read that are lost.
+    """Return the values of a pickled list, and the reason for each lost value by its index.
 
     Raises:
-        pickle.UnpicklingError, EOFError: the bytes are no pickle.
+        pickle.UnpicklingError, EOFError: the bytes are not a pickle.
 
     >>> class Odd(Exception):
     ...     def __init__(self, one, two):
@@ -136,7 +137,7 @@ def salvage(data: bytes) -> tuple[Sequence[Any], dict[int, str]]:
             pickle.dumps(value, protocol=5)
         except _LostError as error:
             lost[index] = str(error)
-        except BaseException as error:  # noqa: BLE001  it was read, which is all that is asked here
+        except BaseException as error:  # noqa: BLE001  the value cannot be pickled, but it was read: it is not lost
             pass_on(error)
             continue
     return values, lost

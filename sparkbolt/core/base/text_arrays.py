@@ -1,10 +1,10 @@
-"""Many strings at once: their CRC-32s, and their bytes in another order.
+"""Text arrays: hashes, sorts and joins many strings at once.
 
-Which question it answers: how are a hundred thousand keys hashed, sorted and packed without a look at each?
-Rule: the numbers are those of ``zlib.crc32``, so that it does not show whether keys came alone or together.
+Which question it answers: how are 100,000 keys hashed, sorted and packed without a Python loop over them?
+Rule: the hashes are those of ``zlib.crc32``, so a key has the same hash alone and among others.
 
-A pass over strings in the order of their hashes waits for memory at every one of them, 100 to 150 ns each; so they
-become one Arrow array in the order in which they were made, and everything else is done on that.
+A loop over Python strings in the order of their hashes waits for memory at each string, 100 to 150 ns. So the strings
+are first copied into one Arrow array, in the order in which they were created, and everything else works on the array.
 
 Read before: nothing.
 """
@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 
 def text_of(values: Sequence[Any]) -> pa.StringArray | None:
-    """The values as an Arrow array if all of them are str that UTF-8 can hold; else None."""
+    """Return the values as an Arrow array if all of them are str that UTF-8 can encode; else None."""
     if set(map(type, values)) != {str}:
         return None
     try:
         text = pa.array(values, type=pa.string())
     except UnicodeEncodeError:  # a lone surrogate
         return None
-    return text if isinstance(text, pa.StringArray) else None  # more than two gigabytes come in chunks
+    return text if isinstance(text, pa.StringArray) else None  # Arrow splits more than 2 GB into chunks
 
 
 def _table() -> npt.NDArray[np.uint32]:
@@ -42,7 +42,9 @@ _CRC_OF_BYTE = _table()
 
 
 def crc32s(text: pa.StringArray) -> npt.NDArray[np.uint32]:
-    """``zlib.crc32`` of each string's UTF-8 bytes: byte after byte, for the strings that still have one.
+    """Return ``zlib.crc32`` of each string's UTF-8 bytes, as uint32[strings].
+
+    It works byte after byte, for all strings that still have one.
 
     >>> from zlib import crc32
     >>> crc32s(pa.array(["to", "", "being"])).tolist() == [crc32(b"to"), 0, crc32(b"being")]
@@ -68,15 +70,19 @@ def crc32s(text: pa.StringArray) -> npt.NDArray[np.uint32]:
 
 
 def order_of(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
-    """In which order hashes rise; equal ones stay in theirs."""
+    """Return the indices that sort the hashes, as intp[n]; equal hashes stay in their order.
+
+    Args:
+        hashes: uint32[n].
+    """
     places = hashes.astype(np.uint64) << np.uint64(32)
     places |= np.arange(len(hashes), dtype=np.uint64)
-    places.sort()  # numbers that are all different sort faster than a stable argsort
+    places.sort()  # sorting distinct numbers is faster than a stable argsort
     return (places & np.uint64(0xFFFFFFFF)).astype(np.intp)
 
 
 def joined(text: pa.StringArray) -> bytes | None:
-    r"""The strings as UTF-8 with a NUL between any two; None if one of them has a NUL.
+    r"""Return the strings as UTF-8, separated by NULs; None if one of them contains a NUL.
 
     >>> joined(pa.array(["to", "", "be"])), joined(pa.array(["a\0b", "c"]))
     (b'to\x00\x00be', None)

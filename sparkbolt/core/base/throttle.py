@@ -1,9 +1,9 @@
-"""Throttling: an error that comes a million times is told a few times, and counted every time.
+"""Throttling: an error that occurs a million times is reported a few times, and counted every time.
 
-Which question it answers: is this report one too many?
-Rule: at most so many reports of one component an interval; the next one that passes says how many did not (Storm's
-``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``). Where none comes, the end of
-the interval says it.
+Which question it answers: may this report pass, or has its component reported too often in this interval?
+Rule: at most ``reports_max`` reports of one component pass in an interval; the next report that passes carries the
+number of those withheld (Storm's ``topology.max.error.report.per.interval`` and
+``topology.error.throttle.interval.secs``). If no further report comes, the number is reported when the interval ends.
 
 Read before: nothing.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Throttle:
-    """Counts reports by component.
+    """Counts reports by component, and decides which of them pass.
 
     >>> throttle = Throttle(reports_max=1, interval_secs=10)
     >>> throttle.passes("split", 0.0), throttle.passes("split", 5.0), throttle.passes("split", 11.0)
@@ -25,10 +25,14 @@ class Throttle:
     reports_max: int
     interval_secs: float
     _windows: dict[str, list[float]] = field(default_factory=dict)
-    """By component: when the interval began, how many reports it has seen, how many were withheld."""
+    """By component: when the interval began (seconds), how many reports passed in it, how many were withheld."""
 
     def passes(self, component: str, mono_s: float) -> int | None:
-        """Whether a report may pass: None if not, else how many were withheld since the last that did."""
+        """Decide whether a report passes at ``mono_s`` (seconds of a monotonic clock).
+
+        Returns:
+            None if it must be withheld; else the number of reports withheld since the last one that passed.
+        """
         window = self._windows.setdefault(component, [mono_s, 0, 0])
         if mono_s - window[0] > self.interval_secs:
             window[0], window[1] = mono_s, 0
@@ -40,7 +44,7 @@ class Throttle:
         return withheld
 
     def withhold(self, component: str, mono_s: float) -> None:
-        """Count a report that is not to pass whatever room there is.
+        """Count a report as withheld, even if the interval's limit is not reached.
 
         >>> throttle = Throttle(reports_max=5, interval_secs=10)
         >>> throttle.withhold("split", 0.0)
@@ -50,7 +54,9 @@ class Throttle:
         self._windows.setdefault(component, [mono_s, 0, 0])[2] += 1
 
     def ended(self, mono_s: float) -> list[tuple[str, int]]:
-        """(component, how many reports were withheld) where an interval is over and nobody has said it yet.
+        """Return (component, withheld reports) for each interval that has ended, if they are not reported yet.
+
+        A number is returned once.
 
         >>> throttle = Throttle(reports_max=1, interval_secs=10)
         >>> [throttle.passes("split", at) for at in (0.0, 1.0, 2.0)]

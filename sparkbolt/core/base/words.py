@@ -1,14 +1,14 @@
-"""Words: enums whose members are plain text for everybody else.
+"""Words: enums whose members behave as plain text outside the code.
 
-Which question it answers: how is a word both one of a few that the code knows, and a str that users, files and other
-versions see?
+Which question it answers: how is a word a member of an enum for the code, and a str for users, files and other
+versions?
 
-Rule 1: a member equals its text, prints as its text (``repr`` too), sorts and hashes as its text, and stands in JSON as
-its text.
-Rule 2: a member is pickled as its text, so that no pickle names an enum of this version. What was pickled comes back as
-a str: compare with ``==``, never with ``is``, and read with ``of`` where a member is wanted.
-Rule 3: what was written by another version is read with ``of``, which takes every word; a call of the class, which
-takes none that it does not know, is for what this version wrote itself.
+Rule 1: a member equals its text, prints as its text (``repr`` too), sorts and hashes as its text, and is written to
+JSON as its text.
+Rule 2: a member is pickled as its text, so that no pickle names an enum of this version. Unpickling returns a str:
+compare with ``==``, never with ``is``, and call ``of`` where a member is needed.
+Rule 3: data of another version is read with ``of``, which accepts every word. Calling the class, which rejects unknown
+words, is only for data that this version wrote itself.
 
 Read before: nothing.
 """
@@ -38,7 +38,7 @@ class Word(StrEnum):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The member with this text; a member without a name where another version knows a word that this does not.
+        """Return the member with this text; for a word that this version does not know, a member without a name.
 
         >>> class Fruit(Word):
         ...     APPLE = "apple"

@@ -1,7 +1,7 @@
-"""The model: what users declare, what their code is handed, and what a running topology tells them.
+"""The model: what users declare, the objects that their code receives, and what a running topology reports to them.
 
 Read in this order: ``tuples``, ``arguments``, ``retry``, ``dead_letters``, ``config``, ``groupings``, ``interfaces``,
 ``components``, ``function_bolts``, ``runtime_bolts``, ``durable``, ``pickling``, ``statefulness``,
-``dead_letter_targets``, ``method_validation``, ``validation``, ``topology``, ``lane``; then what is told: ``causes``,
-``metrics``, ``story``, ``outage``, ``reports``, ``progress``, ``running``, ``unsent``.
+``dead_letter_targets``, ``method_validation``, ``validation``, ``topology``, ``lane``; then what is reported:
+``causes``, ``metrics``, ``tree_life``, ``story``, ``outage``, ``reports``, ``progress``, ``running``, ``unsent``.
 """

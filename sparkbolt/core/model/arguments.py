@@ -1,7 +1,7 @@
-"""What may be given to the constructors of spouts and bolts.
+"""Arguments: checks the arguments of the constructors of spouts and bolts.
 
-Which question it answers: is an argument one that can be meant?
-Rule: what cannot be meant is refused where it is given, by the name of the argument, and shown.
+Which question it answers: is the value of an argument valid?
+Rule: an invalid value is rejected in the constructor, by an error that names the argument and shows the value.
 
 Read before: ``tuples``.
 """
@@ -22,7 +22,7 @@ from sparkbolt.errors import ConfigError
 
 
 def is_int(value: object, least: float = -math.inf) -> bool:
-    """Whether it is a whole number of at least ``least``; True and False are none.
+    """Whether a value is an int of at least ``least``; True and False are not accepted.
 
     >>> is_int(3, 1), is_int(0, 1), is_int(True), is_int("3")
     (True, False, False, False)
@@ -31,7 +31,7 @@ def is_int(value: object, least: float = -math.inf) -> bool:
 
 
 def is_positive(value: object) -> bool:
-    """Whether it is a number above 0, and not without end.
+    """Whether a value is a finite number above 0.
 
     >>> is_positive(0.5), is_positive(0), is_positive(float("nan")), is_positive(float("inf")), is_positive("1")
     (True, False, False, False, False)
@@ -40,10 +40,10 @@ def is_positive(value: object) -> bool:
 
 
 def whole(what: str, value: Any, least: int = 1, most: int | None = None, *, or_none: bool = False) -> Any:
-    """The value, if it is a whole number from ``least`` to ``most``, or None where that may be.
+    """Return the value if it is a whole number from ``least`` to ``most``, or None if ``or_none`` allows it.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if (value is None and or_none) or (is_int(value, least) and (most is None or value <= most)):
         return value
@@ -52,10 +52,10 @@ def whole(what: str, value: Any, least: int = 1, most: int | None = None, *, or_
 
 
 def positive(what: str, value: Any, *, or_none: bool = False) -> Any:
-    """The value, if it is a number above 0, or None where that may be.
+    """Return the value if it is a number above 0, or None if ``or_none`` allows it.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if (value is None and or_none) or is_positive(value):
         return value
@@ -63,10 +63,10 @@ def positive(what: str, value: Any, *, or_none: bool = False) -> Any:
 
 
 def flag(what: str, value: Any) -> Any:
-    """The value, if it is True or False.
+    """Return the value if it is True or False.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if isinstance(value, bool):
         return value
@@ -74,12 +74,12 @@ def flag(what: str, value: Any) -> Any:
 
 
 def text(what: str, value: Any, means: str, *, or_none: bool = False) -> Any:
-    """The value, if it is a text that is not blank and can be written, or None where that may be.
+    """Return the value if it is a text that is not blank and can be encoded, or None if ``or_none`` allows it.
 
-    ``means`` says what text is expected.
+    ``means`` describes the expected text.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if (value is None and or_none) or (isinstance(value, str) and value.strip() and is_writable(value)):
         return value
@@ -87,7 +87,7 @@ def text(what: str, value: Any, means: str, *, or_none: bool = False) -> Any:
 
 
 def is_writable(value: str) -> bool:
-    r"""Whether every encoding for text can write it: it has no half of a pair (a lone surrogate).
+    r"""Whether UTF-8 can encode a text, which is so if it contains no lone surrogate.
 
     >>> is_writable("café"), is_writable("\ud800")
     (True, False)
@@ -100,10 +100,10 @@ def is_writable(value: str) -> bool:
 
 
 def one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
-    """The value, if it is one of the choices.
+    """Return the value if it is one of the choices.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if isinstance(value, str) and value in choices:
         return value
@@ -111,10 +111,10 @@ def one_of(what: str, value: Any, choices: Sequence[str]) -> Any:
 
 
 def encoding(what: str, value: Any) -> Any:
-    """The value, if it is the name of an encoding for text.
+    """Return the value if it is the name of an encoding that Python knows.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     try:
         codecs.lookup(text(what, value, "the name of an encoding, such as 'utf-8'"))
@@ -124,25 +124,25 @@ def encoding(what: str, value: Any) -> Any:
 
 
 def absolute(what: str, value: Any, means: str) -> str:
-    """The path as an absolute one; ``~`` is the home directory, and ``means`` says what is expected.
+    """Return a path as an absolute path; ``~`` is the home directory, and ``means`` describes the expected path.
 
     Raises:
-        ConfigError: it can be no path; ``what`` names the argument.
+        ConfigError: it cannot be a path; ``what`` is the argument's name.
     """
     if isinstance(value, str | Path) and str(value):
         try:
             os.fsencode(value)
             return os.path.abspath(os.path.expanduser(str(value)))
-        except ValueError:  # a half of a pair of characters, or a zero byte
+        except ValueError:  # a lone surrogate, or a zero byte
             pass
     raise _refusal(what, value, means)
 
 
 def fields(what: str, value: Any, example: str = "['customer', 'amount']") -> list[str]:
-    """The fields of stream ``default``, for a component that has no other stream.
+    """Return the fields of stream ``default``, for a component that has no other stream.
 
     Raises:
-        ConfigError: they are not a list of distinct names; ``what`` names the argument.
+        ConfigError: they are not a list of distinct names; ``what`` is the argument's name.
     """
     try:
         streams = parse_outputs(value)
@@ -154,10 +154,10 @@ def fields(what: str, value: Any, example: str = "['customer', 'amount']") -> li
 
 
 def part_of_tuple(what: str, value: Any) -> Any:
-    """The value, if it says what a bolt takes of a tuple: the name of a field, a function of the tuple, or None.
+    """Return the value if it selects a part of a tuple: the name of a field, a function of the tuple, or None.
 
     Raises:
-        ConfigError: it does not; ``what`` names the argument.
+        ConfigError: it does not; ``what`` is the argument's name.
     """
     means = "the name of a field, a function of the tuple, or None"
     if value is None:
@@ -166,10 +166,10 @@ def part_of_tuple(what: str, value: Any) -> Any:
 
 
 def properties(what: str, value: Any) -> dict[str, Any]:
-    """The value as a dict, if it maps texts, or is None.
+    """Return the value as a dict if it is a mapping whose keys are str, or None, which gives an empty dict.
 
     Raises:
-        ConfigError: it is not; ``what`` names the argument.
+        ConfigError: it is not; ``what`` is the argument's name.
     """
     if value is None:
         return {}
@@ -179,10 +179,10 @@ def properties(what: str, value: Any) -> dict[str, Any]:
 
 
 def function(what: str, value: Any, means: str) -> Callable[..., Any]:
-    """The value, if it can be called and gives its result at once; ``means`` says what is expected.
+    """Return the value if it is a function that is not a coroutine function; ``means`` describes the expected function.
 
     Raises:
-        ConfigError: it is not, or is a coroutine function; ``what`` names the argument.
+        ConfigError: it cannot be called, or is a coroutine function; ``what`` is the argument's name.
     """
     if not callable(value):
         raise _refusal(what, value, means)

@@ -1,13 +1,13 @@
-"""Causes and outcomes: why a tuple or a tree failed, and what becomes of the message.
+"""Causes and outcomes: why a tuple or a tree failed, and what happens to its message then.
 
-Which question it answers: by which words do tasks, the driver, a dead letter and users know a cause and an outcome, and
-which causes belong together?
+Which question it answers: which words name a cause and an outcome in tasks, in the driver, in dead letters and for
+users, and which causes belong together?
 
-Rule 1: whoever makes a failure names its cause by a ``Cause``, whoever decides on a message what becomes of it by a
-``MessageOutcome``; no other module writes their texts itself.
-Rule 2: files and plans hold the texts. What a later version wrote is read too (``Word.of``).
+Rule 1: every failure names its cause by a ``Cause``, and every decision on a message is a ``MessageOutcome``; no other
+module contains their texts.
+Rule 2: files and plans contain the texts. Texts of a later version can be read too (``Word.of``).
 
-Read before: ``words``. Who decides on outcomes: ``outcomes``, in ``core/driver/ledger``.
+Read before: ``words``. Outcomes are decided in ``core.driver.ledger.outcomes``.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ class Cause(Word):
     EXCEPTION = "exception"
     """A component raised."""
     FAIL = "fail"
-    """The bolt said so."""
+    """The bolt failed the tuple (``collector.fail``)."""
     EMIT = "emit"
-    """What was emitted does not fit the declared outputs."""
+    """An emitted tuple does not fit the declared outputs."""
     UNAVAILABLE = "unavailable"
-    """Something is away that the bolt depends on (``Unavailable``)."""
+    """A service that the bolt depends on is unavailable (``Unavailable``)."""
     REJECTED = "rejected"
-    """The bolt does not want to see the tuple again (``Reject``)."""
+    """The bolt rejected the tuple for good (``Reject``)."""
     KILLED = "killed"
-    """It ended its worker process."""
+    """The tuple ended the worker process that executed it."""
     STATE = "state"
-    """What the bolt would keep because of it cannot be kept."""
+    """After the tuple, the bolt's state contains a value that cannot be stored."""
     TIMEOUT = "timeout"
-    """The tree was not complete in time."""
+    """The tree was not complete within ``message_timeout_secs``."""
     UNREADABLE = "unreadable"
     """The record, or its timestamp, can never be read (``BadRecord``)."""
     READ = "read"
-    """The range broke off here; the tree stands for all positions behind its own, too."""
+    """Reading the range failed at this position; the tree represents all later positions of the range, too."""
     CUT = "cut"
-    """The range broke off behind this record, which may not be whole."""
+    """Reading the range failed after this record, which may be incomplete."""
     AWAY = "away"
-    """As ``READ``, since the source is away."""
+    """Like ``READ``, because the source is unavailable."""
     INTERRUPTED = "interrupted"
-    """As ``CUT``, since the source is away."""
+    """Like ``CUT``, because the source is unavailable."""
     POSTPONED = "postponed"
-    """As ``READ``, since the range was too large to be read at once: the tree stands for the rest of it."""
+    """Like ``READ``, because the range was too large to be read at once: the tree represents the rest of it."""
     MISPLACED = "misplaced"
-    """The record came behind later ones."""
+    """The spout returned the record after records of later positions, or outside the range."""
     LETTER = "dead letter"
-    """The tree is that of a dead letter, which could not be written."""
+    """The tree belongs to a dead letter that could not be written."""
 
 
 NOT_READ = frozenset({Cause.READ, Cause.AWAY, Cause.POSTPONED})
-"""The causes of trees that stand for a whole range, from their position on."""
+"""The causes of trees that represent a whole range, from their position on."""
 AWAY = frozenset({Cause.AWAY, Cause.INTERRUPTED, Cause.POSTPONED})
-"""The causes of trees that failed though nothing was tried: their source was away, or enough was read of it."""
+"""The causes of failures that are no attempts: the source was unavailable, or enough of it had been read."""
 RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE})
-"""The causes that tell that a bolt could not do its work. That a bolt fails or rejects a tuple is part of its work."""
+"""The causes that show that a bolt could not do its work; to fail or to reject a tuple is part of a bolt's work."""
 FINAL = frozenset({Cause.UNREADABLE, Cause.REJECTED})
-"""The causes after which a message is never given again."""
+"""The causes after which a message is never retried."""
 STOPPING = frozenset({Cause.EXCEPTION, Cause.KILLED, Cause.READ})
 """The causes that stop the topology where ``on_error`` is ``stop``."""
 
 
 class MessageOutcome(Word):
-    """What becomes of the message of a failed tree.
+    """What happens to the message of a failed tree.
 
     >>> MessageOutcome.SET_ASIDE == "set_aside", MessageOutcome.SET_ASIDE in EXHAUSTED
     (True, True)
@@ -77,11 +77,11 @@ class MessageOutcome(Word):
 
     RETRY = "retry"
     SET_ASIDE = "set_aside"
-    """It was given up, and no dead letter is written."""
+    """The message is given up, and no dead letter is written."""
     DEAD_LETTER = "dead_letter"
-    """It was given up, and its letter is to be written."""
+    """The message is given up, and a dead letter will be written."""
     SPOUT = "spout"
-    """Its spout is told, and decides."""
+    """Its spout is notified (``fail``) and decides."""
 
 
 _OUTCOMES = {
@@ -91,11 +91,11 @@ _OUTCOMES = {
     MessageOutcome.SPOUT: "its spout was told",
 }
 EXHAUSTED = frozenset({MessageOutcome.SET_ASIDE, MessageOutcome.DEAD_LETTER})
-"""The outcomes of messages that are not given again."""
+"""The outcomes of messages that are given up."""
 
 
 def outcome_words(outcome: MessageOutcome | None) -> str:
-    """What becomes of the message of a failed tree, in words; empty where only a later version has them.
+    """Describe what happens to the message of a failed tree; empty for an outcome of a later version.
 
     >>> outcome_words(MessageOutcome.SPOUT), outcome_words(MessageOutcome.of("sold"))
     ('its spout was told', '')

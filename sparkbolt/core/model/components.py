@@ -1,8 +1,8 @@
-"""Spouts and bolts: what users write.
+"""Components: the spouts and bolts that users write.
 
-Which question it answers: which methods does a component have, who calls them, how often?
-Rule: ``__init__`` runs once, where the topology is built; ``prepare`` (``open`` of a spout) runs where a task
-starts. Components are values: they are pickled with the topology.
+Which question it answers: which methods does a component have, where are they called, and how often?
+Rule: ``__init__`` runs once, in the process that builds the topology; ``prepare`` (``open`` of a spout) runs where a
+task starts. Components are values: they are pickled with the topology.
 
 Read before: ``tuples``, ``config``.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
-    """What stands for ``path`` in a rehearsal: the same path, below a directory.
+    """Return the path that replaces ``path`` in a rehearsal: the same path below ``directory``.
 
     >>> rehearsal_path("/tmp/rehearsal", "/srv/../srv/out")
     '/tmp/rehearsal/srv/out'
@@ -47,10 +47,10 @@ def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
 
 @dataclass
 class TopologyContext:
-    """What a task may know of itself and of its topology.
+    """What a task can learn about itself and its topology.
 
-    ``now_ms`` (milliseconds since the epoch, never going back) and ``micro_batch_id`` are those of the
-    micro-batch that is being processed; both are the same when the micro-batch runs again.
+    ``now_ms`` (milliseconds since the epoch, never decreasing) and ``micro_batch_id`` belong to the micro-batch that is
+    being processed; both are the same if the micro-batch runs again.
     """
 
     topology: str
@@ -63,22 +63,22 @@ class TopologyContext:
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The task numbers of every component."""
     inputs: tuple[tuple[str, str], ...] = ()
-    """The streams that the component gets, as (component, stream)."""
+    """The streams that the component subscribes to, as (component, stream)."""
     now_ms: int = 0
     micro_batch_id: int = -1
     version: str = ""
-    """What the topology is, in 16 hexadecimal digits (``Topology.version``)."""
+    """The version of the topology, 16 hexadecimal digits (``Topology.version``)."""
     rehearsal_directory: str | None = None
-    """Where files go in a rehearsal: under the simulator and ``TopologyTestDriver`` a directory that is there, belongs
-    to nobody else and is removed in the end. None on Spark. A component that changes anything else outside of itself
-    (a table, a server) may look whether it is None."""
+    """The directory for files in a rehearsal. Under the simulator and ``TopologyTestDriver`` it exists, no other run
+    uses it, and it is removed at the end. On Spark it is None. A component that changes anything else outside itself (a
+    table, a server) can check whether it is None."""
 
     def output_path(self, path: str | os.PathLike[str]) -> str:
-        """Where a file or directory is written that belongs at ``path``.
+        """Return the path at which a file or directory for ``path`` must be written.
 
-        On Spark that is ``path`` as it is. In a rehearsal it is the same path below ``rehearsal_directory``, in a
-        folder that is made by this call: what stands at ``path`` itself is never touched. It differs from process to
-        process: a bolt that emits where it wrote emits ``path``.
+        On Spark this is ``path`` itself. In a rehearsal it is the same path below ``rehearsal_directory``, in a
+        folder that this call creates, so the files at ``path`` itself are never changed. The result differs between
+        processes: a bolt that emits the place of its output should emit ``path``.
 
         >>> TopologyContext("t", "out", 0, 1, 1, Config()).output_path("out/notes.txt")
         'out/notes.txt'
@@ -90,7 +90,7 @@ class TopologyContext:
         return place
 
     def component_tasks(self, component: str) -> tuple[int, ...]:
-        """The task numbers of a component, for ``emit_direct``.
+        """Return the task numbers of a component, for ``emit_direct``.
 
         Raises:
             KeyError: there is no such component.
@@ -105,48 +105,50 @@ class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """The declared streams: a list of fields, or a dict of them; ``Direct([...])`` marks a direct stream."""
 
     transient: ClassVar[Sequence[str]] = ()
-    """Names of attributes that are not durable: ``prepare`` makes them again."""
+    """Names of attributes that are not durable: ``prepare`` must set them again."""
 
 
 class Spout(Component):
     """A source whose messages belong to a connection: a queue, a socket (Storm's ``IRichSpout``).
 
-    Each task has an instance of its own in the driver process; all calls of one task come from one thread.
+    Each task has its own instance in the driver process; one thread makes all calls to it.
 
-    Where ``retry`` is set, the engine keeps what was emitted with a message id and gives it again itself when it fails.
-    A message that is given up becomes a dead letter in the checkpoint, and then ``fail`` is called; where
-    ``dead_letters`` sends the letter elsewhere, ``ack`` is. Without ``retry`` and ``dead_letters`` every failure is
-    told, and the spout decides.
+    With a ``retry`` policy, the engine stores each tuple that was emitted with a message id, and emits it again if it
+    fails. A message that is given up after its last attempt becomes a dead letter. If the letter goes to the
+    checkpoint, ``fail`` is called then; if ``dead_letters`` sends it elsewhere, ``ack`` is called. Without ``retry``
+    and ``dead_letters``, ``fail`` is called for every failure, and the spout decides what to do.
     """
 
     retry: RetryPolicy | None = None
-    """How what failed is given again; ``retry=`` of ``set_spout`` wins. It is read from the instance that the topology
-    was built with."""
+    """How failed messages are retried; ``retry=`` of ``set_spout`` overrides it. It is read from the instance with
+    which the topology was built."""
     dead_letters: DeadLetters | None = None
-    """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
+    """Where the dead letters of given-up messages go; ``dead_letters=`` of ``set_spout`` overrides it."""
 
     rehearsable: ClassVar[bool] = True
-    """Set to False where messages are taken out of a real queue: a simulation runs it only fed."""
+    """Set to False if the spout takes messages out of a real queue: a simulation then runs the topology only with input
+    that is given for this spout."""
 
     def open(self, context: TopologyContext) -> None:
-        """Called once when the task starts, before anything else: open connections here."""
+        """Called once when the task starts, before all other methods: open connections here."""
 
     @abstractmethod
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit nothing, one or many tuples, and return soon: acks wait for the same thread.
+        """Emit no, one or many tuples, and return soon: ``ack`` and ``fail`` are called by the same thread.
 
-        Called again and again while the task is active and below ``max_spout_pending``. An exception is
-        reported, and the call is made again after a pause.
+        Called repeatedly while the task is active and below ``max_spout_pending``. An exception is reported, and the
+        method is called again after a pause.
         """
 
     def ack(self, message_id: Any) -> None:
-        """The message is done: its tree is complete and the work committed, or it was given up and its dead letter is.
+        """Called when a message is done.
 
-        Exactly one of ack and fail is called.
+        Either its tree is complete and the work is committed, or the message was given up and its dead letter is
+        durable. Exactly one of ``ack`` and ``fail`` is called.
         """
 
     def fail(self, message_id: Any) -> None:
-        """The tree of ``message_id`` failed or timed out. Emit the message again, or do not."""
+        """Called when the tree of ``message_id`` failed or timed out. Emit the message again, or drop it."""
 
     def activate(self) -> None:
         """Called before the first ``next_tuple``, and when the topology is activated again."""
@@ -155,30 +157,31 @@ class Spout(Component):
         """Called when the topology is deactivated: ``next_tuple`` is not called until ``activate``."""
 
     def close(self) -> None:
-        """Called when the topology stops in an orderly way; not after a crash."""
+        """Called when the topology stops normally; not called after a crash."""
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will ever be emitted again; a topology ends when all its spouts are exhausted."""
+        """Whether the spout will never emit again; a topology ends when all its spouts are exhausted."""
         return False
 
     def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
-        """What a plain name means that was given as ``dead_letters=``: a queue, for one. None: nothing."""
+        """Return the sink for a plain name given as ``dead_letters=``, such as a queue; None if the name is unknown."""
         return None
 
 
 POSITION_MAX = (1 << 63) - 1
-"""Positions are below it."""
+"""All positions are below it."""
 RANGE_POSITIONS_MAX = 1 << 40
-"""How many positions a range may have; a task has sequences for so many times more in all (``ids.AGAIN``)."""
+"""The largest number of positions of a range; the sequences of a spout's task suffice for 128 such ranges
+(``ids.AGAIN``)."""
 
 
 @dataclass(frozen=True, order=True)
 class Range:
     """Positions ``start`` (inclusive) to ``end`` (exclusive) of one source, to be read by one task.
 
-    A source is whatever counts its own positions: a file (bytes), a kafka_partition (offsets). A record's
-    position is where it starts; positions of a source rise and name a record for ever.
+    A source counts its own positions: a file (bytes), a kafka_partition (offsets). A record's position is where it
+    starts. Positions of a source ascend, and a position always identifies the same record.
     """
 
     task: int
@@ -188,7 +191,7 @@ class Range:
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that is empty or runs backwards, and one with more positions than trees can be numbered."""
+        """Reject a range that is empty or runs backwards, or has more positions than trees can be numbered."""
         if not 0 <= self.start < self.end:
             raise ValueError(f"range of {self.source!r}: expected 0 <= start < end, got {self.start}, {self.end}")
         if self.end > POSITION_MAX:
@@ -203,16 +206,16 @@ class Range:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that cannot be read as one: its tree fails for ``reason``, not the task, and it is not tried again."""
+    """A record that cannot be read: only its tree fails, with ``reason``, and it is not retried."""
 
     position: int
     reason: str
     skipped: int = 0
-    """How many positions it stands for that are gone at their source: counted as ``skipped`` in the metrics."""
+    """How many positions it represents that no longer exist at the source; counted as ``skipped`` in the metrics."""
 
 
 CHUNK_ROWS = 4096
-"""How many records of a ``PartitionedSpout`` become columns at once."""
+"""How many records of a ``PartitionedSpout`` are turned into columns at once."""
 
 
 @dataclass
@@ -220,15 +223,16 @@ class _Chunk:
     """Records that were read one by one."""
 
     positions: Any = ()
+    """int64[rows]."""
     rows: list[Sequence[Any]] = field(default_factory=list)
     bad: BadRecord | None = None
-    """What came behind them and is none."""
+    """The unreadable record that came after them."""
     error: BaseException | None = None
-    """What reading raised behind them."""
+    """The exception that reading raised after them."""
     is_last: bool = False
 
     def parts(self, range_: Range) -> Iterator[tuple[Any, list[Sequence[Any]]]]:
-        """Positions and rows: what stands before the first misplaced record, and what does not."""
+        """Yield (positions, rows) before the first misplaced record, and (positions, rows) from it on."""
         if not self.rows:
             return
         at = self.positions
@@ -242,7 +246,7 @@ class _Chunk:
 
 
 def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
-    """The next records, up to the first that is none."""
+    """Return the next records, up to the first one that is not valid, at most ``CHUNK_ROWS``."""
     width = len(fields)
     positions: list[int] = []
     chunk = _Chunk(positions)
@@ -254,7 +258,7 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
                 break
             position, values = record
             kind = values.__class__
-            row = tuple(values) if kind is list or kind is tuple else _row_of(values)  # a reader may use its list again
+            row = tuple(values) if kind is list or kind is tuple else _row_of(values)  # a reader may reuse its list
             if row is not None and len(row) == width:
                 positions.append(position)
                 rows.append(row)
@@ -266,7 +270,7 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
                 break
         else:
             chunk.is_last = True
-    except BaseException as error:  # noqa: BLE001  raised again behind what was read
+    except BaseException as error:  # noqa: BLE001  raised again after the records that were read
         pass_on(error)
         chunk.error = error
     try:
@@ -280,7 +284,7 @@ def _chunk_of(records: Iterator[Any], fields: tuple[str, ...]) -> _Chunk:
 
 
 def _row_of(values: Any) -> tuple[Any, ...] | None:
-    """What was read as a record's values, as a tuple; None if it is no sequence of them."""
+    """Return a record's values as a tuple; None if they are not a sequence of values."""
     if isinstance(values, str | bytes | bytearray | Mapping | Set) or not hasattr(values, "__len__"):
         return None
     try:
@@ -291,7 +295,7 @@ def _row_of(values: Any) -> tuple[Any, ...] | None:
 
 
 def _cut_off(chunk: _Chunk, positions: list[Any]) -> None:
-    """Keep of a chunk what stands before its first record that is none."""
+    """Keep only the records before the first one whose position is not valid."""
     found: list[int] = []
     for position in positions:
         try:
@@ -304,131 +308,133 @@ def _cut_off(chunk: _Chunk, positions: list[Any]) -> None:
 
 
 def _position(value: Any) -> int:
-    """A position, or an EmitError that says that it is none."""
+    """Return a position as an int; raise an EmitError if it is not a valid position."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and -POSITION_MAX <= value <= POSITION_MAX:
         return int(value)
     raise EmitError(f"the spout read a record at {printed(value):.60}, expected a position (an int)")
 
 
 class PartitionedSpout(Component):
-    """A source that can be read again from any position: a file, a log. It is how sources scale.
+    """A source that can be read again from any position: a file, a log. Its reading scales with the executors.
 
-    The driver only plans which ranges are read; the executors read them. The same object is used in both
-    places, as two copies: ``open``, ``next_ranges``, ``finished``, ``on_committed`` and ``close`` run in the driver, in
-    one thread, ``prepare``, ``read``, ``read_columns`` and ``cleanup`` on executors. Until a method returns that the
-    driver is in, nothing new is read, and a stop leaves it behind.
+    The driver only plans which ranges are read; the executors read them. Driver and executors use copies of the same
+    object: ``open``, ``next_ranges``, ``finished``, ``on_committed`` and ``close`` run in the driver, in one thread;
+    ``prepare``, ``read``, ``read_columns`` and ``cleanup`` run on executors. While a method runs in the driver, nothing
+    new is read; a topology that stops abandons a call that does not return.
     """
 
     first_budget: int = 1000
-    """How many positions the first micro-batch may cover; the engine adapts it from there."""
+    """How many positions the first micro-batch may cover; the engine adapts the number for later ones."""
     dead_letters: DeadLetters | None = None
-    """Where a message goes that is given up, as of ``set_spout``, whose keyword wins."""
+    """Where the dead letters of given-up messages go; ``dead_letters=`` of ``set_spout`` overrides it."""
 
     retry: RetryPolicy | None = None
-    """How what failed is given again, as of ``Spout``; None: as the settings of the topology say."""
+    """How failed messages are retried, as in ``Spout``; None: by the settings of the topology."""
 
     tracked: bool = True
-    """Whether records start trees. False: they are read, and nobody hears what becomes of them."""
+    """Whether records start trees. False: records are read, but not tracked, so their failures have no effect."""
 
     once: bool = False
-    """Whether each record is given at most once: what failed is given up, and what a plan of an earlier life was to
-    read is not read again, even where it was not read then."""
+    """Whether each record is emitted at most once. If True, a failed record is given up, and ranges that were planned
+    in an earlier life are not read again, even if they were not read in that life."""
 
     max_uncommitted: int | None = None
-    """No new range of a source is planned that begins so many positions beyond what is finished of it; what waits to be
-    given again is. None: no limit."""
+    """A new range of a source is planned only while fewer than this many positions lie between the finished position of
+    the source and the end of its planned positions. Retries are planned in any case. None: no limit."""
 
     def open(self, context: TopologyContext) -> None:
-        """Driver: called once a life, before the first plan, and later again if it raises. ``context.index`` is 0."""
+        """Driver: called once in each life, before the first plan, and again if it raises. ``context.index`` is 0."""
 
     @abstractmethod
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """Driver: which ranges come next; empty if there is nothing new.
+        """Driver: return the next ranges to read; empty if there is nothing new.
 
         Args:
-            progress: for each source that was ever planned, the end of what was planned.
+            progress: for each source that was ever planned, the end of its planned positions.
             budget: how many positions all ranges together may cover (at least 1); spread them over sources
-                and over the ``context.parallelism`` tasks. A range starts where ``progress`` of its source
-                ends (0 for a new one), and ranges of one source follow one another without a gap, though a
-                range may start later where records are gone.
+                and over the ``context.parallelism`` tasks. A range starts at the ``progress`` of its source
+                (0 for a new source), and ranges of one source follow one another without a gap. A range may
+                start later if the records before it no longer exist.
 
-        A range may not be taken (``max_uncommitted``, a source that is away); then ``progress`` says so the next time.
+        The engine may not accept a range (because of ``max_uncommitted``, or while a source is unavailable); in the
+        next call, ``progress`` does not include it.
         """
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        """Driver: whether there will never be a further range after ``progress``."""
+        """Driver: whether there will never be another range after ``progress``."""
         return False
 
     def on_committed(self, progress: Mapping[str, int]) -> None:
-        """Driver: all records below these positions are finished, durably.
+        """Driver: called when all records below these positions are finished, durably.
 
-        Called after each promotion that moved one.
+        Called after each promotion that moved a position.
         """
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
-        """Driver: what has become of sources.
+        """Driver: called with the state of sources.
 
-        Called once after ``open``, with all that is known from the checkpoint, and after each promotion (and after
-        ``on_committed``) with the sources of which anything changed. It must return soon: nothing is planned meanwhile.
+        Called once after ``open``, with all sources that the checkpoint knows, and after each promotion (and after
+        ``on_committed``) with the sources that changed. It must return soon: nothing is planned while it runs.
         """
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
-        """Driver: what executors have read of the ranges of a micro-batch, with its bytes.
+        """Driver: called with the ranges of a micro-batch that executors have read, and the number of bytes of each.
 
-        Called after each promotion (before ``on_committed``) where ``read_bytes`` said anything, with one item for each
-        range of which something was read, sorted; where reading broke off, the range ends there.
+        Called after each promotion (before ``on_committed``) if ``read_bytes`` returned a number, with one item for
+        each range of which anything was read, sorted. If reading failed within a range, the range ends there.
         """
 
     def lag(self) -> Mapping[str, int]:
-        """Driver: for each source how many of its positions are not finished, as far as that is known.
+        """Driver: return for each source the number of its positions that are not finished; empty if unknown.
 
-        Called after each promotion and whenever somebody asks for metrics, who gets what it said last where it does not
-        answer within half a second. Empty: not known.
+        Called after each promotion, and on each request for metrics. If it does not return within half a second, the
+        metrics contain its last result.
         """
         return {}
 
     def take_skipped(self) -> int:
-        """Driver: how many positions were passed over since the last call, because they are gone at their source."""
+        """Driver: return how many positions were skipped since the last call because the source no longer has them."""
         return 0
 
     def close(self) -> None:
-        """Driver: called when the topology stops in an orderly way."""
+        """Driver: called when the topology stops normally; not called after a crash."""
 
     def prepare(self, context: TopologyContext) -> None:
         """Executor: called once in a worker process, before the first read of this task."""
 
     @abstractmethod
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """Executor: the records that start within the range, in order, as (position, values).
+        """Executor: yield the records that start within the range, in order, as (position, values).
 
-        The values go to stream ``default``. A position may come several times in a row: one message that
-        becomes several tuples of one tree. The same range gives the same records, always. A range of one
-        position reads one record again.
+        The values are emitted on stream ``default``. A position may occur several times in a row: its message then
+        becomes several tuples of one tree. The same range must always give the same records. A range of one
+        position is used to read one record again.
 
-        An exception breaks the range off: the record that was given last, and all positions behind it, are given
-        again as a range, as often as the policy allows without any progress, and are then set aside as one. So give a
-        ``BadRecord`` for what will never be readable, and raise ``SourceUnavailable`` where the source is away: what
-        was not read is asked for again, with the policy's backoff, until it is there, and nothing new of that source
-        meanwhile. A range that turns out too large to be read at once ends with ``EnoughRead``.
+        An exception ends the range: the last record that was yielded, and all positions after it, are retried as one
+        range. If they make no progress in as many attempts as the policy allows, they are set aside as one. Therefore,
+        yield a ``BadRecord`` for a record that will never be readable, and raise ``SourceUnavailable`` if the source is
+        unavailable: the rest of the range is then retried, with the policy's backoff, until the source is available,
+        and no new range of that source is read before. If a range is too large to be read at once, raise
+        ``EnoughRead``.
         """
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        """Executor: the same records in columns, for speed.
+        """Executor: yield the same records in columns, which is faster.
 
-        Each item is (positions as int64 array, one Arrow array or list a field). The default collects
-        ``read`` into columns.
+        Each item is (positions: int64[rows], one Arrow array or list for each field). The default implementation
+        collects the records of ``read`` into columns.
         """
         fields = next((stream.fields for stream in parse_outputs(self.outputs) if stream.name == DEFAULT_STREAM), ())
         records = None
         while True:
             try:
                 records = iter(self.read(range_)) if records is None else records
-            except BaseException as error:  # noqa: BLE001  handed on below
+            except BaseException as error:  # noqa: BLE001  raised again below
                 pass_on(error)
                 chunk = _Chunk(error=error)
             else:
                 chunk = _chunk_of(records, fields)
-            for positions, rows in chunk.parts(range_):  # what was read before it raised counts
+            for positions, rows in chunk.parts(range_):  # records that were read before the exception are valid
                 yield positions, list(zip(*rows, strict=True))
             if chunk.bad is not None:
                 yield chunk.bad
@@ -438,92 +444,94 @@ class PartitionedSpout(Component):
                 return
 
     def read_bytes(self) -> int | None:
-        """Executor: how many bytes of messages the range had that was read last; None where the driver need not know.
+        """Executor: return how many bytes of messages the last range had; None if the driver does not need the number.
 
-        Called once after each new range, also where its reading broke off, so that ``on_read`` tells the driver's copy
-        how large messages are, without which it cannot plan by bytes.
+        Called once after each new range, even if reading it failed. The driver's copy gets the number by ``on_read``,
+        so that it can plan by bytes.
         """
         return None
 
     def raw(self, range_: Range) -> RawMessage | None:
-        """Executor: the message at a range of one position as it came, for its dead letter; None where there is none.
+        """Executor: return the undecoded message at a range of one position, for its dead letter; None without one.
 
-        Called after ``read`` of the same range, be it readable or not. An exception is noted in the letter.
+        Called after ``read`` of the same range, whether the record is readable or not. An exception is noted in the
+        letter.
         """
         return None
 
     def dead_letter_sink(self, name: str) -> DeadLetterSink | None:
-        """What a plain name means that was given as ``dead_letters=``: a topic, for one. None: nothing."""
+        """Return the sink for a plain name given as ``dead_letters=``, such as a topic; None if the name is unknown."""
         return None
 
     def cleanup(self) -> None:
-        """Executor: called when a worker process ends in an orderly way."""
+        """Executor: called when a worker process ends normally; not called after a crash."""
 
 
 class BoltBase(Component):
-    """What all bolts share. A class bolt is durable by default: its attributes outlive a crash."""
+    """The base of all bolts. A class bolt is durable by default: its attributes survive a crash."""
 
     stateless: ClassVar[bool] = False
-    """Set to True where attributes need not outlive a micro-batch: such a bolt may be fused and costs no state."""
+    """Set to True if attributes need not survive a micro-batch: such a bolt can be fused and stores no state."""
 
     flush_anywhere: ClassVar[bool] = False
-    """Set to True where ``flush`` writes nothing under the name of its task: then a stateless bolt that has one may be
-    fused with its producer nevertheless, where one task number works in several processes at once, and for several
-    ranges of a spout one after another. ``flush`` is called once in each of them."""
+    """Set to True if ``flush`` writes nothing under the name of its task. A stateless bolt with a ``flush`` can then be
+    fused with its producer, where one task number may run in several processes at once, and for several ranges of a
+    spout one after another. ``flush`` is called once in each of these runs."""
 
     starts_trees: bool = False
-    """Set to True where what is emitted and belongs to no tree starts one, as from a spout: a window, for one, acks its
-    tuples when it has them, and what it emits is another matter. The task keeps such values in its state until their
-    trees are finished, and gives them again when they fail, as their policy says; the bolt is not told. The
-    attribute is read from the instance that the topology was built with."""
+    """Set to True if a tuple that the bolt emits without anchors shall start a tree, as if a spout had emitted it. A
+    window, for example, acks its input when it has stored it, and its output is tracked on its own. The task stores
+    such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
+    allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
 
     def prepare(self, context: TopologyContext) -> None:
-        """Called once when a task starts; then durable attributes, if there are any, are put over what it made."""
+        """Called once when a task starts; stored values of durable attributes then replace those that it has set."""
 
     def flush(self) -> Iterable[Sequence[Any]] | None:
-        """Called once a task and micro-batch, after the last tuple, or window, that it gave the task.
+        """Called once for each task and micro-batch, after the task's last tuple, or window, of the micro-batch.
 
-        It is not called in a micro-batch that gave the task nothing. What a bolt has gathered is written here, before
-        anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: no other piece of
-        work has the same two numbers, and when the micro-batch runs again, the task gets the same tuples in one piece
-        again and replaces what it wrote. So a bolt with a ``flush`` is not fused (but see ``flush_anywhere``).
+        It is not called in a micro-batch in which the task received nothing. Write here what the bolt has collected,
+        before anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: this pair of
+        numbers is unique, and if the micro-batch runs again, the task receives the same tuples again, all in one
+        process, and replaces what it wrote. For this reason a bolt with a ``flush`` is not fused (but see
+        ``flush_anywhere``).
 
-        What it yields, or emits by the collector that ``execute`` got last, is anchored to nothing. A ``Bolt`` may give
-        tuples that it has kept as anchors, and may ack and fail them here. An exception fails the micro-batch's tuples
-        of this task that are not settled otherwise, and is reported.
+        Tuples that it yields, or emits by the last collector of ``execute``, have no anchors. A ``Bolt`` may anchor to
+        tuples that it has kept, and may ack and fail them here. An exception fails all tuples of this task in the
+        micro-batch that are neither acked nor failed yet, and is reported.
         """
         return None
 
     def cleanup(self) -> None:
-        """Called when a worker process ends in an orderly way; not after a crash."""
+        """Called when a worker process ends normally; not called after a crash."""
 
 
 def defines_flush(component: Component) -> bool:
-    """Whether a bolt has a ``flush`` of its own."""
+    """Whether a bolt defines its own ``flush``."""
     if not isinstance(component, BoltBase):
         return False
     return "flush" in vars(component) or type(component).flush is not BoltBase.flush
 
 
 class Bolt(BoltBase):
-    """A bolt that anchors and acks by hand (Storm's ``IRichBolt``)."""
+    """A bolt that anchors and acks explicitly (Storm's ``IRichBolt``)."""
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: BoltCollector) -> Iterable[Sequence[Any]] | None:
         """Called for each tuple, in the order of frames. An exception fails the tuple and is reported.
 
-        What it yields is emitted anchored to the tuple; acking it is still the bolt's own affair.
+        Values that it yields are emitted, anchored to the tuple; the bolt must still ack the tuple itself.
         """
 
 
 class BasicBolt(BoltBase):
-    """A bolt whose tuples are anchored to the input and whose input is acked when ``execute`` returns."""
+    """A bolt whose output is anchored to the input tuple, which is acked when ``execute`` returns."""
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: BasicCollector) -> Iterable[Sequence[Any]] | None:
-        """Called for each tuple; what it yields is emitted, as in a function bolt.
+        """Called for each tuple; values that it yields are emitted, as in a function bolt.
 
-        ``FailedException`` fails it in silence, any other exception fails it and is reported.
+        ``FailedException`` fails the tuple without a report; any other exception fails the tuple and is reported.
         """
 
 
@@ -532,37 +540,37 @@ class StatefulBolt(Bolt):
 
     @abstractmethod
     def init_state(self, state: KeyValueState) -> None:
-        """Called after ``prepare``, before the first tuple; keep ``state`` in an attribute."""
+        """Called after ``prepare``, before the first tuple; store ``state`` in an attribute."""
 
 
 class AsyncBolt(BoltBase):
     """A bolt whose ``execute`` is a coroutine.
 
-    The tuples of a frame run concurrently; they are anchored and acked as in ``BasicBolt``. A coroutine that is
+    The tuples of a frame are executed concurrently, and are anchored and acked as in ``BasicBolt``. A coroutine that is
     cancelled fails its tuple. ``execute`` is the only method that may be a coroutine.
     """
 
     concurrency: ClassVar[int] = 100
-    """How many coroutines of one task run at once, at most."""
+    """The largest number of coroutines of one task that run at once."""
 
     @abstractmethod
     def execute(
         self, tup: Tuple, collector: BasicCollector
     ) -> Awaitable[Iterable[Sequence[Any]] | None] | AsyncIterator[Sequence[Any]]:
-        """Called for each tuple; what it emits is anchored to ``tup`` in whatever order coroutines finish.
+        """Called for each tuple; tuples that it emits are anchored to ``tup``, in any order of the coroutines.
 
-        It is an ``async def``; what it yields is emitted.
+        It is an ``async def``; values that it yields are emitted.
         """
 
 
 class ColumnBolt(BoltBase):
-    """A bolt that gets whole frames as Arrow; all rows are acked when ``execute`` returns, or failed when it raises."""
+    """A bolt that gets whole frames as Arrow; all rows are acked if ``execute`` returns, and failed if it raises."""
 
     dictionaries: Sequence[str] = ()
-    """Names of fields that come as ``pa.DictionaryArray``: ``dictionary`` has each distinct value of the frame once,
-    and ``indices`` (integers of any width) say which of them each row has. Strings that somebody is grouped by travel
-    so anyhow, and to work on a frame's distinct values is much cheaper than to work on all its rows. All other fields
-    come as plain arrays."""
+    """Names of fields that are passed as ``pa.DictionaryArray``: ``dictionary`` has each distinct value of the frame
+    once, and ``indices`` (integers of any width) has each row's index into it. It is much cheaper to work on the
+    distinct values than on all rows, and strings that a grouping uses are sent in this form anyway. All other fields
+    are passed as plain arrays."""
 
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:

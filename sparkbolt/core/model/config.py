@@ -1,13 +1,13 @@
 """Settings: of a topology, and of one component in it.
 
-Which question it answers: which settings are there, what may they be, and what are they for this component?
+Which question it answers: which settings exist, which values may they have, and which values apply to a component?
 
-Rule 1: a key that nobody knows is refused by name, with the nearest one that is known.
-Rule 2: every value is checked where it is given; the error names the key, what was expected and what came.
-Rule 3: Storm's dotted names are second names of the same settings; one that has no meaning on Spark is
-refused with a sentence that says what takes its place.
+Rule 1: an unknown key is rejected by name, and the error suggests the nearest known key.
+Rule 2: every value is checked where it is set; the error names the key, the expected values and the given one.
+Rule 3: Storm's dotted names are aliases of the same settings; a Storm setting without a meaning on Spark is rejected,
+and the error explains what replaces it.
 
-Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``ids``, ``retry``.
+Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``ids``, ``retry``, ``dead_letters``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIB = 1024 * KIB
 
 
 class ComponentSettings(TypedDict, total=False):
-    """What one component may set for itself: the keyword arguments of ``set_spout`` and ``set_bolt``."""
+    """The settings that one component may have for itself: the keyword arguments of ``set_spout`` and ``set_bolt``."""
 
     tick_tuple_freq_secs: float | None
     max_spout_pending: int | None
@@ -44,7 +44,7 @@ class ComponentSettings(TypedDict, total=False):
 
 
 class Settings(ComponentSettings, total=False):
-    """The keyword arguments of ``Config``, for type checkers; what they mean is said there."""
+    """The keyword arguments of ``Config``, for type checkers; ``Config`` describes each of them."""
 
     message_timeout_secs: float
     enable_message_timeouts: bool
@@ -72,7 +72,7 @@ COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
 def _setting(
     default: Any, expected: str, accepts: Callable[[Any], bool], means: Callable[[Any], Any] = lambda value: value
 ) -> Any:
-    """A field; ``means`` turns a value that it accepts into the one that is kept."""
+    """Make a field of ``Config``; ``means`` turns an accepted value into the one that is stored."""
     return dataclasses.field(default=default, metadata={"expected": expected, "accepts": accepts, "means": means})
 
 
@@ -145,77 +145,78 @@ class Config:
     """
 
     message_timeout_secs: float = _secs(30)
-    """How long a tree may stay open before it fails; some may stay open a little longer."""
+    """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
     enable_message_timeouts: bool = _flag(True)
     """Whether trees time out at all."""
     max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
-    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once; None, or 0 as in
-    Storm: no limit but what is found by measuring for a spout, none at all for a bolt."""
+    """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once. None, or 0 as in
+    Storm: for a spout, only the measured rate limits the number; for a bolt, there is no limit."""
     acker_tasks: int | None = _whole_or_none(0, tasks=True)
-    """How many tasks combine acks on the executors; None: one a spark_partition; 0: nothing is tracked."""
+    """How many tasks combine acks on the executors; None: one for each spark_partition; 0: nothing is tracked."""
     debug: bool = _flag(False)
     """Whether every emit is logged."""
     tick_tuple_freq_secs: float | None = _secs_or_none()
-    """The period of tick tuples for each task of each bolt; None: there are none."""
+    """The period of tick tuples for each task of each bolt, in seconds; None: there are no tick tuples."""
     micro_batch_target_ms: int = _whole(1000, 1)
-    """How long a micro-batch should take, in milliseconds; what it reads is adapted to that."""
+    """How long a micro-batch should take, in milliseconds; the engine adapts how much a micro-batch reads to it."""
     max_attempts: int | None = _whole_or_none(1)
-    """How often a spout that can read again, or a bolt that starts trees, gives a tuple in all, the first included,
-    without a wait between two attempts; where ``retry`` says nothing else. None: 10 times, after waits from half a
-    second, twice as long each time, to two minutes."""
+    """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
+    the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin
+    at half a second and double each time, up to two minutes."""
     retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
-    """How often, and after which waits, what has failed is given again. None: as a spout's attribute ``retry``
-    says; if that is None too, ``max_attempts`` does, and a ``Spout`` decides itself."""
-    dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  what it may be never changes
-    """Where a spout's messages go that are given up after their last attempt. None: as the spout's attribute
-    ``dead_letters`` says; if that is None too, to the folder ``dead-letters`` of the checkpoint. ``log:``: nowhere,
-    and the log tells."""
+    """How often, and after which waits, a failed message is retried. None: the spout's attribute ``retry`` applies; if
+    that is None too, ``max_attempts`` applies, but a ``Spout`` decides itself."""
+    dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  its values never change
+    """Where the dead letters of a spout go, for messages that are given up after their last attempt. None: the spout's
+    attribute ``dead_letters`` applies; if that is None too, they go to the folder ``dead-letters`` of the checkpoint.
+    ``log:``: no dead letters are written, only the log mentions the messages."""
     on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
-    """What an exception in user code does: fail its tuple's tree, or stop the topology."""
+    """What an exception in user code causes: ``fail``: the tree of its tuple fails; ``stop``: the topology stops."""
     trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes
-    """Which trees of a spout are traced besides those that are given again: a share of all, or a function of the
-    spout's tuple that says True."""
+    """Which trees of a spout are traced, besides those of retried messages: a share of all, from 0 to 1, or a function
+    of the spout's tuple that returns True for them."""
     frame_bytes_max: int = _whole(4 * MIB, KIB)
-    """How many bytes of values a frame holds, about, before it is cut."""
+    """The approximate number of bytes of values after which a frame is cut."""
     tuple_bytes_max: int = _whole(64 * MIB, KIB)
-    """How many bytes one tuple may have, about, to be sent to another task; the tree of a larger one fails."""
+    """The approximate largest number of bytes of a tuple that is sent to another task; the tree of a larger one
+    fails."""
     micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
-    """How many bytes of records the spouts of one micro-batch may hold in the driver, in all."""
+    """How many bytes of records all spouts together may hold in the driver for one micro-batch."""
     plan_bytes_max: int = _whole(64 * KIB, KIB)
-    """How long a plan may be, in bytes, before it is written to a file beside the offsets."""
+    """The largest plan, in bytes, that is stored in the offsets; a larger one is written to a file beside them."""
     state_warn_bytes: int = _whole(4 * MIB, 1)
-    """From which size, in bytes, a task's durable attributes cause a warning, once."""
+    """The size of a task's durable attributes, in bytes, from which a warning is logged, once."""
     compact_every: int = _whole(20, 1)
     """How many entries of the ledger are compacted into one."""
     stories_max: int = _whole(1000, 1)
-    """Of how many failed trees the ledger keeps the story, and of how many traced ones that were acked; the newest."""
+    """How many stories of failed trees the ledger keeps, and how many of traced trees that were acked; the newest."""
     fuse: bool = _flag(True)
-    """Whether a stateless bolt may run in its producer's stage, where its groupings allow that."""
+    """Whether a stateless bolt may run in its producer's stage, if its groupings allow that."""
     max_error_report_per_interval: int = _whole(5, 1)
-    """How many errors of one task are reported in an interval."""
+    """How many errors of one component are reported in an interval."""
     error_throttle_interval_secs: float = _secs(10)
     """The length of that interval, in seconds."""
     restarts_max: int = _whole(5, 0)
-    """How often a query that failed is started again in the same driver within ``restart_window_secs``. A Python
-    process of Spark's that does not come up in time costs none of them, nor does a source that is away when its spout
-    is opened: those are tried again for ``outage_patience_secs``."""
+    """How often a failed query is restarted in the same driver within ``restart_window_secs``. Two kinds of failure do
+    not count, and are retried for ``outage_patience_secs``: a Python process of Spark that does not start in time, and
+    a source that is unavailable when its spout is opened."""
     restart_backoff_secs: float = _secs(2)
-    """How long is waited before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
+    """The wait before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
     restart_window_secs: float = _secs(600)
     """The time, in seconds, within which restarts are counted."""
     outage_patience_secs: float = _secs(3600)
-    """For how long, in seconds, the failures of a bolt that fails nearly everything it gets cost no attempt, and its
-    spouts only probe it. Then ``retry`` takes its course again. So long a Python process of Spark's is waited
-    for that does not come up."""
+    """How long, in seconds, an outage is tolerated. If a bolt fails nearly all its tuples, its failures cost no attempt
+    for this time, and its spouts only probe it; after that, ``retry`` applies again. The engine also waits this long
+    for a Python process of Spark that does not start."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
-        """Check the settings and keep them; what is not given has its default.
+        """Check and store the settings; a setting that is not given has its default.
 
         Args:
-            settings: by their own names or, at run time, by Storm's dotted ones.
+            settings: by their own names or, at run time, by Storm's dotted names.
 
         Raises:
-            ConfigError: keys that are unknown or given twice, values that a key cannot have; all at once.
+            ConfigError: a key is unknown or given twice, or a value is invalid; the error names all mistakes at once.
         """
         given = _checked(settings, _FIELDS)
         for key, field in _FIELDS.items():
@@ -223,7 +224,7 @@ class Config:
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> Config:
-        """A Config of a mapping, such as a file holds; keys and errors are those of ``Config(...)``.
+        """Return a Config from a mapping, for example from a file; keys and errors are those of ``Config(...)``.
 
         >>> Config.from_mapping({"topology.debug": True, "fuse": False}).debug
         True
@@ -231,10 +232,10 @@ class Config:
         return cls(**settings)
 
     def with_component(self, overrides: Mapping[str, Any]) -> Config:
-        """The settings of one component: these, with its own (of ``COMPONENT_KEYS``) in their place.
+        """Return the settings of one component: these settings, overridden by its own (of ``COMPONENT_KEYS``).
 
         Raises:
-            ConfigError: as ``Config(...)``; also for a key that only a whole topology can have.
+            ConfigError: as for ``Config(...)``; also for a key that only a whole topology can have.
 
         >>> Config(debug=True).with_component({"fuse": False}).fuse
         False
@@ -255,7 +256,7 @@ STORM_KEYS: Mapping[str, str] = {
     "topology.max.error.report.per.interval": "max_error_report_per_interval",
     "topology.error.throttle.interval.secs": "error_throttle_interval_secs",
 }
-"""Storm's name of a setting, and ours."""
+"""Storm's name of a setting, and its name in ``Config``."""
 
 _PROCESSES = "Spark decides how many processes run: set it with --master and Spark's own configuration"
 _PARALLELISM = "a component has as many tasks as the parallelism given to set_spout or set_bolt"
@@ -312,11 +313,11 @@ STORM_KEYS_WITHOUT_MEANING: Mapping[str, str] = {
     "nimbus.monitor.freq.secs": _SERVERS,
     "supervisor.worker.shutdown.sleep.secs": _SERVERS,
 }
-"""Storm's settings that are not settings here, each with what takes its place."""
+"""Storm's settings that have no meaning here, each with what replaces it."""
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """``": did you mean 'x'?"`` with the known name that is nearest, or nothing if none is near.
+    """Return ``": did you mean 'x'?"`` with the nearest known name, or an empty text if no name is similar.
 
     >>> did_you_mean("spilt", ["split", "count"])
     ": did you mean 'split'?"
@@ -326,7 +327,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
-    """The settings by their own names, all of them allowed and of a right value."""
+    """Return the settings by their own names, after checking that all keys are allowed and all values are valid."""
     checked: dict[str, Any] = {}
     mistakes: list[str] = []
     for given, value in settings.items():
@@ -346,7 +347,7 @@ def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Fiel
 
 
 def _refusal(given: object, key: object, allowed: Mapping[str, Any]) -> str:
-    """Why a key that is not among the allowed ones is not."""
+    """Explain why a key is not among the allowed ones."""
     if key in _FIELDS:
         return f"setting {given!r} belongs to the whole topology: set it in Config, not for one component"
     if given in STORM_KEYS_WITHOUT_MEANING:

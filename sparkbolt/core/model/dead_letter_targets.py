@@ -1,13 +1,13 @@
 """Targets of dead letters: what ``dead_letters=`` means for one spout.
 
-Which question it answers: do a spout's dead letters go to a sink or to a stream, to which, and can that be?
+Which question it answers: do a spout's dead letters go to a sink or to a stream, to which one, and is that valid?
 
-Rule 1: the keyword of ``set_spout`` wins over the spout's own attribute, and that over the topology's setting. Where
-none of them says anything they go to the checkpoint: nothing is lost unless somebody says ``log:``.
-Rule 2: what is given is made a sink where the topology is built, so that mistakes are found there, and a relative
-path is relative to where its user is.
-Rule 3: a stream of dead letters that the spout does not declare has the fields of its ``default`` and ``story``; one
-that it declares may have its own choice of both.
+Rule 1: the keyword of ``set_spout`` overrides the spout's own attribute, which overrides the topology's setting. If
+none of them is set, dead letters go to the checkpoint: no message is lost unless the user chooses ``log:``.
+Rule 2: the value is turned into a sink where the topology is built, so that mistakes are found there, and a relative
+path is relative to the working directory of the user's program.
+Rule 3: a stream of dead letters that the spout does not declare has the fields of its ``default`` stream and ``story``;
+a stream that it declares may have any selection of them.
 
 Read before: ``components``, ``dead_letters``.
 """
@@ -43,30 +43,30 @@ Way = str | DeadLetterSink
 
 
 def given_for(spout: Any, keyword: Any, setting: Any) -> Any:
-    """What was given for a spout: by ``set_spout``, by itself, or for the whole topology; None if nothing was."""
+    """Return what was given for a spout: by ``set_spout``, by its attribute, or for the whole topology; else None."""
     own = inspect.getattr_static(spout, "dead_letters", None)
     if isinstance(own, staticmethod):
         own = own.__func__
-    elif not isinstance(own, FunctionType):  # a function of the class is meant as it is, not as a method
+    elif not isinstance(own, FunctionType):  # a function in the class is a sink function, not a method
         own = getattr(spout, "dead_letters", None)
     return next((given for given in (keyword, own, setting) if given is not None), None)
 
 
 def where_nothing_is_said(spout: Any, retry: object) -> str:
-    """Where the dead letters of a spout go of which nobody has said it, nor for the whole topology.
+    """Return where a spout's dead letters go if ``dead_letters`` is set neither for it nor for the whole topology.
 
     Args:
         spout: the component.
-        retry: its policy. A ``Spout`` without one decides itself what becomes of a message: it gives nothing up.
+        retry: its policy. A ``Spout`` without a policy decides itself about failed messages, so none is given up.
     """
     return LOG if isinstance(spout, Spout) and retry is None else CHECKPOINT
 
 
 def way_of(given: Any, spout: Any) -> Way | None:
-    """What that means; None if there are no dead letters.
+    """Return the target that a value of ``dead_letters`` means; None if no dead letters are written.
 
     Raises:
-        ConfigError: it means nothing to this spout.
+        ConfigError: it has no meaning for this spout.
 
     >>> way_of("stream:dead", None), way_of("log:", None)
     ('stream:dead', None)
@@ -97,7 +97,7 @@ def way_of(given: Any, spout: Any) -> Way | None:
 
 
 def stream_for(given: Any, streams: tuple[StreamDef, ...]) -> tuple[StreamDef, ...]:
-    """The stream of dead letters, if they go to one that the spout has not declared: one or none.
+    """Return the stream of dead letters if they go to one that the spout does not declare; else an empty tuple.
 
     >>> stream_for("stream:dead", (StreamDef("default", ("line",)),))
     (StreamDef(name='dead', fields=('line', 'story'), direct=False),)
@@ -110,12 +110,12 @@ def stream_for(given: Any, streams: tuple[StreamDef, ...]) -> tuple[StreamDef, .
 
 
 def stream_mistakes(given: Any, streams: Mapping[str, StreamDef], subscribed: bool) -> list[str]:
-    """What is wrong with the stream that dead letters go to, one sentence each.
+    """Return the mistakes of the stream that takes dead letters, one sentence each.
 
     Args:
-        given: what ``dead_letters`` is.
-        streams: the spout's, by name, that of its dead letters among them.
-        subscribed: whether a bolt subscribes to it.
+        given: the value of ``dead_letters``.
+        streams: the spout's streams by name, including the one for its dead letters.
+        subscribed: whether a bolt subscribes to that stream.
     """
     name = stream_of(given)
     if name is None:

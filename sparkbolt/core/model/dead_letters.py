@@ -1,16 +1,16 @@
-"""Dead letters: what is told of a message that is given up, and who takes it.
+"""Dead letters: describes a message that is given up, and defines the sinks that store such letters.
 
-Which question it answers: what does a dead letter say, how is it written down, and where may it go?
+Which question it answers: what does a dead letter contain, how is it encoded, and where can it go?
 
-Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is made where the
-record is read again.
-Rule 2: a letter has an id that depends on the message's last attempt alone. It may be written more than once, always
-under that id: whoever reads letters counts ids.
-Rule 3: everything in a letter can be written as JSON and read back. A value that JSON has no form for is told apart
-from text by the shape of its form; one of a type that nobody knows is kept as it prints, and says so.
+Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is created where
+the record is read again.
+Rule 2: a letter has an id that depends only on the message's last attempt. It may be written more than once, always
+with that id: a reader of letters must count each id once.
+Rule 3: everything in a letter can be written as JSON and read back. A value without a JSON form is encoded as an object
+whose shape differs from that of all other values; a value of an unknown type is stored as its ``repr``, and marked so.
 
-Prior art: the dead letter topics of Kafka Connect and Kafka Streams, whose headers tell cause and origin.
-Read before: ``components``, ``story``.
+Prior art: the dead letter topics of Kafka Connect and Kafka Streams, whose headers contain cause and origin.
+Read before: ``exceptions``.
 """
 
 from __future__ import annotations
@@ -31,64 +31,64 @@ if TYPE_CHECKING:
     from sparkbolt.core.model.components import TopologyContext
 
 ATTEMPTS_MAX = 20
-"""How many attempts a letter tells, the first one and the newest; all are counted."""
+"""How many attempts a letter lists: the first one and the newest; all are counted."""
 
 FILE = "file:"
 STREAM = "stream:"
 NESTED_MAX = 100
-"""How deep a value may be nested in a letter; what is deeper is kept as it prints."""
+"""How deep a value may be nested in a letter; deeper values are stored as their ``repr``."""
 CHECKPOINT = "checkpoint:"
-"""Letters go to the folder ``dead-letters`` of the checkpoint: where nothing else is said."""
+"""Letters go to the folder ``dead-letters`` of the checkpoint; this is the default."""
 LOG = "log:"
-"""There are no letters: the log tells, and that is all."""
+"""No letters are written: only the log mentions the messages."""
 STORY_FIELD = "story"
 """The last field of a stream of dead letters that the spout has not declared itself."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a message that failed."""
+    """One failed attempt at a message."""
 
     number: int
-    """From 1; a range of which nothing could be read counts how often reading was tried from its start on."""
+    """From 1; for a range of which nothing could be read, how often reading it from its start was tried."""
     root: str
-    """The root of its tree, as ``sparkbolt explain`` takes it."""
+    """The root of its tree, in the form that ``sparkbolt explain`` accepts."""
     cause: str
     """``exception``, ``fail``, ``timeout``, ``emit``, ``unreadable``, ``read``, ``killed`` and others."""
     reason: str
-    """What was said: the exception's text, the bolt's reason, or what was still not acked and who held it."""
+    """The exception's text, the reason that the bolt gave, or for a timeout which tuples were not acked, and where."""
     component: str
-    """Who failed it; of a timeout, who was seen last with a tuple of the tree."""
+    """The component that failed it; for a timeout, the last component known to have had a tuple of the tree."""
     task: int
     """The index of that component's task."""
     micro_batch_id: int
     """The micro-batch in which it failed."""
     started_ms: int | None
-    """When it began, in milliseconds since the epoch; None where that is not known."""
+    """When it began, in milliseconds since the epoch; None if unknown."""
     ended_ms: int
-    """When it failed."""
+    """When it failed, in milliseconds since the epoch."""
     traceback: str | None = None
 
     def words(self) -> str:
-        """The attempt in a sentence."""
+        """Return the attempt as a sentence."""
         return f"attempt {self.number}: {self.cause} in {self.component}[{self.task}]: {self.reason}"
 
 
 @dataclass(frozen=True)
 class ExhaustedMessage:
-    """What the driver knows of a message that is given up: all but its record."""
+    """What the driver knows about a message that is given up: everything except its record."""
 
     attempts: tuple[Attempt, ...]
     """The first and the newest ones, in order; at least one."""
     attempts_left_out: int = 0
-    """How many attempts behind the first one are not told."""
+    """How many attempts after the first one are not listed."""
     end: int | None = None
-    """Where it stands for a whole range of which nothing could be read: the range's end."""
+    """The range's end, if it represents a whole range of which nothing could be read."""
     message_id: str | None = None
-    """How the id prints that a ``Spout`` gave."""
+    """The ``repr`` of the message id, for a ``Spout``."""
 
     def dumps(self) -> str:
-        """As JSON: it travels in a plan."""
+        """Return it as JSON, to be sent in a plan."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -104,14 +104,14 @@ class ExhaustedMessage:
         return cls(**{**body, "attempts": tuple(Attempt(**attempt) for attempt in body["attempts"])})
 
     def id_in(self, topology: str, component: str) -> str:
-        """The letter's id: 32 hexadecimal digits, the same for whoever writes it again."""
+        """Return the letter's id: 32 hexadecimal digits, the same each time that the letter is written."""
         last = self.attempts[-1]
         text = f"{topology}/{component}/{last.root}/{last.ended_ms}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def remember(told: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
-    """The attempts at a message with one more: of many, the first and the newest ones.
+    """Add an attempt to those at a message; keep at most ``ATTEMPTS_MAX``, the first and the newest ones.
 
     >>> attempts = ()
     >>> for number in range(1, 101):
@@ -125,13 +125,13 @@ def remember(told: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
 
 @dataclass(frozen=True)
 class RawMessage:
-    """A message as it came, before anything was decoded: what ``PartitionedSpout.raw`` gives."""
+    """A message before it was decoded, as ``PartitionedSpout.raw`` returns it."""
 
     value: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
-    """When the source has it from, in milliseconds since the epoch."""
+    """The message's timestamp at its source, in milliseconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class DeadLetter:
     """
 
     id: str
-    """32 hexadecimal digits; a letter that is written again has the same."""
+    """32 hexadecimal digits; a letter that is written again has the same id."""
     topology: str
     version: str
-    """Of the topology: 16 hexadecimal digits that change with what ``Topology.fingerprint`` says."""
+    """The version of the topology: 16 hexadecimal digits that change with ``Topology.fingerprint``."""
     component: str
     """The spout."""
     task: int
@@ -158,25 +158,25 @@ class DeadLetter:
     attempts: tuple[Attempt, ...]
     """The first and the newest ones, in order."""
     attempts_left_out: int = 0
-    """How many attempts behind the first one are not told."""
+    """How many attempts after the first one are not listed."""
     source: str | None = None
-    """Where the message is: a file, or topic and kafka_partition as ``orders/3``; None for a ``Spout``."""
+    """The message's source: a file, or topic and kafka_partition as ``orders/3``; None for a ``Spout``."""
     position: int | None = None
-    """The message's position there: a byte, an offset."""
+    """The message's position in its source: a byte, an offset."""
     end: int | None = None
-    """Where the letter stands for a range of which nothing could be read: its end."""
+    """The range's end, if the letter represents a range of which nothing could be read."""
     message_id: str | None = None
-    """How the id prints that a ``Spout`` gave."""
+    """The ``repr`` of the message id, for a ``Spout``."""
     stream: str = "default"
     """The spout's stream on which the tuples were emitted."""
     fields: tuple[str, ...] = ()
     """The fields of that stream."""
     tuples: tuple[tuple[Any, ...], ...] = ()
-    """The values of each tuple that the message becomes; empty where it could not be read."""
+    """The values of each tuple that the message becomes; empty if it could not be read."""
     raw: RawMessage | None = None
-    """The message as it came, where the spout gives that."""
+    """The undecoded message, if the spout provides it."""
     note: str = ""
-    """Why the record is not here, or not whole; empty where it is."""
+    """Why the record is missing or incomplete; empty if it is complete."""
 
     @property
     def last(self) -> Attempt:
@@ -185,7 +185,7 @@ class DeadLetter:
 
     @property
     def where(self) -> str:
-        """Which message it is: task, source and position, or the spout's id of it."""
+        """Identifies the message: task, source and position, or task and message id."""
         if self.source is not None:
             place = f" {self.source}@{self.position}{f' to {self.end}' if self.end is not None else ''}"
         else:
@@ -198,12 +198,12 @@ class DeadLetter:
         return len(self.attempts) + self.attempts_left_out
 
     def values(self) -> list[dict[str, Any]]:
-        """Each tuple by field."""
+        """Return each tuple as a dict by field."""
         return [dict(zip(self.fields, values, strict=True)) for values in self.tuples]
 
     def to_json(self) -> dict[str, Any]:
-        """The letter as a JSON object; values and bytes in the forms of ``plain``."""
-        body = dict(vars(self))  # not asdict, which copies values of the user's, as deep as they are
+        """Return the letter as a JSON object; values and bytes are encoded by ``plain``."""
+        body = dict(vars(self))  # not asdict, which would make deep copies of the user's values
         body["attempts"] = [asdict(attempt) for attempt in self.attempts]
         body["fields"] = list(self.fields)
         body["tuples"] = [[plain(value) for value in values] for values in self.tuples]
@@ -211,15 +211,15 @@ class DeadLetter:
         return body
 
     def to_line(self) -> str:
-        """The letter as one line of JSON, without its end."""
+        """Return the letter as one line of JSON, without a line feed."""
         return json.dumps(self.to_json(), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> DeadLetter:
-        """The inverse of ``to_json``; values of unknown types come back as ``Printed``.
+        """The inverse of ``to_json``; values of unknown types become ``Printed``.
 
         Raises:
-            ValueError: the object is no dead letter.
+            ValueError: the object is not a dead letter.
         """
         try:
             raw = body["raw"]
@@ -242,24 +242,24 @@ LETTER_NAMES = (
     *("id", "topology", "version", "component", "task", "attempts", "attempts_left_out", "source", "position", "end"),
     *("message_id", "stream", "note"),
 )
-"""What a field of a stream of dead letters may be named after, besides the spout's own fields."""
+"""Names that a stream of dead letters may have as fields, besides the spout's own fields."""
 LAST_NAMES = ("cause", "reason", "traceback", "root")
-"""The same, of the last attempt."""
+"""More such names, for values of the last attempt."""
 
 
 def story_of_letter(letter: DeadLetter) -> dict[str, Any]:
-    """All of a letter but its record, as a JSON object: the field ``story`` of a stream of dead letters."""
+    """Return a letter without its record as a JSON object: the field ``story`` of a stream of dead letters."""
     body = letter.to_json()
     return {name: body[name] for name in LETTER_NAMES} | {name: getattr(letter.last, name) for name in LAST_NAMES}
 
 
 def row_of_letter(letter: DeadLetter, values: Mapping[str, Any], fields: Sequence[str]) -> list[Any]:
-    """The values of one tuple of a stream of dead letters, by the names of its fields.
+    """Return the values of one tuple of a stream of dead letters, in the order of its fields.
 
     Args:
-        letter: what is told.
-        values: the spout's own, by field; empty where the message could not be read.
-        fields: the stream's: the spout's, ``story``, or names of ``LETTER_NAMES`` and ``LAST_NAMES``.
+        letter: the dead letter.
+        values: the spout's own values by field; empty if the message could not be read.
+        fields: the stream's fields: fields of the spout, ``story``, or names of ``LETTER_NAMES`` and ``LAST_NAMES``.
     """
     story = story_of_letter(letter)
     return [
@@ -269,15 +269,15 @@ def row_of_letter(letter: DeadLetter, values: Mapping[str, Any], fields: Sequenc
 
 @dataclass(frozen=True)
 class Printed:
-    """A value that could not be kept: how it printed."""
+    """A value that could not be stored itself, only its ``repr``."""
 
     text: str
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON has no form for is an object with one key that begins with ``$``.
+    """Encode a value for JSON; a value without a JSON form becomes an object with one key that begins with ``$``.
 
-    It never raises: what raises when it is looked at, and what is nested too deep, is kept as it prints.
+    It never raises: a value that raises when it is examined, or is nested too deeply, is stored as its ``repr``.
 
     >>> plain([b"ab", {"n": 1}, (1, 2)])
     [{'$bytes': 'YWI='}, {'n': 1}, [1, 2]]
@@ -303,7 +303,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _form_of(value: Any, depth: int) -> Any:
-    """The form of a value; None if it has none."""
+    """Return the JSON form of a value; None if it has none."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | None):
@@ -327,7 +327,7 @@ def _form_of(value: Any, depth: int) -> Any:
 
 
 _INT_MAX = 10**4000
-"""Python prints no whole number with many more digits."""
+"""Larger ints are stored in hexadecimal, because Python does not convert ints of many more digits to decimal text."""
 _RESTORE: Mapping[str, Callable[[Any], Any]] = {
     "$bytes": base64.b64decode,
     "$datetime": dt.datetime.fromisoformat,
@@ -339,7 +339,7 @@ _RESTORE: Mapping[str, Callable[[Any], Any]] = {
 
 
 def restored(value: Any) -> Any:
-    """The inverse of ``plain``, but that tuples come back as lists."""
+    """The inverse of ``plain``, except that tuples become lists."""
     if isinstance(value, list):
         return [restored(item) for item in value]
     if isinstance(value, dict):
@@ -353,35 +353,35 @@ def restored(value: Any) -> Any:
 
 @runtime_checkable
 class DeadLetterSink(Protocol):
-    """Where dead letters go: an object of one's own as ``dead_letters=``. It is pickled with the topology.
+    """Stores dead letters; implement it and pass an instance as ``dead_letters=``. It is pickled with the topology.
 
-    An executor has a copy for each task of the spout that has letters to write, and keeps it open. After an exception
-    the copy is closed and another one is opened for the next try.
+    For each task of the spout that has letters to write, an executor opens a copy and keeps it open. After an exception
+    the copy is closed, and a new one is opened for the next attempt.
     """
 
     def open(self, context: TopologyContext) -> None:
-        """Called once before the first ``write`` of a copy; ``context`` is the spout task's."""
+        """Called once before the first ``write`` of a copy; ``context`` belongs to the spout's task."""
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the letters durable: when it returns they are.
+        """Store the letters; they must be durable when it returns.
 
-        The same letters may come again, in this process or in another one, each with its id. An exception has all of
-        them tried again later; the messages count as unfinished until then.
+        The same letters may be passed again, in this process or in another one, with the same ids. After an exception
+        all of them are retried later; their messages count as unfinished until then.
         """
 
     def close(self) -> None:
-        """Called when the copy is not used any more; not after a crash."""
+        """Called when the copy is no longer used; not called after a crash."""
 
 
 LetterFunction: TypeAlias = Callable[[DeadLetter], None]
 DeadLetters: TypeAlias = str | LetterFunction | DeadLetterSink
-"""What ``dead_letters=`` may be: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a
+"""The values of ``dead_letters=``: ``checkpoint:``, ``file:PATH``, ``stream:NAME``, a name that the spout knows (a
 topic), a function, a sink, or ``log:`` for no letters at all."""
 
 
 @dataclass
 class FunctionSink:
-    """A function as a sink."""
+    """A sink that calls a function for each letter."""
 
     function: LetterFunction
 
@@ -398,7 +398,7 @@ class FunctionSink:
 
 
 def is_dead_letters(value: object) -> bool:
-    """Whether a value has the shape of ``DeadLetters``; what the string means is asked later."""
+    """Whether a value has a type of ``DeadLetters``; the meaning of a str is checked later."""
     if isinstance(value, str):
         return bool(value) and value not in (FILE, STREAM)
     return is_sink(value) or (callable(value) and not isinstance(value, type))
@@ -410,7 +410,7 @@ def is_sink(value: object) -> bool:
 
 
 def stream_of(dead_letters: object) -> str | None:
-    """The name of the stream that takes dead letters; None if none does.
+    """Return the name of the stream that takes dead letters; None if they do not go to a stream.
 
     >>> stream_of("stream:dead"), stream_of("file:dead.jsonl")
     ('dead', None)

@@ -1,8 +1,8 @@
-"""Durable pickles: what an earlier version wrote is read, though its classes have moved since.
+"""Durable pickles: reads pickles of earlier versions, whose classes have moved to other modules since.
 
-Which question it answers: where is that today which a pickle in a checkpoint names?
-Rule: whatever reads a pickle that an earlier start may have written reads it with ``loads``, or asks ``home``. A module
-that durable values are made of and that moves has a line here.
+Which question it answers: in which module is the class that a pickle in a checkpoint names?
+Rule: a pickle that an earlier start may have written is read with ``loads``, or by a reader that calls ``home``. If a
+module with classes of durable values moves, it gets a line here.
 
 Read before: nothing.
 """
@@ -29,7 +29,7 @@ _HOMES = {
 
 
 def home(module: str) -> str:
-    """Where a module is today.
+    """Return the name that a module has in this version.
 
     >>> home("sparkbolt.core.tuples"), home("json")
     ('sparkbolt.core.model.tuples', 'json')
@@ -48,14 +48,14 @@ def moved_here(now: str, *before: str) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds classes where they are today."""
+    """An unpickler that looks for classes in the modules of this version."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         return super().find_class(home(module_name), global_name)
 
 
 def loads(data: bytes | bytearray | memoryview) -> Any:
-    """As ``pickle.loads``, of this version or an earlier one.
+    """``pickle.loads`` for a pickle of this version or an earlier one.
 
     >>> loads(pickle.dumps({"be": 2}))
     {'be': 2}

@@ -1,6 +1,6 @@
-"""Function bolts: what ``@bolt`` makes of a function.
+"""Function bolts: turns a function into a bolt, by ``@bolt``.
 
-Which question it answers: how does a function become a bolt, and what if the decorator is written wrongly?
+Which question it answers: how does a function become a bolt, and what happens if the decorator is used wrongly?
 
 Read before: ``components``.
 """
@@ -17,28 +17,28 @@ from sparkbolt.core.model.tuples import Outputs, Tuple
 
 
 class FunctionBolt(BoltBase):
-    """What ``@bolt`` makes of a function: stateless, anchored and acked for the user."""
+    """A bolt that ``@bolt`` makes from a function: stateless; its tuples are anchored and acked automatically."""
 
     stateless = True
 
     def __init__(self, function: Callable[[Tuple], Iterable[Sequence[Any]] | None], outputs: Outputs) -> None:
-        """Keep the function, which is pickled by name or by value."""
+        """Store the function, which is pickled by name or by value."""
         functools.update_wrapper(self, function)
         self.function = function
         self.outputs = outputs
 
     def __call__(self, tup: Tuple) -> Iterable[Sequence[Any]] | None:
-        """Call the function itself, as tests of it do."""
+        """Call the function itself; useful in tests."""
         return self.function(tup)
 
 
 def bolt(
     *misplaced: object, outputs: Outputs = ()
 ) -> Callable[[Callable[[Tuple], Iterable[Sequence[Any]] | None]], FunctionBolt]:
-    """Make a bolt of a function that yields lists of values for the stream ``default``.
+    """Make a bolt from a function that yields lists of values for the stream ``default``.
 
     Raises:
-        TypeError: it stands above a function without its parentheses, or ``outputs`` is given without its name.
+        TypeError: the decorator is used without parentheses, or ``outputs`` is given without its name.
 
     >>> @bolt(outputs=["word"])
     ... def split(tup):

@@ -1,13 +1,13 @@
-"""Groupings: which task gets which row.
+"""Groupings: decides which task gets which row.
 
 Which question it answers: given the rows that one task emitted on one stream, which rows go to which task of
 one consumer?
 
-Rule 1: a grouping chooses tasks. It never drops or delays a tuple, and copies only for ``all`` (or where a
-grouping of the user's names several tasks).
+Rule 1: a grouping chooses tasks. It never drops or delays a tuple, and copies tuples only for ``all`` (or if a custom
+grouping names several tasks).
 Rule 2: the same rows, sender and micro-batch give the same deliveries, in every process; Python's ``hash`` is
 never used.
-Rule 3: a grouping is a value: frozen, comparable, picklable. What it counts, it counts within one call.
+Rule 3: a grouping is a value: frozen, comparable, picklable. It keeps no counts from one call to the next.
 
 The groupings and their meaning are Storm's (``GrouperFactory``, ``PartialKeyGrouping``).
 Read before: ``ids``, ``hashing``.
@@ -62,16 +62,16 @@ class Delivery(NamedTuple):
     """Some rows that go to one task."""
 
     slot: int
-    """Tells two deliveries of one row under one grouping apart; from 0."""
+    """Distinguishes the deliveries of one row under one grouping; from 0."""
     target: int
     """An index into the consumer's tasks, from 0."""
     rows: Rows | None
-    """Row indices, ascending; None means all rows."""
+    """Row indices, intp[rows], ascending; None means all rows."""
 
 
 @dataclass(frozen=True)
 class GroupingContext:
-    """What a grouping of the user's may know when it is prepared."""
+    """What a custom grouping can learn when it is prepared."""
 
     topology: str
     source: str
@@ -84,11 +84,11 @@ class GroupingContext:
 
 
 class Grouping(ABC):
-    """How the rows of a stream are spread over the tasks of a consumer; the base of the user's own groupings.
+    """Distributes the rows of a stream over the tasks of a consumer; the base of custom groupings.
 
-    A grouping of the user's own (Storm's custom stream grouping) defines ``choose_tasks``, and ``prepare``
-    if it wants to know the targets in advance. What it chooses must depend on its arguments only:
-    a micro-batch that runs again is routed again.
+    A custom grouping (Storm's custom stream grouping) defines ``choose_tasks``, and ``prepare`` if it needs to know
+    the targets in advance. Its choice must depend only on its arguments, because a micro-batch that runs again is
+    routed again.
 
     >>> class ByLength(Grouping):
     ...     def prepare(self, context, stream, targets):
@@ -101,23 +101,23 @@ class Grouping(ABC):
     """
 
     fields: tuple[str, ...] = ()
-    """The fields that are looked at; the topology checks that the stream declares them."""
+    """The fields that the grouping uses; the topology checks that the stream declares them."""
 
     def prepare(self, context: GroupingContext, stream: str, targets: Sequence[int]) -> None:  # noqa: B027
         """Called on the sender's own copy, once, before the first rows.
 
         Args:
-            context: who sends and who gets.
+            context: the sender, the emitting component and the subscribing one.
             stream: the name of the stream.
             targets: the consumer's task numbers, ascending.
         """
 
     @abstractmethod
     def choose_tasks(self, sender_task: int, values: list[Any]) -> Sequence[int]:
-        """The task numbers, out of the targets, that get a row; called for each row, in order of emission.
+        """Return the task numbers, out of the targets, that get a row; called for each row, in order of emission.
 
-        A task may be named twice, and gets the tuple twice then; an empty list delivers it to nobody. An
-        exception fails the row that was emitted.
+        A task that is named twice gets the tuple twice; an empty list delivers it to no task. An exception fails the
+        emitted row.
 
         Args:
             sender_task: the sender's task number.
@@ -125,14 +125,14 @@ class Grouping(ABC):
         """
 
     def deliveries(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
-        """All deliveries of the rows, ordered by slot and target; each has at least one row.
+        """Return all deliveries of the rows, ordered by slot and target; each has at least one row.
 
         Args:
             emitted: the rows.
             targets: the consumer's task numbers, ascending.
 
         Raises:
-            UnroutableError: ``choose_tasks`` raised, or returned what is not a sequence of targets.
+            UnroutableError: ``choose_tasks`` raised, or did not return a sequence of targets.
         """
         index_of = {task: index for index, task in enumerate(targets)}
         chosen: dict[tuple[int, int], list[int]] = {}
@@ -166,20 +166,20 @@ class Grouping(ABC):
         return list(tasks)
 
     def describe(self) -> str:
-        """The grouping in a few words, the same in every process; for pictures and fingerprints."""
+        """Return a short description, the same in every process; for drawings and fingerprints."""
         return f"custom({type(self).__qualname__})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are of the same class and hold the same."""
+        """Whether both have the same class and equal attributes."""
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        """A number that equal groupings share, for sets and dicts of one process."""
+        """Return the same number for equal groupings, for sets and dicts of one process."""
         return hash(self.describe())
 
 
 def prepared(grouping: Grouping, context: GroupingContext, stream: str, targets: Sequence[int]) -> Grouping:
-    """A copy of the sender's own, on which ``prepare`` was called; the original stays a value."""
+    """Return the sender's own copy, on which ``prepare`` was called; the original does not change."""
     if isinstance(grouping, _BuiltIn):
         return grouping  # a frozen value that prepares nothing
     own = copy.deepcopy(grouping)
@@ -188,14 +188,14 @@ def prepared(grouping: Grouping, context: GroupingContext, stream: str, targets:
 
 
 class _BuiltIn(Grouping):
-    """What the groupings of this module share: they route whole blocks, never row by row."""
+    """The base of the groupings of this module: they route many rows at once, never row by row."""
 
     def choose_tasks(self, sender_task: int, values: list[Any]) -> Sequence[int]:
-        """Never called by the engine; a built-in grouping knows no single rows."""
+        """Never called by the engine: a built-in grouping does not route single rows."""
         raise InvariantError(f"grouping {self.describe()} was asked for one row: deliveries() routes its rows")
 
     def deliveries(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
-        """As of ``Grouping.deliveries``."""
+        """See ``Grouping.deliveries``."""
         check(len(targets) > 0, f"grouping {self.describe()} got no targets")
         if emitted.count == 0:
             return []
@@ -203,15 +203,15 @@ class _BuiltIn(Grouping):
 
     @abstractmethod
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
-        """The deliveries of at least one row to at least one target."""
+        """Return the deliveries of at least one row to at least one target."""
 
 
 @dataclass(frozen=True)
 class ShuffleGrouping(_BuiltIn):
     """Round robin: any n consecutive rows of one sender go to n tasks, one each.
 
-    Where it begins is mixed from the sender and the micro-batch, so that senders of few rows do not all send
-    to the first task. Storm's, with load awareness off.
+    The first task is a hash of the sender and the micro-batch, so that senders of few rows do not all send to the same
+    task. It is Storm's shuffle grouping without load awareness.
     """
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -231,7 +231,7 @@ class ShuffleGrouping(_BuiltIn):
 
 @dataclass(frozen=True)
 class LocalOrShuffleGrouping(ShuffleGrouping):
-    """As shuffle; that it stays in the producer's process is up to fusion, not to the grouping."""
+    """Like ``ShuffleGrouping``; fusion, not the grouping, keeps tuples in the producer's process."""
 
     def describe(self) -> str:
         """``local_or_shuffle``."""
@@ -240,7 +240,7 @@ class LocalOrShuffleGrouping(ShuffleGrouping):
 
 @dataclass(frozen=True)
 class NoneGrouping(_BuiltIn):
-    """Any task, as if at random: by the mixed number of the row, so that it goes the same way again."""
+    """Any task, as if at random: it depends on a hash of the row's number, so a repeated row goes to the same task."""
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
         if len(targets) == 1:
@@ -280,7 +280,7 @@ class GlobalGrouping(_BuiltIn):
 
 @dataclass(frozen=True)
 class DirectGrouping(_BuiltIn):
-    """The sender names the task of each tuple with ``emit_direct``; the collector keeps those deliveries."""
+    """The sender names the task of each tuple with ``emit_direct``; the collector stores these deliveries."""
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
         raise InvariantError("a direct grouping chooses no tasks: the collector knows what emit_direct named")
@@ -297,7 +297,7 @@ class FieldsGrouping(_BuiltIn):
     fields: tuple[str, ...]
 
     def __init__(self, fields: Sequence[str]) -> None:
-        """Keep the names of the fields; ValueError if they are not a list of at least one."""
+        """Store the names of the fields; ValueError if they are not a list of at least one name."""
         object.__setattr__(self, "fields", _names(fields, "fields_grouping"))
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -313,16 +313,17 @@ class FieldsGrouping(_BuiltIn):
 
 @dataclass(frozen=True)
 class PartialKeyGrouping(_BuiltIn):
-    """Each key has two tasks; a row goes to that of the two that was chosen less often so far, over all keys.
+    """Each key has two tasks; a row goes to the one of them that has received fewer rows so far, of all keys.
 
-    The pair depends on the key alone. Counting begins anew with each call, since a grouping is a value; of
-    two that are level the first of the pair is taken, or the second where an odd number of rows came before.
+    The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If both
+    counts are equal, the first task of the pair is chosen, or the second if an odd number of rows was emitted before
+    the call.
     """
 
     fields: tuple[str, ...]
 
     def __init__(self, fields: Sequence[str]) -> None:
-        """Keep the names of the fields; ValueError if they are not a list of at least one."""
+        """Store the names of the fields; ValueError if they are not a list of at least one name."""
         object.__setattr__(self, "fields", _names(fields, "partial_key_grouping"))
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -335,7 +336,7 @@ class PartialKeyGrouping(_BuiltIn):
             firsts, seconds = seconds, firsts
         used = [0] * size
         chosen = firsts.tolist()
-        # Each choice depends on those before it, so this is the one loop over rows.
+        # Each choice depends on the choices before it, so only this grouping loops over rows.
         for row, (one, other) in enumerate(zip(chosen, seconds.tolist(), strict=True)):
             if used[other] < used[one]:
                 chosen[row] = one = other
@@ -348,15 +349,15 @@ class PartialKeyGrouping(_BuiltIn):
 
 
 def fields_targets(columns: Sequence[Column], n: int, fields: Sequence[str] = ()) -> npt.NDArray[np.unsignedinteger]:
-    """The task, 0 to n - 1, of each row: rows with equal values get the same one, in every process.
+    """Return the task, 0 to n - 1, of each row: rows with equal values get the same task, in every process.
 
     Args:
-        columns: the grouping fields' columns, at least one, all equally long.
-        n: how many tasks there are.
-        fields: their names, for errors.
+        columns: the columns of the grouping fields, at least one, all of one length.
+        n: the number of tasks.
+        fields: the names of the fields, for errors.
 
     Returns:
-        An array of uint8 or uint16, as long as a column.
+        uint8[rows] or uint16[rows].
 
     Raises:
         UnroutableError: a value has no number that is the same in every process.
@@ -381,14 +382,27 @@ def _hash_fields(columns: Sequence[Column], fields: Sequence[str]) -> U64:
 
 
 def candidates(keys: U64, size: int) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
-    """The two tasks of each key, different ones if there are two at all."""
+    """Return the two tasks of each key, which differ if there is more than one task.
+
+    Args:
+        keys: uint64[rows].
+        size: the number of tasks.
+
+    Returns:
+        int64[rows], int64[rows].
+    """
     firsts = _scale(keys, size).astype(np.int64)
     seconds = _scale(mix64_array(keys ^ _SECOND_CHOICE), size).astype(np.int64)
     return firsts, np.where(firsts == seconds, (seconds + 1) % size, seconds)
 
 
 def split_rows(targets: npt.NDArray[np.unsignedinteger], size: int) -> list[Delivery]:
-    """Deliveries of one slot: the rows of each target, ascending; targets without rows have none."""
+    """Return the deliveries of slot 0: the rows of each target, ascending; no delivery for a target without rows.
+
+    Args:
+        targets: unsigned integers[rows], the target of each row.
+        size: the number of targets.
+    """
     count = len(targets)
     if size <= _FEW_TASKS:
         parts = [np.flatnonzero(targets == target) for target in range(size)]
@@ -412,7 +426,7 @@ def _target_type(size: int) -> type[np.unsignedinteger]:
 
 
 def _scale(numbers: U64, size: int) -> npt.NDArray[np.unsignedinteger]:
-    """Spread 64-bit numbers evenly over 0 to size - 1, by their upper halves."""
+    """Map uint64[rows] evenly to 0 .. size - 1, by the numbers' upper halves."""
     scaled = numbers >> np.uint64(32)
     scaled *= np.uint64(size)
     scaled >>= np.uint64(32)
@@ -427,7 +441,7 @@ def _rows_of(emitted: Emitted) -> list[list[Any]]:
 
 
 def _names(fields: object, method: str) -> tuple[str, ...]:
-    """The names of grouping fields, or a ValueError that says what is wrong with them."""
+    """Return the names of grouping fields; raise a ValueError that names what is wrong with them."""
     if isinstance(fields, str):
         raise ValueError(f"{method} got the str {fields!r}, expected a list of fields: did you mean [{fields!r}]?")
     if not isinstance(fields, Sequence) or not all(isinstance(field, str) for field in fields):

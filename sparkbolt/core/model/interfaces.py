@@ -1,7 +1,7 @@
-"""Interfaces: what user code is handed to emit, ack, fail and keep with.
+"""Interfaces: the objects with which user code emits, acks, fails and stores state.
 
-Which question it answers: what may a component call, and what does each call raise?
-Rule: declarations only. ``collectors`` and ``keyvalue`` have the classes that do it.
+Which question it answers: which methods can a component call, and what does each of them raise?
+Rule: declarations only. The classes that implement them are in ``collectors`` and ``keyvalue``.
 
 Read before: ``tuples``.
 """
@@ -15,18 +15,20 @@ from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
 
 
 class BasicCollector(Protocol):
-    """Of ``BasicBolt`` and ``AsyncBolt``: everything is anchored to the input, which is acked for the user.
+    """The collector of ``BasicBolt`` and ``AsyncBolt``: all output is anchored to the input, which is acked for you.
 
-    That of a ``BasicBolt`` may be kept: it is the task's, and what it emits is anchored to the tuple whose ``execute``
-    runs, or to nothing in ``flush``. That of an ``AsyncBolt`` is its tuple's, and ends with its ``execute``. At any
-    other time ``emit`` raises. It is for the thread that runs ``execute``.
+    The collector of a ``BasicBolt`` belongs to the task and may be kept: tuples that it emits are anchored to the tuple
+    whose ``execute`` is running, or to none in ``flush``. The collector of an ``AsyncBolt`` belongs to one tuple and
+    can be used until its ``execute`` ends. At any other time ``emit`` raises. Only the thread that runs ``execute`` may
+    use it.
     """
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
-        """Emit a tuple anchored to the input; ``anchors`` is there to be refused, with what to do instead.
+        """Emit a tuple anchored to the input; ``anchors`` is always rejected, with an error that names the alternative.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list; anchors.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list; anchors
+                are given.
         """
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
@@ -41,16 +43,16 @@ class BasicCollector(Protocol):
 
 
 class BoltCollector(Protocol):
-    """Of ``Bolt``: anchor, ack and fail by hand."""
+    """The collector of ``Bolt``: anchor, ack and fail explicitly."""
 
     def emit(
         self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit a tuple, anchored to one tuple, to several (also one twice), or to none.
+        """Emit a tuple, anchored to one tuple, to several tuples (even the same one twice), or to none.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list, an anchor
-                is no tuple.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list; an anchor
+                is not a ``Tuple``.
         """
 
     def emit_direct(
@@ -67,29 +69,29 @@ class BoltCollector(Protocol):
         """
 
     def ack(self, tup: Tuple) -> None:
-        """Say that the tuple is done. What was emitted anchored to it keeps its trees open by itself."""
+        """Ack the tuple. Its trees stay open until the tuples that were anchored to it are acked, too."""
 
     def fail(self, tup: Tuple, reason: object = "") -> None:
-        """Fail all trees of the tuple; ``reason``, a text or the exception, stands in the trees' stories."""
+        """Fail all trees of the tuple; their stories contain ``reason``, a text or an exception."""
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Give all trees of the tuple a full ``message_timeout_secs`` again."""
+        """Restart the timeout of all trees of the tuple: each gets a full ``message_timeout_secs`` again."""
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
 
 
 class ColumnCollector(Protocol):
-    """Of ``ColumnBolt``: whole columns, with the input row that each output row is anchored to."""
+    """The collector of ``ColumnBolt``: emits whole columns, each output row anchored to an input row."""
 
     def emit(self, columns: Sequence[Any], anchors: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit rows, column by column.
 
         Args:
             columns: one Arrow array (or sequence) for each field of the stream, all of one length.
-            anchors: for each output row the input row that it is anchored to (integers, Arrow or numpy);
-                None for no anchors.
-            stream: the stream.
+            anchors: integers[rows], Arrow or numpy: for each output row the index of the input row to which it is
+                anchored; None for no anchors.
+            stream: the name of the stream.
 
         Raises:
             EmitError: the columns do not fit the stream, or an anchor is not a row of the input.
@@ -100,17 +102,17 @@ class ColumnCollector(Protocol):
 
 
 class SpoutCollector(Protocol):
-    """Of ``Spout``: emit with or without a message id."""
+    """The collector of ``Spout``: emits with or without a message id."""
 
     room: int
-    """How many tuples there is use for now, as the topology's pace and ``max_spout_pending`` say. More may be
-    emitted: they wait. A spout whose source keeps messages for it until they are done takes no more than that."""
+    """How many tuples the topology can take now, by its rate and ``max_spout_pending``. A spout may emit more: they
+    wait in the spout buffer. A spout that takes messages out of a queue should take no more than this number."""
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple; with a message id its tree is tracked, and ``ack`` or ``fail`` is called once with the id.
 
         Raises:
-            EmitError: the stream is not declared, or has another number of fields; ``values`` is no list.
+            EmitError: the stream is not declared, or has another number of fields; ``values`` is not a list.
         """
 
     def emit_direct(
@@ -127,49 +129,49 @@ class SpoutCollector(Protocol):
 
 
 class KeyValueState(Protocol):
-    """A durable map of one task, larger than one would pickle whole (Storm's ``KeyValueState``).
+    """A durable map of one task, for state that is too large to be pickled as a whole (Storm's ``KeyValueState``).
 
-    Keys are hashable, keys and values can be pickled. A value that was changed in place is stored only if it
-    is ``put`` again. Each value is stored by itself: what two values share is not shared any more in the next
-    micro-batch. The engine commits it with the micro-batch; there is nothing to call.
+    Keys must be hashable, and keys and values picklable. A value that was changed in place is stored only if it is
+    ``put`` again. Each value is stored separately: an object that two values share becomes two objects in the next
+    micro-batch. The engine commits the state with the micro-batch; there is no method to call for it.
     """
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or ``default``."""
+        """Return the value of a key, or ``default``."""
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
 
     def delete(self, key: Any) -> Any:
-        """Remove a key; its old value, or None if it was not there."""
+        """Remove a key; return its old value, or None if the key was not there."""
 
     def get_many(self, keys: Any, default: Any = None) -> list[Any]:
-        """The value of each key, or ``default``, in order: as ``get``, at a fraction of the price a key.
+        """Return the value of each key, or ``default``, in order: like ``get``, but much faster for each key.
 
         Args:
-            keys: an Arrow or numpy array, or any iterable; elements of arrays count as the Python values they are.
-            default: stands for keys that are not there.
+            keys: an Arrow or numpy array, or any iterable; elements of arrays are converted to Python values.
+            default: the value for keys that are not there.
         """
 
     def put_many(self, keys: Any, values: Any) -> None:
-        """Set the value of each key: as ``put``; of a key that comes twice the last value stays.
+        """Set the value of each key, like ``put``; if a key occurs twice, its last value is stored.
 
         Args:
-            keys: as of ``get_many``.
-            values: as many, likewise.
+            keys: as for ``get_many``.
+            values: an array or iterable with one value for each key.
 
         Raises:
-            StateError: there are more keys than values, or fewer; nothing is set.
+            StateError: the numbers of keys and values differ; nothing is set.
         """
 
     def __contains__(self, key: Any) -> bool:
         """Whether the key has a value."""
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """All (key, value) pairs in any order, uncommitted ones too; put and delete are allowed meanwhile.
+        """Iterate over all (key, value) pairs, uncommitted ones too, in any order; it loads the whole state.
 
-        Keys that are put meanwhile are not shown. It loads everything.
+        ``put`` and ``delete`` are allowed during the iteration; keys that are put during it are not returned.
         """
 
     def __len__(self) -> int:
-        """How many keys there are; it loads everything."""
+        """Return the number of keys; it loads the whole state."""

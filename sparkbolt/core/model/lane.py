@@ -1,15 +1,15 @@
-"""The lane: a topology laid out as source, level 1 .. n, acker, feedback.
+"""The lane: lays a topology out as source, level 1 .. n, acker, feedback.
 
-Which question it answers: which bolt runs in which level, inside which producer, and in which spark_partition?
-Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; a row for a later level
-passes through.
-Rule 2: a bolt that keeps nothing and is fed by shuffle, none or local-or-shuffle grouping from one component
-alone runs in its producer's stage. One that has a ``flush`` does not, unless it says that it may: in a producer's stage
-a task number may work in several processes, and its name would be that of several pieces of work.
-Rule 3: tasks of a level are spread evenly over the spark_partitions; their dests are kept with the checkpoint and
-never computed anew for it. A task that has none yet, because its bolt was fused, gets one that nobody had.
-Rule 4: Spark keeps state by the place of a stateful level among the stateful ones, so a bolt that keeps state must
-stay in the same of them (``moved``).
+Which question it answers: in which level, in which producer's stage, and in which spark_partition does a bolt run?
+Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; rows for a later level pass
+through the levels before it.
+Rule 2: a stateless bolt whose inputs all come from one component, by shuffle, none or local-or-shuffle grouping, runs
+in the stage of this producer. A bolt with a ``flush`` does not, unless it sets ``flush_anywhere``: in a producer's
+stage one task number may run in several processes, so output that is named by task and micro-batch would collide.
+Rule 3: the tasks of a level are spread evenly over the spark_partitions. Their dests are stored with the checkpoint and
+never computed again for it. A task without a dest, because its bolt was fused before, gets one that was never used.
+Rule 4: Spark finds the state of a level by its place among the stateful levels, so a stateful bolt must stay at the
+same place (``moved``).
 
 Read before: ``topology``.
 """
@@ -32,9 +32,9 @@ _FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
 
 
 def spark_hash(value: int) -> int:
-    """Spark's hash of an int column: Murmur3 (x86, 32 bits) of four bytes with seed 42, as a signed number.
+    """Return Spark's hash of an int: Murmur3 (x86, 32 bits) of its four bytes with seed 42, as a signed number.
 
-    The rule is Spark's ``Murmur3Hash``; ``hash(dest)`` modulo the spark_partitions decides where a row goes.
+    It is Spark's ``Murmur3Hash``: ``hash(dest)`` modulo the number of spark_partitions decides where a row goes.
 
     >>> spark_hash(0), spark_hash(1)
     (933211791, -559580957)
@@ -52,12 +52,12 @@ def spark_hash(value: int) -> int:
 
 @dataclass(frozen=True)
 class Level:
-    """One stage of the lane behind the source."""
+    """One stage of the lane after the source."""
 
     number: int
     stateful: bool
     components: tuple[str, ...]
-    """The bolts that run in the level by themselves, in the order of declaration."""
+    """The bolts of the level that are not fused, in the order of declaration."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Lane:
     topology: Topology
     levels: tuple[Level, ...]
     fused_into: Mapping[str, str]
-    """For each fused bolt the component in whose stage it runs."""
+    """For each fused bolt, the producer in whose stage it runs."""
     spark_partitions: int
     dests: Mapping[int, int]
     """Task number to dest, for the tasks of bolts that are not fused."""
@@ -104,7 +104,7 @@ class Lane:
 
     @cached_property
     def traces(self) -> bool:
-        """Whether some spout's ``trace`` may choose a tree."""
+        """Whether the setting ``trace`` of any spout may choose a tree."""
         return any(spec.config.trace != 0 for spec in self.topology.spouts)
 
     @cached_property
@@ -114,14 +114,14 @@ class Lane:
 
     @cached_property
     def starters(self) -> tuple[str, ...]:
-        """Bolts whose tasks start trees of their own; none if nothing is tracked."""
+        """The bolts whose tasks start trees; none if nothing is tracked."""
         if not self.tracked:
             return ()
         bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
         return tuple(name for name, bolt in bolts if getattr(bolt, "starts_trees", False))
 
     def dests_of_level(self, number: int) -> frozenset[int]:
-        """The dests whose rows are processed at a level; all others pass through it."""
+        """Return the dests whose rows are processed at a level; the rows of all others pass through it."""
         return self._dests_of_levels[number - 1]
 
     @cached_property
@@ -133,24 +133,24 @@ class Lane:
 
     @cached_property
     def runtime_tasks(self) -> frozenset[int]:
-        """The tasks that say themselves when they are to be told the time."""
+        """The tasks that have timers: those of bolts with a bolt runtime."""
         bolts = (spec for spec in self.topology.bolts if isinstance(spec.component, RuntimeBolt))
         return frozenset(task for spec in bolts for task in self.topology.tasks(spec.id))
 
     @cached_property
     def timed_tasks(self) -> frozenset[int]:
-        """Those of them whose timers run from their start on, whenever their first tuple comes."""
+        """The runtime tasks whose timers run from the task's start on, even before its first tuple."""
         bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
         timed = (name for name, bolt in bolts if isinstance(bolt, RuntimeBolt) and bolt.runs_timers)
         return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
-        """Bolts whose tasks may hold tuples of a dead life, and are told to forget them."""
+        """Return the bolts whose tasks may hold tuples of an earlier life, which they are notified to drop."""
         names = (name for level in self.levels for name in level.components)
         return tuple(name for name in names if self.topology.components[name].keeps_state)
 
     def placement(self) -> dict[str, Any]:
-        """What is kept with the checkpoint, as JSON."""
+        """Return what is stored with the checkpoint, as a JSON object."""
         return {
             "spark_partitions": self.spark_partitions,
             "dests": {str(task): dest for task, dest in self.dests.items()},
@@ -161,9 +161,9 @@ class Lane:
 
 
 def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
-    """Lay a topology out for a number of cores, or as a checkpoint's ``placement`` says, as far as it does.
+    """Lay a topology out for a number of cores, or by a checkpoint's ``placement`` as far as it goes.
 
-    Dests of tasks that are fused now stay: whatever is kept under one is nobody else's.
+    The dests of tasks that are fused now stay reserved: no other task may find the state stored under them.
     """
     fused_into = _fused(topology)
     levels = _levels(topology, fused_into)
@@ -187,15 +187,15 @@ def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None 
 
 
 def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
-    """Which bolts would not find their state, one sentence each; empty if what a checkpoint holds fits the lane.
+    """Return the bolts that would not find their state, one sentence each; empty if the checkpoint fits the lane.
 
     Args:
-        lane: the topology as it would run now.
-        placement: how it ran before.
+        lane: the lane that would run now.
+        placement: the placement of the lane that wrote the checkpoint.
     """
     now = _stateful(lane.topology, lane.levels)
     before = placement.get("stateful")
-    if before is None:  # written by a version that did not note it: a bolt without dests was fused
+    if before is None:  # written by a version that did not store it: a bolt without dests was fused
         topology, dests = lane.topology, placement["dests"]
         fused = [spec for spec in topology.bolts if str(topology.tasks(spec.id)[0]) not in dests]
         before = _stateful(topology, _levels(topology, {spec.id: spec.subscriptions[0].source for spec in fused}))
@@ -213,7 +213,7 @@ def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
 
 
 def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
-    """The bolts that keep state, by the levels that do."""
+    """Return the bolts that keep state, for each stateful level."""
     return [
         [name for name in level.components if topology.components[name].keeps_state]
         for level in levels
@@ -226,7 +226,7 @@ def _places(stateful: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _ordinal(number: int) -> str:
-    """A place in words.
+    """Return a place as an ordinal number.
 
     >>> [_ordinal(number) for number in (1, 2, 3, 4)]
     ['1st', '2nd', '3rd', '4th']
@@ -235,7 +235,7 @@ def _ordinal(number: int) -> str:
 
 
 class _DestSupply:
-    """Gives out each dest once: the next int that Spark's hash puts into the wanted spark_partition."""
+    """Provides each dest once: the next int that Spark's hash maps to the wanted spark_partition."""
 
     def __init__(self, spark_partitions: int, taken: Collection[int | None]) -> None:
         self._spark_partitions = spark_partitions
@@ -289,9 +289,9 @@ def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, .
 
 
 def policy_of(spec: ComponentSpec) -> RetryPolicy | None:
-    """How what fails of a component is given again; None for a ``Spout`` that decides itself.
+    """Return the policy by which failed messages of a component are retried; None for a ``Spout`` that decides itself.
 
-    That is one without dead letters: who decides itself gives nothing up.
+    A ``Spout`` decides itself if it has neither a policy nor dead letters.
     """
     if spec.config.retry is not None or (isinstance(spec.component, Spout) and spec.dead_letters is None):
         return spec.config.retry

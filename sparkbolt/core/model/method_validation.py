@@ -1,10 +1,10 @@
-"""What is wrong with the methods that a component brings along, before any of them is called.
+"""Method validation: finds mistakes in the methods of a component before any of them is called.
 
-Which question it answers: can the engine call them as it will, and will they run when it does?
-Rule 1: what a method is called with is read from the class of Sparkbolt's that declares it, so that it is said once.
-Rule 2: a method that is wrapped is judged by its wrapper, which is what is called.
-Rule 3: a coroutine, or a generator where nobody goes through it, does nothing when it is called; here it is refused by
-name. What a wrapper hides is found when it has been called (``returned_values``).
+Which question it answers: can the engine call these methods with its arguments, and do they run when it calls them?
+Rule 1: the arguments of a call are read from the class of Sparkbolt that declares the method, so they are defined once.
+Rule 2: a wrapped method is checked by its wrapper, because the engine calls the wrapper.
+Rule 3: calling a coroutine function runs nothing, nor does calling a generator function whose result is not iterated;
+both are rejected here by name. One that is hidden in a wrapper is found after the call (``returned_values``).
 
 Read before: ``components``.
 """
@@ -24,12 +24,12 @@ _OF_SPOUTS = ("next_tuple", "ack", "fail", "activate", "deactivate", "receive", 
 _OF_DRIVER = ("next_ranges", "finished", "on_committed", "on_sources_changed", "on_read", "lag", "take_skipped")
 _OF_RANGES = (*_OF_DRIVER, "read", "read_columns")
 _METHODS = (*_OF_ALL, *_OF_BOLTS, *_OF_SPOUTS, *_OF_RANGES, "read_bytes", "raw")
-"""What the engine calls of what users write, as far as the component has it."""
+"""The methods that the engine calls, if the component has them."""
 _MAY_YIELD = frozenset({"execute", "flush", "read", "read_columns", "receive"})
 
 
 def method_mistakes(component: Component) -> list[str]:
-    """One sentence for each method that cannot be called, or would do nothing."""
+    """Return one sentence for each method that cannot be called, or would do nothing."""
     if isinstance(component, FunctionBolt):
         return list(_of_function(component))
     found = []
@@ -52,30 +52,30 @@ def method_mistakes(component: Component) -> list[str]:
 
 
 def is_ours(cls: type) -> bool:
-    """Whether a class is Sparkbolt's."""
+    """Whether a class belongs to Sparkbolt."""
     return cls.__module__.startswith("sparkbolt.")
 
 
 def _is_own(component: Component, name: str) -> bool:
-    """Whether the method is not Sparkbolt's."""
+    """Whether the user has defined the method, not Sparkbolt."""
     if name in getattr(component, "__dict__", {}):
         return True
     return any(name in vars(cls) and not is_ours(cls) for cls in type(component).__mro__)
 
 
 def _declared(component: Component, name: str) -> Any:
-    """The method as the nearest class of Sparkbolt's has it; None if none has."""
+    """Return the method as the nearest class of Sparkbolt declares it; None if no class does."""
     if name == "init_state" and isinstance(component, BoltBase):
         return _init_state  # any bolt may have one
     return next((vars(cls)[name] for cls in type(component).__mro__ if is_ours(cls) and name in vars(cls)), None)
 
 
 def _init_state(self: Any, state: Any) -> None:
-    """How ``init_state`` is called."""
+    """Has the arguments with which ``init_state`` is called."""
 
 
 def _laziness(component: Component, name: str, method: Any) -> str | None:
-    """Why a call would do nothing; None if it does something."""
+    """Explain why a call would do nothing; None if it does something."""
     kind = type(component).__mro__[_depth(component)].__name__
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         if not isinstance(component, AsyncBolt):
@@ -101,12 +101,12 @@ def _laziness(component: Component, name: str, method: Any) -> str | None:
 
 
 def _depth(component: Component) -> int:
-    """Where in the order of its classes the first one of Sparkbolt's stands."""
+    """Return the place of the first class of Sparkbolt in the method resolution order."""
     return next(place for place, cls in enumerate(type(component).__mro__) if is_ours(cls))
 
 
 def _wrong_signature(name: str, method: Any, declared: Any) -> str | None:
-    """Why the method cannot be called as it will be; None if it can."""
+    """Explain why the engine cannot call the method; None if it can."""
     wanted = list(inspect.signature(declared).parameters.values())[1:]
     own = _signature(method)
     if own is None or _takes(own, wanted):
@@ -118,7 +118,7 @@ def _wrong_signature(name: str, method: Any, declared: Any) -> str | None:
 
 
 def _signature(method: Any) -> inspect.Signature | None:
-    """What a method takes, without ``self``; None where nobody knows."""
+    """Return the parameters of a method, without ``self``; None if they cannot be determined."""
     try:
         return inspect.signature(method, follow_wrapped=False)
     except (TypeError, ValueError):
@@ -147,7 +147,7 @@ def _shown(wanted: list[inspect.Parameter]) -> list[str]:
 
 
 def _hint(name: str, own: inspect.Signature, wanted: list[inspect.Parameter]) -> str:
-    """Where what it asks for is to be had, for those who come from Storm."""
+    """Explain where users of Storm find the objects that their method expects as parameters."""
     surplus = [parameter for parameter in own.parameters if parameter not in {one.name for one in wanted}]
     hints = []
     if name != "execute" and any("collector" in parameter for parameter in surplus):

@@ -1,9 +1,9 @@
-"""Counters per component, since the topology's first start with its checkpoint.
+"""Metrics: counts per component, since the topology's first start with its checkpoint.
 
 Which question it answers: how much has each component emitted, executed, acked and failed?
-Rule: counters travel with the micro-batch that made them and are added once, when it is promoted.
+Rule: counts are sent with the micro-batch in which they arose, and are added once, when it is promoted.
 
-Read before: ``config``, ``failures``.
+Read before: ``config``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from sparkbolt.errors import UnknownNameError
 
 @dataclass
 class ComponentMetrics:
-    """Counts of one component; for a spout, acked and failed count trees, for a bolt that starts trees these too."""
+    """Counts of one component.
+
+    For a spout, ``acked`` and ``failed`` count trees; for a bolt that starts trees, they also include its trees.
+    """
 
     emitted: int = 0
     executed: int = 0
@@ -29,41 +32,41 @@ class ComponentMetrics:
     pending: int = 0
     """Open trees of a spout (not a total, and 0 for a bolt)."""
     set_aside: int = 0
-    """Messages of a spout that were given up after their last attempt; with ``dead_letters`` once the letter is
-    durable."""
+    """Messages of a spout that were given up after their last attempt; with ``dead_letters``, each is counted when its
+    letter is durable."""
     retried: int = 0
-    """Failed attempts at messages of a spout after which the message is given again."""
+    """Failed attempts at messages of a spout after which the message is retried."""
     waiting: int = 0
-    """Messages of a spout that wait to be given again (not a total)."""
+    """Messages of a spout that wait for a retry (not a total)."""
     lag: int = 0
-    """How many positions of a spout's sources are not finished, as far as it knows (not a total)."""
+    """Positions of a spout's sources that are not finished, as far as the spout knows (not a total)."""
     skipped: int = 0
-    """Positions that a spout passed over, since they are gone at its source."""
+    """Positions that a spout skipped because its source no longer has them."""
     late: int = 0
-    """Acks and fails for trees that were no longer open: dropped, and counted here for the spout."""
+    """Acks and fails of trees that were no longer open; they are dropped, and counted here for the spout."""
     errors: int = 0
     """Exceptions and reported errors of the component."""
     execute_ms: float = 0.0
-    """Time spent in ``execute``, summed over tasks."""
+    """Time spent in ``execute``, in milliseconds, summed over tasks."""
     windows: int = 0
-    """Windows of a windowed bolt that were shown to it."""
+    """Windows that were passed to a windowed bolt."""
     window_tuples: int = 0
-    """Tuples in those windows: one that was in two counts twice."""
+    """Tuples in those windows; a tuple that was in two windows is counted twice."""
     late_tuples: int = 0
     """Tuples that were older than the watermark, and are in no window."""
     expired: int = 0
-    """Tuples that windows are done with."""
+    """Tuples that have left all windows."""
     watermark_ms: int = 0
-    """The watermark, in milliseconds since the epoch: of its tasks that ran last, the one that is furthest behind (not
-    a total; 0 where there is none)."""
+    """The watermark, in milliseconds since the epoch: the lowest one of the tasks that ran last (not a total; 0 if
+    there is none)."""
     watermark_behind_ms: int = 0
-    """How far that watermark was behind the time of its micro-batch (not a total)."""
+    """How many milliseconds that watermark was behind the time of its micro-batch (not a total)."""
     dead_letters: int = 0
     """Messages of a spout whose dead letters are durable; each is also in ``set_aside``."""
 
     @property
     def watermark_text(self) -> str:
-        """The watermark for people, in UTC, with its day where the micro-batch had another one; "" if there is none.
+        """The watermark as readable text, in UTC, with its day if the micro-batch had another one; "" without one.
 
         >>> ComponentMetrics(watermark_ms=43_400_000, watermark_behind_ms=5_000).watermark_text
         'watermark 12:03:20, 5 s behind'
@@ -78,7 +81,7 @@ class ComponentMetrics:
         return f"watermark {time if day == today else f'{day} {time}'}, {behind}"
 
     def add(self, other: ComponentMetrics) -> None:
-        """Add another's totals; ``pending`` and ``waiting`` are none and stay, of two watermarks the lower one."""
+        """Add the totals of another; ``pending`` and ``waiting`` do not change, and the lower watermark is kept."""
         self.emitted += other.emitted
         self.executed += other.executed
         self.acked += other.acked
@@ -100,16 +103,16 @@ class ComponentMetrics:
 
 
 def _utc(time_ms: int) -> tuple[str, str]:
-    """The day and the time of a moment."""
+    """Return the day and the time of a moment in UTC."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, tz=UTC)
-    except (OverflowError, ValueError, OSError):  # a clock may be as wrong as it likes
+    except (OverflowError, ValueError, OSError):  # a wrong clock may give any number
         return "", f"{time_ms:,} ms"
     return moment.strftime("%Y-%m-%d"), moment.strftime("%H:%M:%S")
 
 
 def span_text(duration_ms: float) -> str:
-    """A duration for people: its largest unit, and the next one where it says something.
+    """Return a duration as readable text: its largest unit, and the next one if it is not 0.
 
     >>> span_text(400), span_text(5_400), span_text(65_000), span_text(7_200_000), span_text(277_200_000)
     ('0.4 s', '5 s', '1 min 5 s', '2 h', '3 days 5 h')
@@ -128,14 +131,14 @@ def span_text(duration_ms: float) -> str:
 
 
 Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
-"""Counters on their way: a component with those that are not zero, as (index of the field, count), flattened."""
+"""Encoded counts: (component, counts that are not 0), the counts as (index of the field, count), flattened."""
 
 
 _NAMES = [field_.name for field_ in fields(ComponentMetrics)]
 
 
 def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
-    """Counters in few bytes, since every spark_task sends some in every micro-batch.
+    """Encode counts in few bytes, because every spark_task sends some in every micro-batch.
 
     >>> unpack(pack({"split": ComponentMetrics(emitted=10, executed=1)}))["split"].emitted
     10
@@ -161,17 +164,17 @@ def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
 
 
 class KnowsSources(Protocol):
-    """A spout, as far as metrics look at it."""
+    """The methods of a spout that metrics call."""
 
     def lag(self) -> Mapping[str, int]:
-        """For each source how many positions are not finished."""
+        """Return for each source how many positions are not finished."""
 
     def take_skipped(self) -> int:
-        """How many positions were passed over since the last call."""
+        """Return how many positions were skipped since the last call."""
 
 
 class ComponentCounts(dict[str, ComponentMetrics]):
-    """Counters by component, as users get them.
+    """Counts by component, as users get them; an unknown name raises an error that lists the components.
 
     >>> ComponentCounts(bolt=ComponentMetrics())["botl"]
     Traceback (most recent call last):
@@ -179,7 +182,7 @@ class ComponentCounts(dict[str, ComponentMetrics]):
     """
 
     def __missing__(self, component: str) -> ComponentMetrics:
-        """Say what there is.
+        """Raise an error that lists the components.
 
         Raises:
             UnknownNameError: always; it is a KeyError.
@@ -190,30 +193,31 @@ class ComponentCounts(dict[str, ComponentMetrics]):
 
 @dataclass
 class TopologyMetrics:
-    """All components' counts, and what is known of the topology as a whole."""
+    """The counts of all components, and metrics of the topology as a whole."""
 
     components: dict[str, ComponentMetrics] = field(default_factory=dict)
     micro_batches: int = 0
     open_trees: int = 0
     complete_latency_ms: float | None = None
-    """Mean time from the plan of a tree's micro-batch to its promotion, over the last promoted micro-batches."""
+    """Mean time from the plan of a tree's micro-batch to its promotion, in milliseconds, over the last promoted
+    micro-batches."""
     micro_batch_ms: float | None = None
-    """How long the last micro-batch took."""
+    """How long the last micro-batch took, in milliseconds."""
     lags: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The lag of each source of each spout that knows it, where there is any."""
+    """By spout and source, the lag in positions; only lags that are known and not 0."""
 
     def of(self, component: str) -> ComponentMetrics:
-        """The counters of a component; the ledger's are made on first use.
+        """Return the counts of a component; in the ledger they are created on first use.
 
         Raises:
-            KeyError: it is a copy for users, and there is no such component; the message says which there are.
+            KeyError: this is a copy for users, and there is no such component; the message lists the components.
         """
         if isinstance(self.components, ComponentCounts):
             return self.components[component]
         return self.components.setdefault(component, ComponentMetrics())
 
     def copy_for(self, components: Iterable[str]) -> TopologyMetrics:
-        """A copy for users, with an entry for each of the topology's components, zeros where nothing was counted.
+        """Return a copy for users, with an entry for each component of the topology, zeros where nothing was counted.
 
         >>> list(TopologyMetrics().copy_for(["lines", "split"]).components)
         ['lines', 'split']
@@ -224,7 +228,7 @@ class TopologyMetrics:
         return replace(self, components=counts, lags=lags)
 
     def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
-        """Note what spouts know of their sources now."""
+        """Update the lags and the skipped positions from the spouts."""
         for component, spout in spouts.items():
             with user_code(f"lag of {component!r}"):
                 lags, skipped = spout.lag(), spout.take_skipped()
@@ -235,7 +239,7 @@ class TopologyMetrics:
                 self.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
-        """Add what one micro-batch counted."""
+        """Add the counts of one micro-batch."""
         for component, counts in other.items():
             own = self.of(component)
             if counts.watermark_ms:

@@ -1,6 +1,6 @@
-"""Outage: what is known of one bolt that may not be able to do its work at all.
+"""Outage: the state of one bolt that may be unable to do its work.
 
-Which question it answers: in which phase is the bolt after a micro-batch that went like this?
+Which question it answers: in which phase is the bolt after a micro-batch with these results?
 
 Read before: ``retry``. The table of phases: ``outages``.
 """
@@ -17,48 +17,51 @@ from sparkbolt.core.model.retry import RetryPolicy
 
 BROKEN_SHARE, AWAY_SHARE = 0.95, 0.5
 TUPLES_MIN, MICRO_BATCHES_MIN = 100, 3
-"""From how many tuples on, in how many micro-batches, a bolt that raises for nearly everything is taken for broken."""
+"""How many tuples, in how many micro-batches, a bolt must get and raise for nearly all before it is regarded as out."""
 PROBE_TUPLES = 10
-"""About how many messages a probe has, of each spout: half of them are given again, half are new."""
+"""About how many messages of each spout a probe contains: half of them are retries, half are new."""
 PROBE_TUPLES_MAX = 1 << 20
 PROBE_WAITS = RetryPolicy(
     max_retries=None, min_backoff=timedelta(milliseconds=500), max_backoff=timedelta(seconds=30), jitter=0
 )
-"""How long is waited before each probe."""
+"""The waits before the probes."""
 PROBED_MS_MAX = 60_000
-"""How much patience one probe uses at most."""
+"""The largest part of the patience that one probe uses, in milliseconds."""
 
 
 class Phase(Enum):
-    """How a bolt is taken."""
+    """How the engine treats a bolt."""
 
     WELL = "well"
+    """It works: its failures count as attempts."""
     OUT = "out"
+    """It cannot do its work: its failures cost no attempt, and its spouts only probe it."""
     SPENT = "spent"
+    """It still fails, and the patience is used up: its failures count as attempts again."""
 
 
 @dataclass(frozen=True)
 class OutageChange:
-    """A bolt has come into another phase; for logs."""
+    """A bolt has changed its phase; for logs."""
 
     component: str
     before: Phase
     after: Phase
     outage: Outage
-    """Before the change where it ended, else after it."""
+    """The outage before the change if the change ended it, else after the change."""
     now_ms: int
     reason: str = ""
-    """The most frequent reason of those failures that are told of."""
+    """The most frequent reason of the reported failures."""
     reasons: int = 0
-    """How many failures had it, or one like it."""
+    """How many of these failures had this reason, or a similar one."""
     failures: int = 0
-    """Of how many."""
+    """How many reported failures there were."""
     away: bool = False
-    """Whether it was the bolt itself that said so (``Unavailable``)."""
+    """Whether the bolt itself reported the outage (``Unavailable``)."""
 
 
 class Health(NamedTuple):
-    """What one micro-batch shows of one bolt."""
+    """What one micro-batch shows about one bolt."""
 
     got: int
     """How many tuples it got."""
@@ -67,34 +70,34 @@ class Health(NamedTuple):
     unavailable: int = 0
     """For how many of them it raised ``Unavailable``."""
     trailing: int = 0
-    """For how many first attempts it raised, in each of its tasks, after the last tuple that the task took."""
+    """For how many first attempts it raised after the last tuple that it accepted, counted in each task and summed."""
     held: int = 0
-    """How many tuples it has besides, neither acked nor failed: they tell nothing yet."""
+    """How many more tuples it holds, neither acked nor failed: they show nothing yet."""
 
     @property
     def away(self) -> bool:
-        """Whether it raised ``Unavailable`` for at least half."""
+        """Whether it raised ``Unavailable`` for at least half of its tuples."""
         return self.unavailable > 0 and self.unavailable >= AWAY_SHARE * self.got
 
     @property
     def broken(self) -> bool:
-        """Whether it raised for nearly everything."""
+        """Whether it raised for at least 95 % of its tuples."""
         return self.raised > 0 and self.raised >= BROKEN_SHARE * self.got
 
     def __add__(self, other: Any) -> Health:
-        """What two tasks show together."""
+        """Combine what two tasks show."""
         return Health(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 def add_healths(to: dict[str, Health], more: Mapping[str, Health]) -> None:
-    """Put together what several processes show."""
+    """Add what other processes show to ``to``, in place."""
     for component, health in more.items():
         to[component] = to.get(component, Health(0)) + health
 
 
 @dataclass(frozen=True)
 class Outage:
-    """What is known of one bolt; it changes by ``after`` alone.
+    """What is known about one bolt; only ``after`` changes it.
 
     >>> well = Outage()
     >>> out = well.after(Health(got=10, raised=10, unavailable=10, trailing=10), now_ms=0, patience_ms=60_000)
@@ -106,33 +109,33 @@ class Outage:
 
     phase: Phase = Phase.WELL
     tuples: int = 0
-    """First attempts for which it raised since it took one."""
+    """First attempts for which it raised since the last tuple that it accepted."""
     raised: int = 0
-    """All for which it raised since then."""
+    """All tuples for which it raised since then."""
     micro_batches: int = 0
     """Micro-batches in a row in which it was broken."""
     strained: int = 0
-    """Micro-batches in a row in which it raised ``Unavailable`` for anything."""
+    """Micro-batches in a row in which it raised ``Unavailable`` for any tuple."""
     probes: int = 0
     """Probes in a row that found it away or broken."""
     probe_tuples: int = PROBE_TUPLES
-    """How many messages the next probe has, of each spout."""
+    """How many messages of each spout the next probe contains."""
     since_ms: int = 0
-    """When it went out."""
+    """When the outage began."""
     seen_ms: int = 0
-    """When it was looked at last."""
+    """When a micro-batch last showed something about it during the outage."""
     probed_ms: int = 0
-    """How much patience is used."""
+    """How much of the patience is used, in milliseconds."""
     next_probe_ms: int = 0
 
     def after(self, health: Health, now_ms: int, patience_ms: int, *, probed: bool = True) -> Outage:
-        """What is known after one more micro-batch.
+        """Return what is known after one more micro-batch.
 
         Args:
             health: what the micro-batch shows.
-            now_ms: its time.
-            patience_ms: how much patience there is in all.
-            probed: whether it gave anything to those that the bolt is fed by.
+            now_ms: the time of the micro-batch.
+            patience_ms: the patience in all.
+            probed: whether the micro-batch contained messages of the spouts that feed the bolt.
         """
         strained = self.strained + 1 if health.unavailable else 0 if health.got else self.strained
         known = replace(self, strained=strained)
@@ -183,7 +186,7 @@ class Outage:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object, without what has its default."""
+        """Return it as a JSON object, without values that equal their defaults."""
         mine, default = asdict(self), asdict(Outage())
         return {name: value for name, value in mine.items() if value != default[name]} | {"phase": self.phase.value}
 

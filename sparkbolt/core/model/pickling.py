@@ -1,19 +1,19 @@
-"""Pickling: which attributes of a component last, and how they are pickled.
+"""Pickling: how the durable attributes of a component are pickled and restored.
 
-Which question it answers: what of an object is durable, and can it be put back?
-Rule 1: a pickle names code and never holds it: classes and functions are found again by module and qualified name,
-those of ``__main__`` through a namespace that the engine supplies. New code meets old values.
-Rule 2: what the engine owns (a ``KeyValueState``, the context, the instance itself) is pickled as a name and
-put back as the engine's own object.
-Rule 3: what is committed can be read back. Builtin containers of plain values can, and so can instances of classes
-that leave it to ``object`` how they are pickled and hashed; a pickle with anything else in it is read back once before
-it counts (``Pickling.prove``). That is sound, and costs nothing for what most bolts keep.
-Rule 4: attributes are those of the instance's ``__dict__`` and of the ``__slots__`` of its classes.
+Which question it answers: which attributes of an object are durable, and can they be restored?
+Rule 1: a pickle names code and never contains it: classes and functions are found again by module and qualified name,
+those of ``__main__`` in a namespace that the engine supplies. So new code works with old values.
+Rule 2: an object that the engine owns (a ``KeyValueState``, the context, the instance itself) is pickled as a name and
+restored as the engine's own object.
+Rule 3: a value that is committed can be read back. Builtin containers of plain values can, and so can instances of
+classes that inherit from ``object`` how they are pickled and hashed; a pickle that contains anything else is read back
+once before it is committed (``Pickling.prove``). This is safe, and costs nothing for the state of most bolts.
+Rule 4: attributes are those in the instance's ``__dict__`` and in the ``__slots__`` of its classes.
 
-Owned objects go through ``reducer_override`` and not ``persistent_id``: the latter is called for every str
-and int, which makes a Counter of 100,000 words three times as slow.
+Owned objects are pickled by ``reducer_override``, not by ``persistent_id``: the latter is called for every str and int,
+which makes a Counter of 100,000 words three times as slow.
 
-Read before: ``tuples``.
+Read before: ``durable``, ``tuples``.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _PROTOCOL = 5
 _MAIN = "__main__"
 _TUPLES = restore.__module__
 _HEAP_TYPE = 1 << 9
-"""Of a type's flags: it was made by a ``class`` statement."""
+"""The type flag that means: the type was made by a ``class`` statement."""
 _OWN_WAYS = (
     *("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__setstate__"),
     *("__new__", "__setattr__", "__getattr__", "__getattribute__"),
 )
-"""What a class may define that has a say in how its instances are read back."""
+"""Names by which a class can change how its instances are read back."""
 _SURE: dict[type, bool] = dict.fromkeys(
     (
         *(type, ABCMeta, FunctionType, BuiltinFunctionType, MethodType, type(None), type(...), type(NotImplemented)),
@@ -61,16 +61,16 @@ _SURE: dict[type, bool] = dict.fromkeys(
     ),
     True,
 )
-"""What is known of classes."""
+"""By class, whether its instances can surely be read back; a cache that begins with the builtin types."""
 _SLOTS: dict[type, list[str]] = {}
 
 
 class CannotKeepError(StateError):
-    """A value cannot be pickled, or not be read back."""
+    """A value cannot be pickled, or its pickle cannot be read back."""
 
 
 def _is_sure(cls: type) -> bool:
-    """Whether what pickles of a class can be read back, whatever its instances hold that can."""
+    """Whether a pickled instance of a class can surely be read back, if the values in it can."""
     if isinstance(cls, enum.EnumMeta):
         members: list[enum.Enum] = list(cls)
         return all(type(member.value) in (int, str) for member in members)
@@ -85,17 +85,17 @@ def _is_sure(cls: type) -> bool:
 
 
 def _owned(token: str) -> object:
-    """Stands in a pickle for an object of the engine; ``Pickling.loads`` puts its own function here."""
+    """Represents an object of the engine in a pickle; ``Pickling.loads`` replaces this function by its own."""
     raise pickle.UnpicklingError(f"{token!r} belongs to the engine: read this pickle with Pickling.loads")
 
 
 def _main(qualname: str) -> object:
-    """Stands in a pickle for a class or function of ``__main__``."""
+    """Represents a class or function of ``__main__`` in a pickle; ``Pickling.loads`` replaces it too."""
     raise pickle.UnpicklingError(f"__main__.{qualname} is found by Pickling.loads only")
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles owned objects and what ``__main__`` defines by name."""
+    """Pickles by name: objects that the engine owns, and classes and functions of ``__main__``."""
 
     pickling: Pickling
 
@@ -136,11 +136,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Pickling:
-    """How durable values become bytes: by name where they are code, by token where the engine owns them.
+    """Pickles durable values: code by name, objects that the engine owns by token.
 
     Args:
-        namespace: module globals in which classes and functions of ``__main__`` are looked up; read at each
-            call.
+        namespace: the module globals in which classes and functions of ``__main__`` are looked up, at each call.
         owned: the engine's objects by token.
 
     >>> pickling = Pickling({})
@@ -153,14 +152,14 @@ class Pickling:
         self.owned: dict[str, object] = dict(owned or {})
         self.tokens = {id(thing): token for token, thing in self.owned.items()}
         self.doubtful = False
-        """Whether it is not known of what was pickled last that it can be read back."""
+        """Whether it is not certain that the last pickled value can be read back."""
         self.tuples: list[Tuple] = []
-        """The tuples in what was pickled last."""
+        """The tuples in the last pickled value."""
         self.restored: list[Tuple] = []
-        """The tuples in what was read last."""
+        """The tuples in the last value that was read."""
 
     def dumps(self, value: object) -> bytes:
-        """The bytes of a value.
+        """Pickle a value.
 
         Raises:
             CannotKeepError: it cannot be pickled.
@@ -177,7 +176,7 @@ class Pickling:
         return buffer.getvalue()
 
     def prove(self, data: bytes) -> None:
-        """Make sure that what was pickled last, these bytes, can be read back.
+        """Check that the last pickle, ``data``, can be read back.
 
         Raises:
             CannotKeepError: it cannot.
@@ -186,38 +185,38 @@ class Pickling:
             return
         try:
             self.loads(data)
-        except BaseException as error:  # as above
+        except BaseException as error:  # reading calls user code, too
             pass_on(error)
             raise CannotKeepError(f"it can be pickled, and reading it back raises {line_of(error)}") from error
 
     def proved(self, value: object) -> bytes:
-        """As ``dumps``, of what can be read back.
+        """Pickle a value, and check that it can be read back.
 
         Raises:
-            CannotKeepError: it cannot be pickled, or not be read back.
+            CannotKeepError: it cannot be pickled, or its pickle cannot be read back.
         """
         data = self.dumps(value)
         self.prove(data)
         return data
 
     def loads(self, data: bytes) -> Any:
-        """The inverse of ``dumps``; raises whatever the classes that are named raise."""
+        """The inverse of ``dumps``; it raises any exception of the classes that the pickle names."""
         unpickler = _Unpickler(io.BytesIO(data))
         unpickler.pickling = self
         self.restored = []
         return unpickler.load()
 
     def restore_tuple(self, *state: Any) -> Tuple:
-        """A tuple that is read, noted."""
+        """Restore a tuple, and add it to ``restored``."""
         tup = restore(*state)
         self.restored.append(tup)
         return tup
 
     def find_main(self, qualname: str) -> Any:
-        """The object of ``__main__`` that has this qualified name.
+        """Return the object of ``__main__`` with this qualified name.
 
         Raises:
-            pickle.PicklingError: there is none; a local one (``<locals>``) is never found.
+            pickle.PicklingError: there is none; a local object (``<locals>``) is never found.
         """
         first, *rest = qualname.split(".")
         try:
@@ -233,7 +232,7 @@ class Pickling:
 
 
 def attributes_of(instance: object) -> dict[str, Any]:
-    """The attributes of an instance by name, those in ``__slots__`` too.
+    """Return the attributes of an instance by name, including those in ``__slots__``.
 
     >>> class Slotted:
     ...     __slots__ = ("count", "__dict__")
@@ -253,12 +252,12 @@ def attributes_of(instance: object) -> dict[str, Any]:
 
 
 def slots_of(cls: type) -> list[str]:
-    """The names of the attributes that a class and its bases keep in slots."""
+    """Return the names of the attributes that a class and its bases store in slots."""
     if cls not in _SLOTS:
         _SLOTS[cls] = [
             f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
             for base in cls.__mro__
-            if not base.__module__.startswith("sparkbolt.")  # what is in ours is not the user's
+            if not base.__module__.startswith("sparkbolt.")  # slots of Sparkbolt's classes are not the user's
             for name in _listed(vars(base).get("__slots__", ()))
             if name not in ("__dict__", "__weakref__")
         ]

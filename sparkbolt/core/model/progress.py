@@ -1,7 +1,7 @@
-"""Progress: how far a micro-batch that is not committed yet has come, and in which calls of user code.
+"""Progress: how far the current micro-batch has come, and which calls of user code are running.
 
-Which question it answers: what is a running topology at?
-Rule: values and their sentences only; who looks, ``activity`` and ``spark.activity_pages`` say.
+Which question it answers: what is a running topology doing?
+Rule: values and their sentences only; ``activity`` and ``spark.activity_pages`` observe the processes.
 
 Read before: nothing.
 """
@@ -15,31 +15,31 @@ from enum import IntEnum
 from typing import NamedTuple
 
 HUNG_SECS = 30.0
-"""After how long in one call of user code somebody is told; again after twice, four times, ... as long."""
+"""After how many seconds in one call of user code it is reported; again after twice, four times, ... as long."""
 _NOTE = struct.Struct("<qqiiqdq")
 NOTE_BYTES = _NOTE.size
-"""How much room a note takes."""
+"""The size of a note, which is a packed ``Doing``, in bytes."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a process was seen at, from outside."""
+    """What a process is doing, as observed from outside."""
 
     doing: Doing
     secs: float = 0.0
-    """How long it has been at the same call of user code, at least."""
+    """For how many seconds, at least, the same call of user code has been running."""
     number: int = -1
-    """The row of the frame that it is at; -1: unknown, or all of it at once."""
+    """The row of the current frame that is being executed; -1: unknown, or all rows at once."""
     values: str | None = None
     more: int = 0
     where: str | None = None
     blind: bool = False
-    """Whether nothing but the note is known, since no other thread of the process runs."""
+    """Whether only the note is known, because no other thread of the process can run."""
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
-        """How many tuples of the frame that it is at are executed, where they come one by one; not in ``counts`` yet.
+        """How many tuples of the current frame are executed, if they run one by one; ``counts`` excludes them.
 
         >>> Sight(Doing(5, 0, Activity.EXECUTE, 3, 100), number=30).done, Sight(Doing(5, 0, Activity.FLUSH, 3)).done
         (30, 0)
@@ -49,14 +49,14 @@ class Sight:
 
     @property
     def busy(self) -> bool:
-        """Whether code of a component runs."""
+        """Whether the code of a component is running."""
         return self.doing.task != 0
 
     def sentence(self, who: Callable[[int], tuple[str, int]]) -> str:
-        """What it is at, for people.
+        """Return a sentence on what it is doing.
 
         Args:
-            who: (component, index) of a task number.
+            who: returns (component, index) of a task number.
 
         >>> sight = Sight(Doing(5, 0, Activity.EXECUTE, 3, 4096), 31.4, 17, "['word']", where="words.py:12, in count")
         >>> sight.sentence(lambda task: ("count", 1))
@@ -88,20 +88,20 @@ class Sight:
 
 @dataclass(frozen=True)
 class CallSight(Sight):
-    """A call of user code in the driver: a spout's, or a listener's."""
+    """A call of user code in the driver: of a spout, or of a listener."""
 
     what: str = ""
-    """The method, and whose it is."""
+    """The method, and the component or listener to which it belongs."""
     waited_for: bool = False
     """Whether nothing new is read before it returns, and a stop waits for it."""
 
     @property
     def busy(self) -> bool:
-        """Code of users runs."""
+        """Always True: user code is running."""
         return True
 
     def sentence(self, who: Callable[[int], tuple[str, int]] | None = None) -> str:
-        """What has not returned, for people; ``who`` is not asked.
+        """Return a sentence on the call that has not returned; ``who`` is not used.
 
         >>> CallSight(Doing(), 12.2, where="words.py:9, in next_ranges", what="next_ranges of spout 'lines'").sentence()
         "next_ranges of spout 'lines' has not returned for 12 s, at words.py:9, in next_ranges"
@@ -114,31 +114,31 @@ class Progress:
     """How far a micro-batch that is not committed yet has come."""
 
     micro_batch_id: int | None = None
-    """The one that runs; None: none does."""
+    """The micro-batch that is running; None: none is."""
     secs: float = 0.0
-    """For how long."""
+    """For how many seconds it has been running."""
     level: int | None = None
-    """The furthest level that is at work; 0: the source is read. None: it is not known."""
+    """The furthest level that is working; 0: the source is being read; None: unknown."""
     levels: int = 0
     components: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """How many tuples each component has emitted and executed in it so far, as far as workers are on this machine."""
+    """How many tuples each component has (emitted, executed) in it so far, counting only workers on this machine."""
     spark_tasks: tuple[int, int] | None = None
-    """How many of the stage's spark_tasks are done, and how many there are, where workers are on other machines."""
+    """(finished spark_tasks of the stage, all of them), if workers run on other machines."""
     committing: bool = False
-    """Whether its work is done, and is being committed."""
+    """Whether its work is done, and it is being committed."""
     hung: tuple[str, ...] = ()
-    """Sentences on calls of user code that have gone on for longer than ``HUNG_SECS``."""
+    """Sentences on calls of user code that have been running for ``HUNG_SECS`` or longer."""
     calls: tuple[CallSight, ...] = ()
-    """The calls of user code in the driver that have not returned just now, the oldest first."""
+    """The calls of user code in the driver that have not returned at the moment, the oldest first."""
 
     def with_calls(self, calls: Sequence[CallSight]) -> Progress:
-        """The same, with what the driver is in besides."""
+        """Return a copy that also contains calls of user code in the driver."""
         hung = tuple(call.sentence() for call in calls if call.secs >= HUNG_SECS)
         return replace(self, hung=(*self.hung, *hung), calls=tuple(calls))
 
     @property
     def sentence(self) -> str:
-        """In words.
+        """The progress as a sentence.
 
         >>> Progress(0, 3.2, 1, 2, {"split": (20, 10), "count": (0, 5)}).sentence
         'micro-batch 0 runs for 3 s: level 1 of 2, 15 executed so far'
@@ -163,7 +163,7 @@ class Progress:
 
 
 def duration(secs: float) -> str:
-    """A time for people.
+    """Return a duration as readable text.
 
     >>> [duration(secs) for secs in (0.4, 59.2, 61, 3600, 100_000)]
     ['0 s', '59 s', '1 min 1 s', '1 h 0 min', '27 h 46 min']
@@ -177,7 +177,7 @@ def duration(secs: float) -> str:
 
 
 class Activity(IntEnum):
-    """What somebody is at."""
+    """The kinds of work that a worker does."""
 
     OTHER = 0
     PREPARE = 1
@@ -190,20 +190,20 @@ class Activity(IntEnum):
 
 
 class Doing(NamedTuple):
-    """What the working thread is at."""
+    """What the working thread of a process is doing."""
 
     serial: int = 0
-    """Counts what the process has been at."""
+    """Counts the activities of the process."""
     micro_batch_id: int = -1
     activity: Activity = Activity.OTHER
     task: int = 0
     """The number of the task in the topology; 0: none."""
     rows: int = 0
-    """How many rows its user code has to see."""
+    """How many rows its user code has to process."""
     since_s: float = 0.0
 
     def pack(self) -> bytes:
-        """The note, in ``NOTE_BYTES`` bytes; its serial stands at both ends.
+        """Encode it as a note of ``NOTE_BYTES`` bytes, with ``serial`` at both ends.
 
         >>> doing = Doing(7, 3, Activity.EXECUTE, 2, 4096, 1.5)
         >>> Doing.unpack(doing.pack()) == doing
@@ -215,7 +215,7 @@ class Doing(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes) -> Doing | None:
-        """The inverse of ``pack``; None for a note that is just being written."""
+        """The inverse of ``pack``; None for a note that is being written, so that its two serials differ."""
         serial, micro_batch_id, activity, task, rows, since_s, end = _NOTE.unpack(data)
         return cls(serial, micro_batch_id, Activity(activity), task, rows, since_s) if serial == end else None
 

@@ -1,9 +1,9 @@
-"""Reports: what a running topology tells of its trees.
+"""Reports: what a running topology reports about its trees.
 
-Which question it answers: which trees were acked, which failed, and why, with this micro-batch?
-Rule: values only; who makes them, ``acker``, ``outcomes`` and ``ledger`` say.
+Which question it answers: which trees were acked, which failed, and why, in this micro-batch?
+Rule: values only; ``acker``, ``outcomes`` and ``ledger`` create them.
 
-Read before: ``causes``, ``metrics``, ``story``.
+Read before: ``causes``, ``metrics``, ``outage``, ``tree_life``, ``story``.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from sparkbolt.core.model.tree_life import TreeState
 
 @dataclass(frozen=True)
 class Fail:
-    """Somebody failed a tuple of a tree."""
+    """The failure of one tuple of a tree."""
 
     key: int
     component: str
     task: int
     """The task's index within the component."""
     cause: Cause
-    """``exception``, ``fail`` (said by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (its
-    range broke off here, and the tree stands for all positions behind its own, too), ``cut`` (it broke off behind
-    this record, which may not be whole), ``away`` and ``interrupted`` (as ``read`` and ``cut``, since its source is
-    away), ``postponed`` (as ``read``, since the range was too large to be read at once) or ``misplaced`` (the record
-    came behind later ones) and others; each is a str."""
+    """``exception``, ``fail`` (by the bolt), ``timeout``, ``killed``, ``unreadable``, ``emit``, ``read`` (reading the
+    range failed at this position, and the tree represents all later positions of the range, too), ``cut`` (reading
+    failed after this record, which may be incomplete), ``away`` and ``interrupted`` (like ``read`` and ``cut``, because
+    the source is unavailable), ``postponed`` (like ``read``, because the range was too large to be read at once),
+    ``misplaced`` (the record came after records of later positions, or from outside the range) or others; each is a
+    str."""
     reason: str
-    """One line: the exception's type and text, or what the bolt said."""
+    """One line: the exception's type and text, or the reason that the bolt gave."""
     micro_batch_id: int
     traceback: str | None = None
 
@@ -55,7 +56,7 @@ class ErrorReport:
 
 @dataclass(frozen=True)
 class FailedTree:
-    """A tree that failed, and what becomes of its message."""
+    """A tree that failed, and what happens to its message."""
 
     key: int
     component: str
@@ -63,38 +64,38 @@ class FailedTree:
     """The index of the spout task."""
     source: str | None
     position: int | None
-    """Where the record is; None, as ``source``, where it cannot be read again."""
+    """The position of the record; ``source`` and ``position`` are None if the record cannot be read again."""
     attempt: int
     fail: Fail
     outcome: MessageOutcome
-    """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (the same, and its letter is to be written),
-    or ``spout``: its spout is told and decides; each is a str."""
+    """``retry``, ``set_aside`` (after the last attempt), ``dead_letter`` (after the last attempt; a letter will be
+    written) or ``spout`` (its spout is notified and decides); each is a str."""
     story: str
-    """One line in words."""
+    """The story in one line."""
     message_id: str | None = None
-    """How the id prints that a ``Spout`` gave."""
+    """The ``repr`` of the message id, for a ``Spout``."""
     started_in: int | None = None
-    """The micro-batch that started the tree; None where that is not known, as of what a window began."""
+    """The micro-batch that started the tree; None if unknown, as for a tree that a window started."""
     started_ms: int | None = None
     ended_in: int | None = None
     ended_ms: int | None = None
     hops: tuple[Hop, ...] = ()
     end: int | None = None
-    """Where the tree stands for a range of which nothing more could be read: its end."""
+    """The range's end, if the tree represents a range of which nothing more could be read."""
     due_ms: int | None = None
-    """When the message is given again, or its dead letter is written, at the earliest; None where neither is."""
+    """The earliest time at which the message is retried, or its dead letter is written; None if neither happens."""
     letter: bool = False
-    """Whether it is the tree of a dead letter, and not of a message."""
+    """Whether the tree belongs to a dead letter, not to a message."""
     counted: bool = True
-    """Whether it was an attempt, rather than an outage."""
+    """Whether the failure counts as an attempt; failures in an outage do not."""
 
     @property
     def next_attempt(self) -> int:
-        """The number of the attempt to come, where there is one."""
+        """The number of the next attempt, if there is one."""
         return self.attempt + 1 if self.counted else self.attempt
 
     def to_story(self) -> Story:
-        """All that is known of it."""
+        """Return the story of the tree."""
         return Story(
             key=self.key,
             component=self.component,
@@ -118,34 +119,42 @@ class FailedTree:
 
 @dataclass
 class Promotion:
-    """What became known with the promotion of one micro-batch."""
+    """The results of the promotion of one micro-batch."""
 
     micro_batch_id: int
     acked_first: U64 = field(default_factory=empty_u64)
+    """First keys of ranges of complete trees, uint64[ranges]."""
     acked_last: U64 = field(default_factory=empty_u64)
+    """Last keys of these ranges, inclusive, uint64[ranges]."""
     acked_counts: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Complete trees as (first key, last key, how many); of a range, all trees that the micro-batch started
-    in it."""
+    """How many trees are in each range, int64[ranges]: all trees that the micro-batch started in it."""
     failed: list[FailedTree] = field(default_factory=list)
     """Messages whose trees failed, and dead letters that are given up themselves."""
     letters: list[tuple[int, int, int]] = field(default_factory=list)
-    """Dead letters that are durable now, as (first key, last key, how many); they are not among ``acked``."""
+    """Dead letters that are durable now, as (first key, last key, how many); they are not in ``acked``."""
     letters_failed: list[FailedTree] = field(default_factory=list)
-    """Dead letters that could not be written, and come again."""
+    """Dead letters that could not be written, and are retried."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Component -> source -> the position below which all is finished now; only what moved."""
+    """Component -> source -> the position below which everything is finished now; only positions that moved."""
     reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
-    """Bolts that are taken for broken from now on, or for well again."""
+    """Bolts whose outage begins or ends with this micro-batch."""
 
     def complete(self, first: U64, last: U64, counts: I64, letters: npt.NDArray[np.bool_]) -> None:
-        """These trees are complete; ``letters`` says which of the ranges are of dead letters."""
+        """Store the complete trees.
+
+        Args:
+            first: uint64[ranges], first keys.
+            last: uint64[ranges], last keys, inclusive.
+            counts: int64[ranges], how many trees each range has.
+            letters: bool[ranges], whether the range consists of dead letters.
+        """
         written = first[letters].tolist(), last[letters].tolist(), counts[letters].tolist()
         self.letters = list(zip(*written, strict=True))
         self.acked_first, self.acked_last, self.acked_counts = first[~letters], last[~letters], counts[~letters]
 
     def fail(self, trees: Iterable[FailedTree]) -> list[FailedTree]:
-        """These trees failed; those of them that are no dead letters which come again."""
+        """Store the failed trees; return those in ``failed``: all but the dead letters that are retried."""
         found = list(trees)
         self.letters_failed += [tree for tree in found if tree.letter and tree.due_ms is not None]
         failed = [tree for tree in found if not tree.letter or tree.due_ms is None]
@@ -154,14 +163,14 @@ class Promotion:
 
     @property
     def acked(self) -> list[tuple[int, int, int]]:
-        """(first key, last key, how many), single trees too; made anew on each call."""
+        """The complete trees as (first key, last key, how many), single trees too; a new list on each access."""
         columns = (self.acked_first.tolist(), self.acked_last.tolist(), self.acked_counts.tolist())
         return list(zip(*columns, strict=True))
 
 
 @dataclass(frozen=True)
 class MicroBatchReport:
-    """What listeners are told after each promotion."""
+    """What listeners receive after each promotion."""
 
     promotion: Promotion
     metrics: TopologyMetrics
@@ -169,7 +178,7 @@ class MicroBatchReport:
 
 
 def why(fail: Fail) -> str:
-    """Who failed a tree and why, as the end of a sentence that begins with the tree."""
+    """Describe which task failed a tree and why, as the end of a sentence that begins with the tree."""
     if fail.cause == Cause.TIMEOUT:
         return fail.reason
     return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
@@ -177,24 +186,23 @@ def why(fail: Fail) -> str:
 
 @dataclass(frozen=True)
 class SourceView:
-    """What is known of one source of a ``PartitionedSpout``; true while its ``on_sources_changed`` runs."""
+    """The state of one source of a ``PartitionedSpout``; valid only while its ``on_sources_changed`` runs."""
 
     planned: int
-    """Where the ranges end that were ever planned."""
+    """The end of all ranges that were ever planned."""
     finished: int
-    """The position below which everything is acked or given up."""
+    """The position below which every message is acked or given up."""
     waiting: int
-    """How many records, or ranges that could not be read, wait to be given again."""
+    """How many records, or ranges that could not be read, wait for a retry."""
     open: int
     """How many trees are neither acked nor failed."""
     away: int
-    """How many micro-batches in a row have found the source away; while there are any, nothing new is planned."""
+    """How many micro-batches in a row found the source unavailable; unless it is 0, nothing new is planned."""
     _done: Callable[[int], list[Interval]] = field(repr=False, compare=False)
 
     def done(self, limit: int) -> list[Interval]:
-        """The first ``limit`` intervals [start, end) beyond ``finished`` in which nothing is unfinished.
+        """Return the first ``limit`` intervals [start, end) beyond ``finished`` in which everything is finished.
 
-        They are looked up when this is called, at a cost that rises with ``open``. Call it in ``on_sources_changed``
-        only.
+        Each call computes them, at a cost that grows with ``open``. Call it only in ``on_sources_changed``.
         """
         return self._done(limit)

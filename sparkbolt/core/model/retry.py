@@ -1,10 +1,11 @@
-"""Retries: how often a message that failed is given again, and after which wait.
+"""Retries: how often a failed message is retried, and after which wait.
 
-Which question it answers: after so many failures, is there another attempt, and when?
-Rule 1: a wait depends on the policy, on how often the message has failed, and on the tree that failed, and on nothing
-else: replaying the ledger's log gives the same waits.
-Rule 2: a wait holds up nobody but the message that failed.
-Rule 3: what nobody has said anything of is tried for minutes (``DEFAULT``): most dependencies that go away come back.
+Which question it answers: after this number of failures, is there another attempt, and when?
+Rule 1: a wait depends only on the policy, on the number of the message's failures, and on the tree that failed:
+replaying the ledger's log gives the same waits.
+Rule 2: a wait delays only the message that failed.
+Rule 3: without any setting, a message is retried for minutes (``DEFAULT``), because most dependencies that become
+unavailable come back.
 
 Prior art: ``KafkaSpoutRetryExponentialBackoff`` of Storm's Kafka spout, whose waits double from the first failure on.
 Read before: ``ids``.
@@ -22,15 +23,16 @@ from sparkbolt.errors import ConfigError
 
 _MS = timedelta(milliseconds=1)
 _DOUBLINGS_MAX = 62
-"""After so many even a millisecond has become longer than any wait that is allowed."""
+"""After this many doublings even a wait of 1 ms is longer than any allowed wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How a message that failed is given again: the ``retry`` of a spout, or of a bolt that starts trees.
+    """How failed messages are retried: the ``retry`` of a spout, or of a bolt that starts trees.
 
-    The first failure waits ``min_backoff``, each further one twice as long, at most ``max_backoff``; ``jitter``
-    shortens each wait by chance, so that what failed together does not come back together.
+    After the first failure a message waits ``min_backoff``, after each further one twice as long, at most
+    ``max_backoff``. ``jitter`` shortens each wait at random, so that messages that failed together are not retried
+    together.
 
     >>> policy = RetryPolicy(max_retries=5, min_backoff=timedelta(milliseconds=100), jitter=0)
     >>> [policy.delay_ms(failures, key=0) for failures in (1, 2, 3, 12)]
@@ -40,16 +42,16 @@ class RetryPolicy:
     """
 
     max_retries: int | None = None
-    """How often a message is given again after its first attempt; 0: never; None: until it is acked."""
+    """How often a message is retried after its first attempt; 0: never; None: until it is acked."""
     min_backoff: timedelta = timedelta(milliseconds=100)
-    """The wait after the first failure; 0: it is given again with the next micro-batch, each time."""
+    """The wait after the first failure; 0: each retry is in the next micro-batch."""
     max_backoff: timedelta = timedelta(seconds=30)
     """The longest wait."""
     jitter: float = 0.1
-    """The share of a wait, from 0 to 1, that chance may take away."""
+    """The largest share of a wait, from 0 to 1, by which it is shortened at random."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Reject invalid values.
 
         Raises:
             ConfigError: a number is out of range; the message names it.
@@ -72,22 +74,23 @@ class RetryPolicy:
             raise ConfigError(f"RetryPolicy: jitter is {jitter!r}, expected a share from 0 to 1")
 
     def allows(self, failures: int) -> bool:
-        """Whether a message that has failed so often, at least once, is given again."""
+        """Whether a message that has failed ``failures`` times, at least once, is retried."""
         return self.max_retries is None or failures <= self.max_retries
 
     def delay_ms(self, failures: int, key: int) -> int:
-        """How long a message waits, in milliseconds, before it is given again.
+        """Return how long a message waits before its retry, in milliseconds.
 
         Args:
             failures: how often it has failed, at least once.
-            key: of the tree that failed; chance is drawn from it, so the same tree always waits as long.
+            key: the key of the tree that failed; the jitter is a hash of it, so the same tree always waits equally
+                long.
         """
         longest = self.max_backoff // _MS
         wait = min(longest, (self.min_backoff // _MS) << min(failures - 1, _DOUBLINGS_MAX))
         return wait - int(wait * self.jitter * (mix64(mix64(key) + failures) / (MASK64 + 1)))
 
     def to_json(self) -> list[Any]:
-        """The policy as a list of numbers; waits are in microseconds."""
+        """Return the policy as a list of numbers; waits are in microseconds."""
         one = timedelta(microseconds=1)
         return [self.max_retries, self.min_backoff // one, self.max_backoff // one, self.jitter]
 
@@ -108,17 +111,17 @@ def _is_number(value: object, kind: Any, least: int) -> bool:
 
 
 Policies = Mapping[str, RetryPolicy | None]
-"""By component; None: its spout is told of a failure, and decides."""
+"""The policies by component; None: the spout is notified of a failure, and decides."""
 
 
 DEFAULT = RetryPolicy(
     max_retries=9, min_backoff=timedelta(milliseconds=500), max_backoff=timedelta(minutes=2), jitter=0.1
 )
-"""Where neither ``retry`` nor ``max_attempts`` says anything: 10 attempts, spread over about four minutes."""
+"""The policy if neither ``retry`` nor ``max_attempts`` is set: 10 attempts, spread over about four minutes."""
 
 
 def at_once(attempts: int) -> RetryPolicy:
-    """What the setting ``max_attempts`` says: so many attempts in all, without a wait between them.
+    """Return the policy of the setting ``max_attempts``: this many attempts in all, without waits between them.
 
     >>> at_once(3).allows(2), at_once(3).allows(3), at_once(3).delay_ms(2, key=0)
     (True, False, 0)
@@ -127,5 +130,5 @@ def at_once(attempts: int) -> RetryPolicy:
 
 
 def refused(policy: RetryPolicy | None, attempt: int) -> bool:
-    """Whether a dead letter that goes to bolts was refused too often for another ``attempt`` of that."""
+    """Whether a dead letter that goes to bolts has failed too often for attempt number ``attempt``."""
     return policy is not None and attempt > 1 and not policy.allows(attempt - 1)

@@ -1,9 +1,9 @@
-"""What a user holds of a topology that runs.
+"""Running topologies: the handle with which users observe and control a running topology.
 
-Which question it answers: what can be asked of a running topology, and what can be done to it?
-Rule: it says nothing of what runs the topology; ``spark.running`` does it on Spark.
+Which question it answers: what does a running topology report, and how is it controlled?
+Rule: the interface does not depend on the engine; ``spark.running`` implements it on Spark.
 
-Read before: ``topology``, ``promotion``.
+Read before: ``metrics``, ``reports``, ``progress``.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 
 
 class RunningTopology(ABC):
-    """A topology that runs; ``topology.start()`` gives it. Entered as a context, it is stopped at the end.
+    """A running topology; ``Topology.start`` returns it. Used in a ``with`` statement, it is stopped at the end.
 
     All methods may be called from any thread.
     """
 
     topology: Topology
-    """What runs."""
+    """The topology that runs."""
 
-    # What it is at.
+    # Observing it.
 
     @abstractmethod
     def metrics(self) -> TopologyMetrics:
-        """A copy of the counters: totals since the topology's first start with its checkpoint.
+        """Return a copy of the counts: totals since the topology's first start with its checkpoint.
 
         ``components`` has an entry for each component from the start on.
         """
 
     @abstractmethod
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
-        """Have ``listener`` called with each micro-batch that is committed.
+        """Call ``listener`` after each committed micro-batch.
 
-        All listeners are called in one thread, for which the engine waits, so they must return soon. One that raises is
-        logged, and called again with the next micro-batch.
+        All listeners are called in one thread, for which the engine waits, so they must return soon. If a listener
+        raises, the exception is logged, and the listener is called again after the next micro-batch.
         """
 
     @property
     @abstractmethod
     def failed(self) -> Sequence[FailedTree]:
-        """The newest trees that failed, with their stories, also those that were given again."""
+        """The newest trees that failed, with their stories, including those whose messages were retried."""
 
     @property
     @abstractmethod
@@ -61,14 +61,14 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def set_aside_here(self) -> dict[str, int]:
-        """How many messages of each spout were given up since ``start``; only of those that have some."""
+        """How many messages of each spout were given up since ``start``; spouts without any are not included."""
 
     @property
     @abstractmethod
     def dead_letters_directory(self) -> str:
-        """Where the letters are of messages that were given up and whose spouts say nothing of dead letters.
+        """The directory of the dead letters of spouts for which ``dead_letters`` is not set.
 
-        It is there once there is one; ``sparkbolt dlq`` reads it.
+        It is created with the first dead letter; ``sparkbolt dlq`` reads it.
         """
 
     @property
@@ -79,104 +79,104 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def retries(self) -> int:
-        """How many messages wait to be given again."""
+        """How many messages wait for a retry."""
 
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether it runs, or is going to be started again by itself after a failure."""
+        """Whether the topology runs, or will restart automatically after a failure."""
 
     @property
     @abstractmethod
     def failure(self) -> str | None:
-        """Why it failed for good, in a sentence; None if it did not."""
+        """Why the topology failed for good, in a sentence; None if it did not."""
 
     @abstractmethod
     def progress(self) -> Progress:
-        """How far the micro-batch has come that runs and is not committed yet."""
+        """Return how far the current micro-batch, which is not committed yet, has come."""
 
     @property
     @abstractmethod
     def trouble(self) -> str | None:
-        """Why the topology does not run as it should just now, in a sentence; None if it does."""
+        """Why the topology does not run properly at the moment, in a sentence; None if it does."""
 
     @property
     @abstractmethod
     def waits_for(self) -> str | None:
-        """What the topology waits for before it is up, in a sentence; None once it is."""
+        """What the topology waits for while it starts, in a sentence; None when it has started."""
 
     @property
     @abstractmethod
     def outages(self) -> Sequence[str]:
-        """The bolts that are out just now, a sentence each: for how long, why, and when they are tried next."""
+        """The bolts with an outage at the moment, one sentence each: for how long, why, and when the next probe is."""
 
-    # What it is to do.
+    # Controlling it.
 
     @abstractmethod
     def activate(self) -> None:
         """Let spouts emit again after ``deactivate``.
 
         Raises:
-            EngineError: it was stopped.
+            EngineError: the topology was stopped.
         """
 
     @abstractmethod
     def deactivate(self) -> None:
-        """Let spouts rest; what is under way goes on.
+        """Stop spouts from emitting; tuples that were emitted before are processed further.
 
         Raises:
-            EngineError: it was stopped.
+            EngineError: the topology was stopped.
         """
 
     @abstractmethod
     def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:
-        """Stop it; it cannot be started again, but its topology can, with the same checkpoint.
+        """Stop this run; it cannot be restarted, but the topology can be started again with the same checkpoint.
 
         Args:
-            drain: let trees that are open finish first; else they are left for replay.
-            timeout_secs: how long to wait for them; None for ``message_timeout_secs``.
+            drain: whether to let open trees finish first; if not, their messages are left for replay.
+            timeout_secs: how long to wait for open trees; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open. In a listener or a spout of the topology, which it would wait for, it returns
-            False at once, and another thread stops the topology.
+            Whether no tree was left open. If a listener or a spout of the topology calls it, for which it would have to
+            wait, it returns False at once, and another thread stops the topology.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End everything at once; what is open is left for replay."""
+        """End the run at once; the messages of open trees are left for replay."""
 
     # Waiting for it.
 
     @abstractmethod
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and nothing new has come; False where the time is over first.
+        """Wait until every tree is finished and nothing new has come; return False if the timeout expires first.
 
         Raises:
-            EngineError: it failed, or was stopped.
+            EngineError: the topology failed, or was stopped.
         """
 
     @abstractmethod
     def await_finished(self, timeout_secs: float | None = None) -> bool:
-        """Wait until all spouts are exhausted and every tree is finished; False where the time is over first.
+        """Wait until all spouts are exhausted and every tree is finished; return False if the timeout expires first.
 
         Raises:
-            EngineError: it failed, or was stopped.
+            EngineError: the topology failed, or was stopped.
         """
 
     @abstractmethod
     def await_drained(self, timeout_secs: float | None = None) -> bool:
-        """Wait until no tree is open; False where the time is over first. Call ``deactivate`` before it.
+        """Wait until no tree is open; return False if the timeout expires first. Call ``deactivate`` before it.
 
         Raises:
-            EngineError: it failed, or was stopped.
+            EngineError: the topology failed, or was stopped.
         """
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the running topology itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop it, without waiting for open trees if an exception leaves the block."""
+        """Stop the topology; if an exception leaves the block, do not wait for open trees."""
         self.stop(drain=error is None)

@@ -1,8 +1,7 @@
-"""Runtime bolts: bolts that do not see tuple after tuple.
+"""Runtime bolts: bolts that bring their own bolt runtime, which runs their user code in a task.
 
-Which question it answers: how does a bolt, such as a windowed one, say that it decides itself what its user code sees
-and when?
-Rule: to a topology it is just a bolt. What runs it, it makes itself in its task (``bolt_runtime``).
+Which question it answers: how does a bolt, such as a windowed one, decide itself what its user code receives, and when?
+Rule: a topology treats it like any other bolt. The bolt creates its runtime itself, in its task (``bolt_runtime``).
 
 Read before: ``components``.
 """
@@ -18,20 +17,20 @@ from sparkbolt.core.model.config import Config
 
 
 class RuntimeBolt(BoltBase):
-    """A bolt that brings along what runs it. Its user's attributes are durable like those of any other bolt."""
+    """A bolt that brings its own bolt runtime. Its user's attributes are durable like those of any other bolt."""
 
     @property
     def runs_timers(self) -> bool:
-        """Whether timers run from a task's start on: it is told the time once when the topology starts."""
+        """Whether timers run from a task's start on: the task then gets the time once when the topology starts."""
         return False
 
     @abstractmethod
     def runtime(self, context: TopologyContext, output: Any) -> Any:
-        """What runs this bolt in a task; called once a task and worker process, after ``prepare``.
+        """Create the bolt runtime; called once for each task and worker process, after ``prepare``.
 
         Args:
-            context: the task's.
-            output: the task's ``Output`` (``emission``).
+            context: the context of the task.
+            output: the task's ``Output`` (``tuple_batch``).
 
         Returns:
             A ``BoltRuntime`` (``bolt_runtime``).
@@ -43,11 +42,11 @@ class RuntimeBolt(BoltBase):
         streams: Mapping[str, tuple[str, ...]],
         inputs: Mapping[tuple[str, str], tuple[str, ...]],
     ) -> list[str]:
-        """Called when the topology is built: what is wrong, one sentence each.
+        """Called when the topology is built: return the bolt's mistakes, one sentence each.
 
         Args:
-            config: the component's.
-            streams: the fields of its declared streams.
+            config: the settings of the component.
+            streams: the fields of its declared streams, by stream.
             inputs: the fields of the streams that it subscribes to, by (component, stream), as far as they exist.
         """
         return []

@@ -1,11 +1,11 @@
-"""Statefulness: does a bolt have anything to keep from one micro-batch to the next?
+"""Statefulness: decides whether a bolt has anything to keep from one micro-batch to the next.
 
 Which question it answers: which bolts need state, and which may run anywhere?
-Rule: a bolt is taken to keep nothing only where it cannot: what its code might store is not run but read. Code that
-cannot be read (a decorator's wrapper, which hides what it wraps), and code that hands ``self`` to somebody who may
-store something on it, might.
+Rule: a bolt counts as stateless only if it cannot store anything. This is decided by reading its byte code, without
+running it. Code that cannot be read (a decorator's wrapper, which hides the function in it) counts as storing
+something, and so does code that passes ``self`` to other code, which may store something on it.
 
-Read before: ``components``, ``snapshots``.
+Read before: ``components``, ``pickling``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
 _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
-"""What may follow where ``self`` is loaded, without letting it go."""
+"""The operations that may follow a load of ``self`` without passing ``self`` on."""
 _ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
 _BASES = ("sparkbolt.core.", "sparkbolt.windows.")
-"""Where Sparkbolt's own base classes of bolts are."""
+"""The packages of Sparkbolt's own base classes of bolts."""
 _DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
-"""Members of a class that are no code that is given an instance."""
+"""Types of members of a class that are data: they contain no code that gets an instance."""
 
 
 def keeps_state(component: Component) -> bool:
     """Whether a bolt has anything to keep from one micro-batch to the next.
 
-    A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without
-    attributes whose class never stores one: there is nothing that could be kept. What starts trees keeps what it emits.
+    A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without attributes
+    whose class never stores one. A bolt that starts trees always keeps state: the tuples that it emitted.
     """
     if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
         return False
@@ -51,15 +51,15 @@ def keeps_state(component: Component) -> bool:
     return _may_keep(type(component))
 
 
-@lru_cache(maxsize=1024)  # it is asked in every micro-batch, and reading byte code takes a millisecond
+@lru_cache(maxsize=1024)  # it is called in every micro-batch, and reading byte code takes a millisecond
 def _may_keep(cls: type) -> bool:
     return any(_may_store(member) for _, member in _members(cls))
 
 
 def lasting_attributes(bolt: BoltBase) -> dict[str, Any]:
-    """The durable attributes that ``__init__`` has set and that are the same when the first tuple comes.
+    """Return the durable attributes that ``__init__`` sets and that do not change before the first tuple.
 
-    What ``prepare`` or ``init_state`` might set anew is not among them.
+    Attributes that ``prepare`` or ``init_state`` might set are not included.
     """
     before = [inspect.getattr_static(bolt, name, None) for name in ("prepare", "init_state")]
     transient = frozenset(bolt.transient)
@@ -71,7 +71,7 @@ def lasting_attributes(bolt: BoltBase) -> dict[str, Any]:
 
 
 def _may_set(cls: type, member: Any, attribute: str) -> bool:
-    """Whether a method of a class may set or delete an attribute, as far as its code tells; None does not."""
+    """Whether a method of a class may set or delete an attribute, judged by its code; None does not."""
     if member is None:
         return False
     if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
@@ -89,7 +89,7 @@ def _may_set(cls: type, member: Any, attribute: str) -> bool:
             return True
         name = following.argval
         stores, reads = following.opname in _STORES, following.opname in ("LOAD_ATTR", "LOAD_METHOD")
-        # What is asked of the class may be a method, which has self.
+        # A name that the class defines may be a method, which gets self.
         harmless = name != attribute if stores else not hasattr(cls, name) if reads else following.opname == "POP_TOP"
         if not harmless:
             return True
@@ -97,13 +97,13 @@ def _may_set(cls: type, member: Any, attribute: str) -> bool:
 
 
 def storing_methods(cls: type) -> list[str]:
-    """The methods of a bolt's class that may store an attribute, without ``__init__``."""
+    """Return the methods of a bolt's class that may store an attribute, except ``__init__``."""
     found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
     return list(dict.fromkeys(found))
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """(name, member) of all that a class has from below Sparkbolt's own base classes and is no data."""
+    """Yield (name, member) for all members of a class that are not data, except those of Sparkbolt's base classes."""
     for base in cls.__mro__:
         if base.__module__.startswith(_BASES) or base in (object, ABC, Generic):
             continue
@@ -114,7 +114,7 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def _may_store(member: Any) -> bool:
-    """Whether a member of a class may store an attribute of an instance, as far as its code tells."""
+    """Whether a member of a class may store an attribute of an instance, judged by its code."""
     if isinstance(member, property):
         return any(_may_store(part) for part in (member.fget, member.fset, member.fdel) if part is not None)
     static = isinstance(member, staticmethod)
@@ -124,13 +124,13 @@ def _may_store(member: Any) -> bool:
         return True
     code = member.__code__
     if not static and code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
-        return True  # self is among what it passes on
+        return True  # self is one of its arguments, and has no name of its own
     own = code.co_varnames[0] if code.co_argcount and not static else None
     return _stores(code, own)
 
 
 def _stores(code: types.CodeType, own: str | None) -> bool:
-    """Whether code stores an attribute of anything, or lets go of ``self``, which is called ``own``."""
+    """Whether code stores an attribute of any object, or passes on ``self``, whose name in it is ``own``."""
     if _ATTRIBUTE_WRITERS.intersection(code.co_names):
         return True
     steps = list(dis.get_instructions(code))
@@ -144,7 +144,7 @@ def _stores(code: types.CodeType, own: str | None) -> bool:
 
 
 def _loads(step: dis.Instruction, own: str | None) -> bool:
-    """Whether ``self`` is on top of the stack behind a step, or among what it has put there."""
+    """Whether a step puts ``self`` on the stack."""
     if own is None or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
         return False
     return own in step.argval if isinstance(step.argval, tuple) else step.argval == own

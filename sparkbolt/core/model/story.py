@@ -1,15 +1,15 @@
-"""Stories: what is known of the way of one tree, and how it is told.
+"""Stories: the recorded path of one tree through the topology, as data and as text.
 
-Which question it answers: where did this message go, who acked, failed or holds its tuples, in which micro-batch and
-when?
+Which question it answers: where did this message go, which tasks acked, failed or hold its tuples, in which micro-batch
+and when?
 
-Rule 1: a story says what somebody saw. What nobody saw (the siblings of a tuple that failed at the first attempt) is
-not guessed.
-Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the plan: the same micro-batch run again
-tells the same story.
+Rule 1: a story contains only what was recorded. It does not guess the rest, such as the siblings of a tuple that failed
+at the first attempt.
+Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the plan: if the micro-batch runs again, the
+story is the same.
 Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
 
-Read before: ``ids``, ``causes``. Who sees hops: ``hop_recorder``. Who keeps them: ``story_store``.
+Read before: ``ids``, ``causes``, ``tree_life``. Hops are recorded by ``hop_recorder`` and stored by ``story_store``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sparkbolt.core.model.causes import Cause, MessageOutcome, outcome_words
 from sparkbolt.core.model.tree_life import TreeState
 
 HOPS_MAX = 100
-"""How many hops of one tree are kept, the first ones."""
+"""How many hops of one tree are kept: the first ones."""
 HOPS_IN_LINE_MAX = 10
-"""How many of them the story in one line names."""
+"""How many of them the one-line story names."""
 VALUES_CHARACTERS_MAX = 200
 
 _SHORT = reprlib.Repr()
@@ -48,21 +48,21 @@ class Hop:
     now_ms: int
     """The micro-batch's time, in milliseconds since the epoch."""
     depth: int
-    """The component's longest distance from the spouts: hops of one micro-batch are told in this order."""
+    """The component's longest distance from the spouts; hops of one micro-batch are listed in this order."""
     component: str
     task: int
     """The task's index within its component."""
     tuples: int = 0
-    """How many tuples of the tree it got; 0 for a spout, and where only its emission is known."""
+    """How many tuples of the tree the task got; 0 for a spout, and if only its emission is known."""
     acked: int = 0
     failed: int = 0
     held: int = 0
     source: str = ""
-    """Who sent it the tuple that ``values`` shows, such as ``split[1]``."""
+    """The task that sent the tuple in ``values``, such as ``split[1]``."""
     values: str = ""
-    """The tuple that failed, otherwise the first it got (of a spout: emitted), shortened."""
+    """The tuple that failed, otherwise the first tuple that the task got (that a spout emitted), shortened."""
     emitted: tuple[tuple[str, int], ...] = ()
-    """(stream, how many); 0 where only one tuple is known of, the one whose line is told."""
+    """(stream, how many tuples); 0 if the number is unknown, because only the tuple that led to this story is known."""
 
     @property
     def who(self) -> str:
@@ -71,16 +71,16 @@ class Hop:
 
     @property
     def is_passage(self) -> bool:
-        """Whether nothing is known but that a tuple came from here."""
+        """Whether it is only known that a tuple came from this task."""
         return not (self.tuples or self.acked or self.failed or self.held or any(n for _, n in self.emitted))
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is what a holder said when it was asked about a tree that timed out."""
+        """Whether it is the answer of a task that was asked whether it holds tuples of a tree that timed out."""
         return self.held > 0 and not (self.tuples or self.acked or self.failed or self.emitted)
 
     def to_json(self) -> list[Any]:
-        """The hop as a list."""
+        """Return the hop as a list."""
         return list(astuple(self))
 
     @classmethod
@@ -89,7 +89,7 @@ class Hop:
         return cls(*[*value[:-1], tuple((stream, count) for stream, count in value[-1])])
 
     def words(self) -> str:
-        """The hop in a few words.
+        """Return the hop as a short text.
 
         >>> Hop(1, 12, 0, 1, "split", 1, tuples=1, acked=1, emitted=(("word", 3),)).words()
         'acked by split[1] in micro-batch 12, emitted 3 (word)'
@@ -110,20 +110,20 @@ class Hop:
         return f"{done} by {self.who} in micro-batch {self.micro_batch_id}{self.emission()}"
 
     def emission(self) -> str:
-        """What it emitted, as the end of a sentence; empty if nothing, or nothing counted."""
+        """Return what it emitted, as the end of a sentence; empty if it emitted nothing, or the number is unknown."""
         lines = [f"{count} ({stream})" for stream, count in self.emitted if count]
         return f", emitted {', '.join(lines)}" if lines else ""
 
 
 @dataclass
 class TreeNotes:
-    """What is known of the way of a tree that has not ended."""
+    """The recorded path of a tree that has not ended."""
 
     hops: list[Hop] = field(default_factory=list)
     message_id: str | None = None
 
     def held_words(self, micro_batch_id: int) -> str:
-        """What holders said in this micro-batch, when they were asked; as the end of a sentence, maybe empty."""
+        """Return which tuples tasks reported to hold in this micro-batch, as the end of a sentence; may be empty."""
         for hop in self.hops:
             if hop.is_answer and hop.micro_batch_id == micro_batch_id:
                 more = f" and {hop.held - 1} more" if hop.held > 1 else ""
@@ -136,7 +136,7 @@ NO_NOTES = TreeNotes()
 
 @dataclass(frozen=True)
 class Story:
-    """All that is known of one tree."""
+    """Everything that is known about one tree."""
 
     key: int
     component: str
@@ -144,12 +144,12 @@ class Story:
     task: int
     """The index of its task."""
     state: TreeState
-    """``open``, ``acked``, ``failed``, or ``unknown``: nothing is kept of it; each is a str."""
+    """``open``, ``acked``, ``failed``, or ``unknown`` (nothing is stored about it); each is a str."""
     source: str | None = None
     position: int | None = None
-    """Where the record is; None, as ``source``, where it cannot be read again."""
+    """The position of the record; ``source`` and ``position`` are None if the record cannot be read again."""
     message_id: str | None = None
-    """How the id that a ``Spout`` gave prints."""
+    """The ``repr`` of the message id, for a ``Spout``."""
     attempt: int | None = None
     started_in: int | None = None
     """The micro-batch that started the tree."""
@@ -158,11 +158,11 @@ class Story:
     """The micro-batch that ended it."""
     ended_ms: int | None = None
     why: str = ""
-    """Who failed it and why, or who still holds what; a sentence."""
+    """Which task failed it and why, or which tasks still hold which tuples; a sentence."""
     cause: Cause | None = None
-    """Of a failed tree, as in ``Fail``."""
+    """For a failed tree, as in ``Fail``."""
     outcome: MessageOutcome | None = None
-    """Of a failed tree, as in ``FailedTree``."""
+    """For a failed tree, as in ``FailedTree``."""
     traceback: str | None = None
     hops: tuple[Hop, ...] = ()
 
@@ -173,11 +173,11 @@ class Story:
 
     @property
     def message(self) -> str:
-        """Which message it is, such as ``lines[0] books/a.txt@40``."""
+        """Identifies the message, such as ``lines[0] books/a.txt@40``."""
         return message_text(self.component, self.task, self.source, self.position, self.message_id)
 
     def to_json(self) -> dict[str, Any]:
-        """The story for programs: ``root``, ``task_number`` and ``sequence`` instead of the key, hops as objects."""
+        """Return the story for programs: ``root``, ``task_number`` and ``sequence`` for the key, hops as objects."""
         number, sequence = split_key(self.key)
         body = {name: value for name, value in asdict(self).items() if name not in ("key", "hops")}
         hops = [{**asdict(hop), "emitted": dict(hop.emitted)} for hop in self.hops]
@@ -186,7 +186,7 @@ class Story:
         return {"root": self.root, "task_number": number, "sequence": sequence, **body, "hops": hops}
 
     def lines(self) -> list[str]:
-        """The story for people, line by line."""
+        """Return the story for people, line by line."""
         number, sequence = split_key(self.key)
         attempt = f", attempt {self.attempt}" if self.attempt is not None else ""
         lines = [
@@ -209,7 +209,7 @@ class Story:
 
 
 def root_text(key: int) -> str:
-    """The root of a tree as users see it.
+    """Return the root of a tree as text: 16 hexadecimal digits.
 
     >>> root_text(1 << 48)
     '33c3a78b9b45efb1'
@@ -218,7 +218,7 @@ def root_text(key: int) -> str:
 
 
 def message_text(component: str, task: int, source: str | None, position: int | None, message_id: str | None) -> str:
-    """Which message a tree stands for.
+    """Return a text that identifies the message of a tree.
 
     >>> message_text("lines", 0, "a.txt", 40, None), message_text("jobs", 1, None, None, "17")
     ('lines[0] a.txt@40', 'jobs[1] message 17')
@@ -228,7 +228,7 @@ def message_text(component: str, task: int, source: str | None, position: int | 
 
 
 def time_text(now_ms: int | None) -> str:
-    """A micro-batch's time in UTC, to the millisecond.
+    """Return a micro-batch's time in UTC as text, to the millisecond.
 
     >>> time_text(1500)
     '1970-01-01 00:00:01.500Z'
@@ -248,7 +248,7 @@ def clock_text(now_ms: int) -> str:
 
 
 def short(value: Any) -> str:
-    """How a value prints, shortened and without addresses; never raises, since ``__repr__`` is user code.
+    """Return the ``repr`` of a value, shortened and without addresses; if the ``repr`` raises, describe that instead.
 
     >>> short("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
@@ -258,12 +258,12 @@ def short(value: Any) -> str:
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
-    text = _ADDRESS.sub("", text)  # it differs from run to run, and a story does not
+    text = _ADDRESS.sub("", text)  # addresses differ from run to run, and a story must not
     return text if len(text) <= VALUES_CHARACTERS_MAX else text[: VALUES_CHARACTERS_MAX - 3] + "..."
 
 
 def short_values(fields: Sequence[str], values: Iterable[Any]) -> str:
-    """A tuple's values by field, shortened.
+    """Return a tuple's values by field as text, shortened.
 
     >>> short_values(["word", "n"], ["be", 2])
     "{'word': 'be', 'n': 2}"
@@ -274,9 +274,9 @@ def short_values(fields: Sequence[str], values: Iterable[Any]) -> str:
 
 
 def merged(hops: Iterable[Hop]) -> list[Hop]:
-    """The hops in the order in which they are told, what one task did in one micro-batch as one hop.
+    """Return the hops in the order of a story, with all hops of one task in one micro-batch merged into one.
 
-    The result does not depend on the order in which they come. A mere passage says nothing where more is known.
+    The result does not depend on the order of the input. A passage is dropped if more is known about the task.
 
     >>> one = Hop(1, 12, 0, 1, "split", 1, tuples=1, acked=1)
     >>> [hop.tuples for hop in merged([one, Hop(1, 12, 0, 1, "split", 1), one])]
@@ -314,9 +314,9 @@ def _added(one: Hop, other: Hop) -> Hop:
 
 
 def on_the_way(hops: Sequence[Hop]) -> str:
-    """The hops between the spout and the end of the tree, for a story in one line; empty, or ends with "; ".
+    """Return the hops between the spout and the end of the tree, for a one-line story; empty, or ends with "; ".
 
-    Nobody is named who did nothing but what the end of the story says: fail it.
+    A task that only failed the tree is not named here, because the end of the story names it.
     """
     between = [hop for hop in hops if hop.depth and (hop.acked or hop.held or hop.emitted) and not hop.is_answer]
     listed = [hop.words() for hop in between[:HOPS_IN_LINE_MAX]]

@@ -1,8 +1,8 @@
-"""The topology: who emits what, and who gets it.
+"""The topology: which component emits what, and which components receive it.
 
-Which question it answers: which components, tasks, streams and subscriptions are there, under which numbers?
+Which question it answers: which components, tasks, streams and subscriptions exist, and which numbers do they have?
 
-Rule 1: a ``Topology`` has no mistakes: ``build`` names all of them or gives one that can run.
+Rule 1: a ``Topology`` is valid: ``build`` either reports all mistakes or returns a topology that can run.
 Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
 Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
 Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
@@ -57,11 +57,11 @@ __all__ = [
 ]
 
 REPR_COMPONENTS_MAX = 6
-"""How many components a topology shows of itself where it is printed."""
+"""How many components the ``repr`` of a topology lists."""
 
 
 class ComponentKind(Word):
-    """What a component is, where it matters to a checkpoint: another kind, another topology."""
+    """The kind of a component, as far as checkpoints distinguish it: with another kind it is another topology."""
 
     SPOUT = "spout"
     PARTITIONED_SPOUT = "partitioned spout"
@@ -71,7 +71,7 @@ class ComponentKind(Word):
 
 @dataclass(frozen=True)
 class ComponentSpec:
-    """One component of a topology, checked."""
+    """One component of a valid topology."""
 
     id: str
     component: Component
@@ -79,9 +79,9 @@ class ComponentSpec:
     streams: tuple[StreamDef, ...]
     subscriptions: tuple[Subscription, ...]
     config: Config
-    """The topology's settings with the component's own in their place."""
+    """The topology's settings, overridden by the component's own."""
     dead_letters: Way | None = None
-    """Of a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
+    """For a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
 
     @cached_property
     def is_spout(self) -> bool:
@@ -90,7 +90,7 @@ class ComponentSpec:
 
     @cached_property
     def keeps_state(self) -> bool:
-        """Whether it is a bolt that has anything to keep from one micro-batch to the next."""
+        """Whether it is a bolt with state that must be kept from one micro-batch to the next."""
         return keeps_state(self.component)
 
     @property
@@ -103,7 +103,7 @@ class ComponentSpec:
         return ComponentKind.STATEFUL_BOLT if self.keeps_state else ComponentKind.STATELESS_BOLT
 
     def stream(self, name: str) -> StreamDef:
-        """The declared stream of that name; KeyError if there is none."""
+        """Return the declared stream of that name; KeyError if there is none."""
         for stream in self.streams:
             if stream.name == name:
                 return stream
@@ -131,18 +131,18 @@ class Topology:
         return tuple(spec for spec in self.components.values() if not spec.is_spout)
 
     def component(self, id_: str) -> ComponentSpec:
-        """The component of that id; KeyError if there is none."""
+        """Return the component with that id; KeyError if there is none."""
         if id_ not in self.components:
             raise UnknownNameError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
         return self.components[id_]
 
     def tasks(self, component: str) -> tuple[int, ...]:
-        """The task numbers of a component, ascending; KeyError if there is no such component."""
+        """Return the task numbers of a component, ascending; KeyError if there is no such component."""
         numbers = self.all_tasks.get(component)
         return numbers if numbers is not None else self.all_tasks[self.component(component).id]
 
     def task_owner(self, number: int) -> tuple[str, int]:
-        """The component of a task number, and the task's index in it; KeyError if there is no such task."""
+        """Return the component of a task number, and the task's index in it; KeyError if there is no such task."""
         ids, firsts = self._owners
         place = bisect_right(firsts, number) - 1
         if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
@@ -150,15 +150,15 @@ class Topology:
         return ids[place], number - firsts[place]
 
     def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
-        """Who gets a stream: (consumer, index of the subscription in the topology, grouping), by index."""
+        """Return who consumes a stream: (consumer, index of its subscription in the topology, grouping), by index."""
         return self._consumers.get((component, stream), ())
 
     def streams(self) -> tuple[tuple[str, StreamDef], ...]:
-        """All (component, stream), ordered by the names of both."""
+        """Return all (component, stream), ordered by the names of both."""
         return self._streams
 
     def stream_index(self, component: str, stream: str) -> int:
-        """The place of a stream in ``streams()``; KeyError if there is no such stream."""
+        """Return the index of a stream in ``streams()``; KeyError if there is no such stream."""
         index = self._stream_indices.get((component, stream))
         if index is None:
             self.component(component).stream(stream)
@@ -208,7 +208,7 @@ class Topology:
         return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
 
     def fingerprint(self) -> dict[str, Any]:
-        """What may not change while a checkpoint is kept, as a JSON object; the order of declaration may."""
+        """Return what must not change while a checkpoint is used, as a JSON object; the order of declaration may."""
         return {
             "name": self.name,
             "components": {
@@ -231,12 +231,12 @@ class Topology:
 
     @cached_property
     def version(self) -> str:
-        """Names what the topology is, in 16 hexadecimal digits: another ``fingerprint``, another version."""
+        """The version of the topology, 16 hexadecimal digits: a hash of its ``fingerprint``."""
         text = json.dumps(self.fingerprint(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """The topology for people and pictures, as a JSON object, in the order of declaration."""
+        """Return a description for people and drawings, as a JSON object, in the order of declaration."""
         return {
             "name": self.name,
             "components": [
@@ -273,28 +273,28 @@ class Topology:
     ) -> TopologyMetrics:
         """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
 
-        Shows what ``sparkbolt run`` shows. The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish;
-        the second stops at once.
+        It shows the same display as ``sparkbolt run``. The first Ctrl-C (or SIGTERM) stops new tuples and lets open
+        trees finish; the second one stops at once.
 
         Args:
-            stop_after_secs: stop as with Ctrl-C after that time; None for never.
-            drain_secs: how long a micro-batch may run on after a stop, before it is broken off and left for replay;
+            stop_after_secs: the time after which to stop as with Ctrl-C; None for never.
+            drain_secs: how long a micro-batch may continue after a stop, before it is aborted and left for replay;
                 None for 4 seconds, as `sparkbolt run --drain`.
-            checkpoint: as of ``start``, as all the following are.
+            checkpoint: as for ``start``; so are ``master``, ``spark``, ``settings`` and ``py_files``.
             master: where Spark runs.
             spark: the session to use.
-            settings: of a new session.
+            settings: further settings of a new session.
             py_files: modules for the executors.
-            display: what shows the run instead (``sparkbolt.cli.display.Display``).
+            display: a display that replaces the default one (``sparkbolt.cli.display.Display``).
 
         Returns:
-            The last counters, also of a run that was stopped and drained.
+            The last metrics, also of a run that was stopped and drained.
 
         Raises:
-            EngineError: it failed.
-            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
-            KeyboardInterrupt: it was stopped, and trees were left for replay. A program that does not catch it ends as
-                `sparkbolt run` does, with 130 (4 if its time was over) and no traceback.
+            EngineError: the topology failed.
+            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+            KeyboardInterrupt: the run was stopped, and trees were left for replay. A program that does not catch it
+                ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
         """
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
         if drain_secs is not None:
@@ -316,20 +316,25 @@ class Topology:
         """Start on Spark and return at once; also in a notebook.
 
         Args:
-            checkpoint: a directory for durable state, or its URL; without one a temporary directory that is removed at
-                the end.
-            master: as of ``spark-submit``, of a new session; ``local[*]`` by default. Beside a session that is given or
-                active it must be the master of that.
+            checkpoint: a directory for durable state, or its URL; by default a temporary directory, which is removed
+                at the end.
+            master: the master of a new session, as for ``spark-submit``; ``local[*]`` by default. If a session is
+                given or active, it must be the master of that session.
             spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
-            settings: further settings of Spark's, of a new session; beside another they must be what that has.
+            settings: further Spark settings of a new session; if a session is given or active, they must equal its
+                settings.
             py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
-                URLs. On a cluster the modules that this program has loaded and that are not installed are sent
-                without it.
-            open_secs: how long ``PartitionedSpout.open`` may take, of all of them; by default as long as it takes.
+                URLs. On a cluster, modules that this program has loaded and that are not installed are sent
+                automatically.
+            open_secs: how long the ``PartitionedSpout.open`` of all spouts together may take; by default there is no
+                limit.
+
+        Returns:
+            The running topology.
 
         Raises:
-            EngineError: Java or Spark cannot do the work, or a spout is not opened.
-            CheckpointError: the checkpoint is corrupt, another topology's, or in use.
+            EngineError: Java or Spark is not usable, or a spout could not be opened.
+            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
         given = _given(checkpoint=checkpoint, **options)
@@ -337,18 +342,18 @@ class Topology:
         return running
 
     def __repr__(self) -> str:
-        """A line: the name, and each component with its parallelism."""
+        """Return one line: the name, and each component with its parallelism."""
         shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]
         more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
         return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
-        """Pickle by value what another process could not import."""
+        """Pickle classes and functions by value if another process could not import them."""
         return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
 
 
 def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:
-    """The options of a start that were given."""
+    """Return the options of a start that were given."""
     place = None if checkpoint is None else os.fspath(checkpoint)
     return {name: value for name, value in {"checkpoint": place, **options}.items() if value}
 
@@ -358,7 +363,7 @@ def _unpickle(data: bytes) -> Topology:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
+    """Return the differences of two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
 
     >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
     ["the name was 'a' and is now 'b'"]
@@ -395,56 +400,56 @@ def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) ->
 
 
 class BoltDeclarer:
-    """What ``set_bolt`` returns: its methods say what the bolt gets; they chain; ``build`` checks."""
+    """Subscribes a bolt to streams; ``set_bolt`` returns it. Calls can be chained, and ``build`` checks them."""
 
     def __init__(self, declaration: Declaration) -> None:
-        """Write what is said into the builder's declaration."""
+        """Store the declaration to which the methods add subscriptions."""
         self._declaration = declaration
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Nothing: a grouping that does not exist."""
+            """Raise an error that suggests an existing grouping."""
             known = [known for known in dir(type(self)) if known.endswith("grouping")]
             hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
             raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple to one task, in turn."""
+        """Send each tuple to one task, in turn."""
         return self.grouping(component, ShuffleGrouping(), stream)
 
     def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples with equal values of ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        """Send tuples with equal ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
         if isinstance(fields, list | tuple) and not fields:
             return self.global_grouping(component, stream)
         return self._by_fields(FieldsGrouping, component, fields, stream)
 
     def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """As ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
+        """Like ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
         return self._by_fields(PartialKeyGrouping, component, fields, stream)
 
     def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple to every task."""
+        """Send each tuple to every task."""
         return self.grouping(component, AllGrouping(), stream)
 
     def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Every tuple to the task with the lowest number."""
+        """Send every tuple to the task with the lowest number."""
         return self.grouping(component, GlobalGrouping(), stream)
 
     def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple to any task."""
+        """Send each tuple to any task."""
         return self.grouping(component, NoneGrouping(), stream)
 
     def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
+        """Send each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
         return self.grouping(component, DirectGrouping(), stream)
 
     def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple to one task, where it is cheapest."""
+        """Send each tuple to one task: in the producer's process if the bolt is fused, else like shuffle grouping."""
         return self.grouping(component, LocalOrShuffleGrouping(), stream)
 
     def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples to the tasks that a grouping of one's own chooses (Storm's ``customGrouping``)."""
+        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``)."""
         given: object = grouping
         named: tuple[object, ...] = (component, stream)
         wrong = next((name for name in named if not isinstance(name, str)), None)
@@ -485,7 +490,7 @@ class TopologyBuilder:
     """
 
     def __init__(self, name: str, config: Config | None = None) -> None:
-        """Begin a topology of that name; without a config all settings have their defaults."""
+        """Begin a topology with a name; without a config all settings have their defaults."""
         if config is not None and not isinstance(config, Config):
             raise ConfigError(f"config={printed(config)}: expected a Config, such as Config(message_timeout_secs=60)")
         self._name = name
@@ -499,7 +504,7 @@ class TopologyBuilder:
         parallelism: int = 1,
         **settings: Unpack[ComponentSettings],
     ) -> None:
-        """Declare a spout, with as many tasks as ``parallelism``; ``settings`` are the component's own."""
+        """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component."""
         given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
         self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=given))
 
@@ -510,16 +515,16 @@ class TopologyBuilder:
         parallelism: int = 1,
         **settings: Unpack[ComponentSettings],
     ) -> BoltDeclarer:
-        """Declare a bolt as ``set_spout`` does; call grouping methods on what is returned."""
+        """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``."""
         declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings))
         self._declarations.append(declaration)
         return BoltDeclarer(declaration)
 
     def build(self) -> Topology:
-        """The topology; it may be called again after more was declared.
+        """Return the topology; it may be called again after more components were declared.
 
         Raises:
-            InvalidTopology: there are mistakes; all of them are named at once.
+            InvalidTopology: there are mistakes; the error lists all of them.
         """
         mistakes = mistakes_of(self._name, self._config, self._declarations)
         if mistakes:
@@ -544,11 +549,11 @@ class TopologyBuilder:
 
 
 def topology_of(given: Topology | TopologyBuilder) -> Topology:
-    """The topology that is meant: of a builder, what it builds.
+    """Return a topology, or the topology that a builder builds.
 
     Raises:
-        InvalidTopology: as ``TopologyBuilder.build``.
-        TypeError: it is neither.
+        InvalidTopology: as for ``TopologyBuilder.build``.
+        TypeError: the argument is neither a topology nor a builder.
 
     >>> topology_of("word_count")
     Traceback (most recent call last):

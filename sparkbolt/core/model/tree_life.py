@@ -1,9 +1,9 @@
-"""The life of a tree: which states it has, and what takes it from one to the next.
+"""The life of a tree: its states, and the transitions between them.
 
-Which question it answers: what can become of a tree, and who decides it?
-Rule 1: this table is the only place that says it. The picture in the documentation is drawn from it, and the simulator
-and the random trees of the tests hold the engine to it.
-Rule 2: a state is as of the last promotion. What a micro-batch does to a tree counts once that is committed.
+Which question it answers: which states can a tree reach, and which code decides it?
+Rule 1: this table is the only definition. The drawing in the documentation is generated from it, and the simulator and
+the tests with random trees check the engine against it.
+Rule 2: a tree's state is its state at the last promotion. The effects of a micro-batch count when it is committed.
 
 Read before: ``words``.
 """
@@ -16,32 +16,32 @@ from sparkbolt.core.base.words import Word
 
 
 class TreeState(Word):
-    """Where a tree is in its life."""
+    """The state of a tree."""
 
     BEGUN = "begun"
     """Its root was emitted in a micro-batch that is not promoted yet."""
     OPEN = "open"
-    """One of its deliveries was not acked yet, and no task has said that it holds the tuple."""
+    """One of its deliveries is not acked yet, and no task has reported that it holds the tuple."""
     HELD = "held"
-    """A task has said that it holds one of its tuples."""
+    """A task has reported that it holds one of its tuples."""
     FAILING = "failing"
-    """Somebody has failed it, or it has timed out, in a micro-batch that is not promoted yet."""
+    """One of its tuples was failed, or it timed out, in a micro-batch that is not promoted yet."""
     ACKED = "acked"
-    """Each of its deliveries was acked."""
+    """All its deliveries were acked."""
     FAILED = "failed"
     """A tuple of it was failed."""
     TIMED_OUT = "timed out"
     """It was open for ``message_timeout_secs``."""
     VOID = "void"
-    """Its driver died, and with it the record of its ``Spout``: nobody waits for it."""
+    """Its driver died, and the message of its ``Spout`` was lost with it: its result has no effect."""
     RETRIED = "given again"
-    """Its message begins another tree, after its wait."""
+    """Its message is retried: it starts another tree, after a wait."""
     SET_ASIDE = "set aside"
     """Its message is given up: it is set aside, or becomes a dead letter."""
     RETURNED = "returned"
-    """Its spout was told, and decides."""
+    """Its spout is notified, and decides."""
     UNKNOWN = "unknown"
-    """Nothing is kept of it."""
+    """Nothing is stored about it."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Transition:
     """One step in the life of a tree."""
 
     before: TreeState | None
-    """None: there is no tree yet."""
+    """None: the tree does not exist yet."""
     after: TreeState
     why: str
-    """In a few words."""
+    """The reason, in a few words."""
     where: str
-    """Who decides it: a module of ``sparkbolt.core``, and what of it."""
+    """The code that decides it, as a path below ``sparkbolt.core``."""
 
 
 _STAGE = "worker.stage.Stage.start_trees"
@@ -87,17 +87,17 @@ TRANSITIONS = (
     Transition(TreeState.TIMED_OUT, TreeState.SET_ASIDE, "no attempt is left", _DECIDE),
     Transition(TreeState.TIMED_OUT, TreeState.RETURNED, "it has no policy", _DECIDE),
 )
-"""Every step that a tree may take. From one promotion to the next it may take several."""
+"""All allowed transitions. Between two promotions a tree may make several."""
 
 _NEXT: dict[TreeState | None, frozenset[TreeState]] = {
     before: frozenset(step.after for step in TRANSITIONS if step.before == before) for before in (None, *TreeState)
 }
 ENDS = frozenset(state for state in TreeState if not _NEXT[state])
-"""The states in which a tree's life ends; ``UNKNOWN`` is none of its states, but of what is known of it."""
+"""The states without a transition: a tree's life ends in them. ``UNKNOWN`` is not a state of a tree, but of a story."""
 
 
 def may_become(before: TreeState | None, *states: TreeState) -> bool:
-    """Whether a tree may go through these states, one behind the other; one that stays as it is takes no step.
+    """Whether a tree may go through these states in order; a repeated state needs no transition.
 
     >>> may_become(TreeState.BEGUN, TreeState.FAILING, TreeState.FAILED, TreeState.RETRIED)
     True

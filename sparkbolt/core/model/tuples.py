@@ -1,8 +1,8 @@
-"""Tuples and the streams that carry them.
+"""Tuples: the tuples that bolts receive, and the streams on which they are emitted.
 
 Which question it answers: what does a component declare, and what does a bolt get?
-Rule: a tuple that somebody keeps stays whole. The engine shows one object for row after row while nobody keeps
-it, and leaves it alone from the moment that somebody does (``tasks`` looks at its reference count).
+Rule: a tuple that user code keeps does not change. The engine reuses one object for row after row as long as user code
+does not keep it, and takes a new object as soon as user code does (``tasks`` checks the reference count).
 
 Read before: ``ids``.
 """
@@ -21,7 +21,7 @@ TICK_STREAM = "__tick"
 TICK_FIELDS = ("rate_secs",)
 ATTEMPT_MAX = 127
 TRACED = 128
-"""Added to the attempt of a tuple whose tree's hops are written down."""
+"""Added to the attempt of a tuple whose tree is traced, so that its hops are recorded."""
 
 AnchorPairs: TypeAlias = tuple[tuple[int, int], ...]
 """(root, edge) for each tree that a tuple belongs to."""
@@ -35,7 +35,7 @@ class Direct(list[str]):
     """
 
     def __repr__(self) -> str:
-        """Show what it is, since a list would look like an ordinary stream."""
+        """Return ``Direct([...])``, because a plain list would look like an ordinary stream."""
         return f"Direct({list(self)!r})"
 
 
@@ -52,10 +52,10 @@ class StreamDef:
 
 
 def parse_outputs(outputs: Outputs | None) -> tuple[StreamDef, ...]:
-    """The streams that ``outputs`` declares: a list means the fields of ``default``, a dict several streams.
+    """Return the streams that ``outputs`` declares: a list gives the fields of ``default``, a dict several streams.
 
     Raises:
-        ValueError: a name is not a non-empty str, a field stands twice, or the shape is another one.
+        ValueError: a name is not a non-empty str, a field occurs twice, or ``outputs`` is neither a list nor a dict.
 
     >>> parse_outputs(["word"])
     (StreamDef(name='default', fields=('word',), direct=False),)
@@ -95,20 +95,20 @@ class Origin:
 
 
 class Chunk(Protocol):
-    """The rows that are being processed; what a tuple asks while it belongs to them."""
+    """The rows that are being processed; a tuple reads its anchors and its attempt from them."""
 
     def anchors_of(self, row: int) -> AnchorPairs:
-        """The row's (root, edge) pairs; empty if it is not tracked."""
+        """Return the row's (root, edge) pairs; empty if it is not tracked."""
 
     def attempt_of(self, row: int) -> int:
-        """Which attempt of its spout tuple the row belongs to, from 1; with ``TRACED`` if it is traced."""
+        """Return the row's attempt of its spout tuple, from 1; with ``TRACED`` added if it is traced."""
 
 
 class Tuple(dict[str | int, Any]):
     """One tuple, by name and by index: ``tup["word"]``, ``tup[0]``, ``tup.values``.
 
-    A mapping of its fields that is meant to be read only. It may be kept for as long as one likes, also in
-    durable attributes; two tuples are equal only if they are the same object.
+    A mapping from its fields to its values; do not change it. It may be kept for any time, also in durable attributes.
+    Two tuples are equal only if they are the same object.
 
     >>> tup = Tuple.of(Origin("lines", 0, "default", ("line", "n")), ["to be", 7])
     >>> tup["line"], tup[1], tup.values, tup.source_component
@@ -123,7 +123,7 @@ class Tuple(dict[str | int, Any]):
     _anchors: AnchorPairs
     _attempt: int
     _settled: str | None
-    """``"acked"`` or ``"failed"`` once that was said of a tuple that was kept beyond its rows."""
+    """``"acked"`` or ``"failed"`` after a tuple was acked or failed that had been kept beyond its rows; else None."""
     _ordinals: tuple[int, int]
     """(micro-batch id, how many tuples were anchored to this object in it)."""
 
@@ -135,7 +135,7 @@ class Tuple(dict[str | int, Any]):
         anchors: AnchorPairs = (),
         attempt: int = 1,
     ) -> Tuple:
-        """A tuple that belongs to no rows: what is unpickled, and what tests make."""
+        """Make a tuple that belongs to no rows: for unpickling, and for tests."""
         tup = cls(zip(origin.fields, values, strict=True))
         tup._origin = origin
         tup._chunk = None
@@ -148,7 +148,7 @@ class Tuple(dict[str | int, Any]):
 
     @classmethod
     def at(cls, origin: Origin, chunk: Chunk, row: int) -> Tuple:
-        """A tuple that shows ``row`` of ``chunk``; its fields are filled in by the caller."""
+        """Make a tuple that shows ``row`` of ``chunk``; the caller fills in its fields."""
         tup = cls()
         tup._origin = origin
         tup._chunk = chunk
@@ -160,7 +160,7 @@ class Tuple(dict[str | int, Any]):
         return tup
 
     def __missing__(self, key: str | int) -> Any:
-        """Answer an index, or say which fields there are."""
+        """Return the value at an index; for an unknown name, raise an error that lists the fields."""
         if isinstance(key, int):
             return self[self._origin.fields[key]]
         raise UnknownNameError(
@@ -195,7 +195,7 @@ class Tuple(dict[str | int, Any]):
 
     @property
     def attempt(self) -> int:
-        """Which attempt of the spout tuple this belongs to: 1, then 2 when it is given again."""
+        """The attempt of the spout's message to which this tuple belongs: 1, then 2 for its first retry, and so on."""
         return self.mark & ATTEMPT_MAX
 
     @property
@@ -214,7 +214,7 @@ class Tuple(dict[str | int, Any]):
         return self._anchors if self._chunk is None else self._chunk.anchors_of(self._row)
 
     def detach(self) -> None:
-        """Take along what the rows know, so that the tuple outlives them."""
+        """Copy the anchors and the attempt from the rows, so that the tuple stays valid without them."""
         if self._chunk is not None:
             self._anchors = self._chunk.anchors_of(self._row)
             self._attempt = self._chunk.attempt_of(self._row)
@@ -222,7 +222,7 @@ class Tuple(dict[str | int, Any]):
             self._row = -1
 
     def next_ordinal(self, micro_batch_id: int) -> int:
-        """Count the emissions anchored to this object within one micro-batch, from 0."""
+        """Return the number of earlier emissions anchored to this object in the micro-batch, and count one more."""
         seen, count = self._ordinals
         count = count if seen == micro_batch_id else 0
         self._ordinals = (micro_batch_id, count + 1)
@@ -239,7 +239,7 @@ class Tuple(dict[str | int, Any]):
         return self is not other
 
     def __repr__(self) -> str:
-        """Show the source, the stream and the values."""
+        """Return the source, the stream and the values as text."""
         origin = self._origin
         return f"Tuple({origin.component}[{origin.task}] {origin.stream} {dict(self)!r})"
 
@@ -250,11 +250,11 @@ class Tuple(dict[str | int, Any]):
         return restore, (self._origin, self.values, self._anchors, self._attempt, state)
 
     def __copy__(self) -> Tuple:
-        """Refuse: a copy could be acked besides the original."""
+        """Raise an error: the copy could be acked in addition to the original."""
         raise InvariantError("a Tuple is not copied: keep the tuple itself, or copy dict(tup)")
 
     def __deepcopy__(self, memo: object) -> Tuple:
-        """Refuse, as ``__copy__`` does."""
+        """Raise an error, as ``__copy__`` does."""
         return self.__copy__()
 
 
@@ -265,16 +265,16 @@ def restore(
     attempt: int,
     state: tuple[str | None, tuple[int, int]],
 ) -> Tuple:
-    """The tuple that ``Tuple.__reduce__`` took apart."""
+    """Make the tuple from the parts that ``Tuple.__reduce__`` returned."""
     tup = Tuple.of(origin, values, anchors, attempt)
     tup._settled, tup._ordinals = state
     return tup
 
 
 _restore = restore
-"""By this name the state in older checkpoints knows it."""
+"""The name of ``restore`` in the state of older checkpoints."""
 
 
 def tick(rate_secs: float) -> Tuple:
-    """A tick tuple: source ``__system``, task -1, stream ``__tick``, one field ``rate_secs``, unanchored."""
+    """Make a tick tuple: source ``__system``, task -1, stream ``__tick``, one field ``rate_secs``, unanchored."""
     return Tuple.of(Origin(SYSTEM_COMPONENT, -1, TICK_STREAM, TICK_FIELDS), [rate_secs])

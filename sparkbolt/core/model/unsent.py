@@ -1,7 +1,7 @@
-"""Unsent messages: what bolts note in a rehearsal instead of sending it to a server.
+"""Unsent messages: the messages that bolts record in a rehearsal instead of sending them to a server.
 
-Which question it answers: what would a bolt have sent, if its topology were not only tried?
-Rule: a message is noted before its tuple is acked; the messages of a component stand in the order of their notes.
+Which question it answers: what would a bolt have sent outside a rehearsal?
+Rule: a message is recorded before its tuple is acked; the messages of a component are in the order of recording.
 
 Read before: ``components``.
 """
@@ -17,15 +17,15 @@ from urllib.parse import quote, unquote
 from sparkbolt.core.model.components import TopologyContext
 
 FOLDER = ".unsent"
-"""In the directory of a rehearsal; a file for each component."""
+"""The folder in the directory of a rehearsal; it has one file for each component."""
 
 
 def note_unsent(context: TopologyContext, message: Mapping[str, Any]) -> None:
-    """Note a message of a task that is in a rehearsal.
+    """Record a message of a task in a rehearsal.
 
     Args:
-        context: of the task.
-        message: its parts by their names, all of which can be pickled.
+        context: the context of the task.
+        message: the parts of the message by name; all must be picklable.
     """
     assert context.rehearsal_directory is not None, "on Spark messages are sent"
     folder = os.path.join(context.rehearsal_directory, FOLDER)
@@ -35,7 +35,7 @@ def note_unsent(context: TopologyContext, message: Mapping[str, Any]) -> None:
 
 
 def unsent_messages(directory: str) -> dict[str, list[dict[str, Any]]]:
-    """By component, what was noted in the directory of a rehearsal."""
+    """Return the messages that were recorded in the directory of a rehearsal, by component."""
     folder = os.path.join(directory, FOLDER)
     found: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():

@@ -1,11 +1,11 @@
-"""What can be wrong with a topology, all of it at once.
+"""Validation: finds all mistakes of a topology at once.
 
-Which question it answers: given what was declared, which sentences tell the user everything that is to mend?
+Which question it answers: which mistakes do the declarations have that the user must correct?
 
-Rule 1: each mistake is one sentence that names the component; nothing is raised before all were looked for.
-Rule 2: a grouping field must be declared in the stream that is subscribed to. Storm looks in the union of all
-streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here it fails now.
-Rule 3: a second subscription to the same stream is refused. Storm lets it replace the first in silence.
+Rule 1: each mistake is one sentence that names the component; no error is raised before all mistakes are found.
+Rule 2: a grouping field must be declared in the stream that the bolt subscribes to. Storm checks the union of all
+streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here the build fails.
+Rule 3: a second subscription to the same stream is rejected. In Storm it silently replaces the first one.
 
 Read before: ``components``, ``groupings``, ``statefulness``.
 """
@@ -41,7 +41,7 @@ from sparkbolt.errors import ConfigError
 
 _FORBIDDEN = "/.:\\"
 NAME_BYTES_MAX = 200
-"""Of a name in UTF-8: files are named after it, and 255 bytes is what their names may have."""
+"""The largest size of a name in UTF-8: files are named after it, and a file name may have 255 bytes."""
 _EMITTING = frozenset({"emit", "emit_direct"})
 _DECLARING = (list, tuple, dict, str)
 _MEANT_AS_OUTPUTS = frozenset(
@@ -56,7 +56,7 @@ _MEANT_AS_OUTPUTS = frozenset(
         "declareoutputfields",
     }
 )
-"""What ``outputs`` is called by those who do not remember it, and elsewhere; in small letters."""
+"""Names, in lower case, that users may write instead of ``outputs``, by mistake or from habit with other systems."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Subscription:
 
 
 class Role(Word):
-    """As what a component was declared: by ``set_spout`` or ``set_bolt``."""
+    """The role in which a component was declared: by ``set_spout`` or ``set_bolt``."""
 
     SPOUT = "spout"
     BOLT = "bolt"
@@ -77,7 +77,7 @@ class Role(Word):
 
 @dataclass
 class Declaration:
-    """What ``set_spout`` or ``set_bolt`` was given, not yet checked."""
+    """The arguments of ``set_spout`` or ``set_bolt``, not yet checked."""
 
     kind: Role
     id: Any
@@ -86,21 +86,21 @@ class Declaration:
     settings: Mapping[str, Any]
     subscriptions: list[Subscription] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
-    """What its declarer has refused already."""
+    """The mistakes that its ``BoltDeclarer`` has found already."""
     dead_letters: Any = None
-    """Of a spout: what was given for it, by whomever."""
+    """For a spout: the value that applies, of ``set_spout``, of its attribute, or of the topology."""
 
     def __str__(self) -> str:
-        """``bolt 'split'``: how sentences begin."""
+        """Return ``bolt 'split'``, with which sentences begin."""
         return f"{self.kind} {self.id!r}"
 
     def own_settings(self) -> Mapping[str, Any]:
-        """The component's own settings: those that it was declared with, and the policy that it brings along."""
+        """Return the component's own settings: those of its declaration, and the policy in its attribute ``retry``."""
         brought = self.component.retry if isinstance(self.component, Spout | PartitionedSpout) else None
         return self.settings if brought is None else {"retry": brought, **self.settings}
 
     def streams(self) -> tuple[StreamDef, ...]:
-        """The streams of the component, that of its dead letters too; none if it declares them in a wrong way."""
+        """Return the streams of the component, including that of its dead letters; none if ``outputs`` is invalid."""
         try:
             streams = parse_outputs(getattr(self.component, "outputs", None))
         except ValueError:
@@ -109,7 +109,7 @@ class Declaration:
 
 
 def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
-    """Every mistake of a topology, one sentence each, in the order of declaration; empty if it can run."""
+    """Return all mistakes of a topology, one sentence each, in the order of declaration; empty if it can run."""
     mistakes = [f"the topology's name: {why}" for why in _name_mistakes(name)]
     known: dict[Any, Declaration] = {}
     for declaration in declarations:
@@ -136,7 +136,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
 
 
 def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
-    """What is wrong with a component whatever the others are."""
+    """Return the mistakes of a component that do not depend on other components."""
     mistakes = [f"its id: {why}" for why in _name_mistakes(declaration.id)]
     mistakes += _parallelism_mistakes(declaration.parallelism)
     try:
@@ -156,7 +156,7 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
 
 
 def _attribute_mistakes(component: Component) -> list[str]:
-    """What is wrong with the values by which a class says what it is."""
+    """Return the mistakes in the attributes that describe a component."""
     mistakes = []
     for name in ("stateless", "flush_anywhere", "starts_trees", "tracked", "once"):
         value = getattr(component, name, False)
@@ -200,7 +200,7 @@ def _parallelism_mistakes(parallelism: object) -> list[str]:
 
 
 def _component_mistake(declaration: Declaration) -> str | None:
-    """Why the component is none that can be declared this way; None if it is one."""
+    """Explain why the object cannot be declared in this role; None if it can."""
     component, kind = declaration.component, declaration.kind
     expected: tuple[type, ...] = (Spout, PartitionedSpout) if kind == Role.SPOUT else (BoltBase,)
     if isinstance(component, expected):
@@ -232,7 +232,7 @@ def _output_mistakes(declaration: Declaration) -> list[str]:
 
 
 def _misnamed_outputs(component: Component) -> str | None:
-    """Where a class that emits has its outputs under another name; None if it has none, or emits nothing."""
+    """Explain that an emitting class declares its outputs under a wrong name; None if it does not, or emits nothing."""
     own: dict[str, object] = {}
     for cls in reversed(type(component).__mro__):
         if not is_ours(cls):
@@ -251,7 +251,7 @@ def _misnamed_outputs(component: Component) -> str | None:
 
 
 def _pickle_mistakes(declaration: Declaration) -> list[str]:
-    """Whether the component and its groupings can be sent to where tasks run."""
+    """Return mistakes if the component or its groupings cannot be pickled, to be sent to where tasks run."""
     mistakes = []
     error = pickle_error(declaration.component)
     if error is not None:
@@ -267,17 +267,17 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
 
 
 def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
-    """Which attributes that ``__init__`` has set can be sent to where tasks run, and could not be kept there.
+    """Yield mistakes for attributes of ``__init__`` that can be sent to where tasks run, but cannot be stored there.
 
-    Refused is only what must fail there: what ``prepare`` leaves alone, what is so in a copy that was sent, and what
-    pickle itself cannot do.
+    Only attributes that must fail there are rejected: ``prepare`` does not set them, a copy that was pickled and
+    unpickled has them too, and pickle itself cannot store them.
     """
     if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
         return
     try:
         sent = cloudpickle.loads(cloudpickle.dumps(bolt))
         attributes = lasting_attributes(sent)
-    except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, and may not do so where tasks run
+    except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, perhaps only in this process
         return
     for name, value in attributes.items():
         error = _unkept(sent, value)
@@ -296,7 +296,7 @@ def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
 
 
 def _unkept(bolt: BoltBase, value: object) -> str | None:
-    """Why pickle cannot keep the value of an attribute; None if it can, or if that is not known for sure."""
+    """Explain why pickle cannot store the value of an attribute; None if it can, or if this is not certain."""
     namespace = vars(sys.modules["__main__"]) if "__main__" in sys.modules else {}
     try:
         Pickling(namespace, {"self": bolt}).dumps(value)
@@ -306,7 +306,7 @@ def _unkept(bolt: BoltBase, value: object) -> str | None:
 
 
 def pickle_error(value: object) -> str | None:
-    """Why a value cannot be pickled, in a few words; None if it can."""
+    """Explain in a few words why a value cannot be pickled; None if it can."""
     try:
         cloudpickle.dumps(value)
     except Exception as error:  # noqa: BLE001  a user's __reduce__ may raise anything
@@ -334,7 +334,7 @@ def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declara
 
 
 def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]) -> str | None:
-    """What is wrong between a subscription and its source; None if nothing is."""
+    """Explain why a subscription does not fit its source; None if it does."""
     source = known.get(subscription.source)
     if source is None:
         ids = [str(id_) for id_ in known]
@@ -366,7 +366,7 @@ def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]
 
 
 def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:
-    """What is wrong with the fields that a column bolt wants as dictionaries."""
+    """Return the mistakes in the attribute ``dictionaries`` of a column bolt."""
     bolt = declaration.component
     if not isinstance(bolt, ColumnBolt):
         return []
@@ -383,7 +383,7 @@ def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declarati
 
 
 def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The fields of each stream that a bolt subscribes to, as far as they are known, by (component, stream)."""
+    """Return the fields of each stream that a bolt subscribes to, by (component, stream), as far as they exist."""
     inputs = {}
     for subscription in declaration.subscriptions:
         source = known.get(subscription.source)
@@ -394,7 +394,7 @@ def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[
 
 
 def _runtime_mistakes(declaration: Declaration, known: Mapping[Any, Declaration], config: Config) -> list[str]:
-    """What a bolt with a runtime finds wrong with itself."""
+    """Return the mistakes that a runtime bolt finds in itself."""
     bolt = declaration.component
     if not isinstance(bolt, RuntimeBolt) or _output_mistakes(declaration):
         return []
@@ -407,7 +407,7 @@ def _runtime_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]
 
 
 def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Declaration]) -> list[str]:
-    """Whether dead letters can go where they are sent."""
+    """Return the mistakes in the target of dead letters."""
     if declaration.kind == Role.BOLT:
         return ["its dead_letters: only spouts have them"] if "dead_letters" in declaration.settings else []
     if declaration.dead_letters is None or _component_mistake(declaration) or _output_mistakes(declaration):
@@ -428,7 +428,7 @@ def _dead_letter_mistakes(declaration: Declaration, declarations: Sequence[Decla
 
 
 def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
-    """Shortest ways along subscriptions from a bolt back to it, as [a, b, a]; no bolt is in two of them."""
+    """Return the shortest cycles of subscriptions, as [a, b, a]; no bolt is in two of them."""
     consumers: dict[str, list[str]] = {id_: [] for id_ in known}
     for id_, declaration in known.items():
         for subscription in declaration.subscriptions:
@@ -445,7 +445,7 @@ def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
 
 
 def _way_back(start: str, consumers: Callable[[str], Sequence[str]]) -> list[str] | None:
-    """A shortest way from ``start`` to itself, breadth first."""
+    """Return a shortest path from ``start`` to itself, found breadth first; None if there is none."""
     before: dict[str, str] = {}
     queue = deque([start])
     while queue:
