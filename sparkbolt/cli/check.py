@@ -16,8 +16,7 @@ from typing import Any
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.model.config import COMPONENT_KEYS
 from sparkbolt.core.model.function_bolts import FunctionBolt
-from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
-from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.lane import FUSIBLE, Lane, lay_out
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, storing_methods
 from sparkbolt.core.model.topology import ComponentSpec, Topology
@@ -27,7 +26,6 @@ FLOOR_SECS = 0.35
 """About how many seconds a micro-batch without a stateful level takes at least, on two cores."""
 STATEFUL_LEVEL_SECS = 0.2
 """About how many seconds each stateful level adds."""
-_SHUFFLES = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
@@ -198,7 +196,7 @@ def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
     if len(sources) > 1:
         return f"runs by itself: it is fed by {len(sources)} components"
     for sub in spec.subscriptions:
-        if not isinstance(sub.grouping, _SHUFFLES):
+        if type(sub.grouping) not in FUSIBLE:
             return f"runs by itself: its grouping {sub.grouping.describe()} chooses the task"
     if spec.config.tick_tuple_freq_secs is not None:
         return "runs by itself: it gets tick tuples"
@@ -252,7 +250,7 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
             f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "
             "cost no state, and could run in its producer's stage"
         )
-    shuffled = any(isinstance(sub.grouping, _SHUFFLES) for sub in spec.subscriptions)
+    shuffled = any(type(sub.grouping) in FUSIBLE for sub in spec.subscriptions)
     if shuffled and not unwritten and spec.parallelism > 1:
         yield (
             f"{spec.id}: it keeps state and is fed by shuffle: any of its {spec.parallelism} tasks may get a tuple, "

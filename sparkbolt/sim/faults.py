@@ -11,8 +11,8 @@ left out, and all the others still happen as before.
     source      the source's spark_tasks run
     level       the spark_tasks of a level run
     run         all spark_tasks have ended; nothing is staged
-    staged      the micro-batch is staged; its entry is not yet written
-    entered     the entry is written; the micro-batch is not committed
+    staging     the verdicts are collected; the ledger's entry is not yet written
+    staged      the entry is written; the micro-batch is not committed
     committed   the micro-batch is committed, and not promoted
     promoted    the micro-batch is promoted; spouts are not yet notified
     compacting  a snapshot of the ledger replaces its entries
@@ -38,8 +38,8 @@ class Step(Word):
     SOURCE = "source"
     LEVEL = "level"
     RUN = "run"
+    STAGING = "staging"
     STAGED = "staged"
-    ENTERED = "entered"
     COMMITTED = "committed"
     PROMOTED = "promoted"
     COMPACTING = "compacting"
@@ -100,11 +100,11 @@ KINDS: dict[Step, dict[FaultKind, str]] = {
         FaultKind.DRIVER_DIES: "the driver dies before the micro-batch is staged",
         FaultKind.SLOW: "the micro-batch takes longer than the message timeout",
     },
-    Step.STAGED: {
+    Step.STAGING: {
         FaultKind.DRIVER_DIES: "the driver dies between staging and the ledger's entry",
         FaultKind.WRITE_FAILS: "the ledger's entry cannot be written, and the query starts again",
     },
-    Step.ENTERED: {
+    Step.STAGED: {
         FaultKind.DRIVER_DIES: "the driver dies before the commit",
         FaultKind.COMMIT_OUTLIVES: "the driver dies, and the micro-batch is committed all the same",
         FaultKind.COMMIT_IS_LATE: "the micro-batch is committed after another driver has loaded the ledger",

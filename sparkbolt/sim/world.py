@@ -354,12 +354,12 @@ class World:
         feedback = gather(data for _, data in outcome.rows)
         outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
         entry = self.driver.stage(number, feedback)
-        self._step(number, Step.STAGED)
+        self._step(number, Step.STAGING)
         self.driver.write_letters(number, feedback.letters)
         self.driver.write_entry(number, entry)
         self._ran = plan, outcome
         self._hear()
-        fault = self.pending.take(number, Step.ENTERED)
+        fault = self.pending.take(number, Step.STAGED)
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.STAGED_TWICE:
             self.driver.write_entry(number, self.driver.stage(number, gather(data for _, data in outcome.rows)))

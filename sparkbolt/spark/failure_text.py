@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 
 from sparkbolt import errors
 from sparkbolt.core.base.exceptions import line_and_owner
-from sparkbolt.core.driver.restart_policy import QueryFailure
+from sparkbolt.core.model.reports import QueryFailure
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 
 _MARK = "sparkbolt-error:"

@@ -34,10 +34,10 @@ from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
+from sparkbolt.core.model.reports import QueryFailure
 from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset

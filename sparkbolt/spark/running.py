@@ -25,12 +25,12 @@ from pyspark.sql import SparkSession
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
-from sparkbolt.core.driver.restart_policy import QueryFailure, Restarts
+from sparkbolt.core.driver.restart_policy import Restarts
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport
+from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
 from sparkbolt.core.model.running import RunningTopology
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs

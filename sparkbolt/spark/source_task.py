@@ -14,8 +14,8 @@ from functools import partial
 import cloudpickle
 import pyarrow as pa
 
-from sparkbolt.core.driver.planner import Piece
 from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.plan import Piece
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.worker import Worker

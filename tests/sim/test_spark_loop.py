@@ -120,7 +120,7 @@ def test_a_first_start_without_data_runs_one_micro_batch_that_reads_nothing_and_
 
 
 @pytest.mark.parametrize(
-    "then", ["", ",0:planned:driver-dies:0", ",0:entered:driver-dies:0", ",0:committed:query-dies:0"]
+    "then", ["", ",0:planned:driver-dies:0", ",0:staged:driver-dies:0", ",0:committed:query-dies:0"]
 )
 def test_data_that_comes_after_the_start_is_read(then: str) -> None:
     run = run_seed(small(), 0, history_of("0:ask:no-news:0" + then))
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_died_of_an_idle_first_start_starts_again() -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_driver_that_loaded_its_ledger_too_early_begins_again(number: int) -> None:
-    run = run_seed(small(), 0, history_of(f"{number}:entered:commit-is-late:0"), state=True)
+    run = run_seed(small(), 0, history_of(f"{number}:staged:commit-is-late:0"), state=True)
     assert not run.violations
     assert [fault.kind for fault in run.happened] == ["commit-is-late"]
 

@@ -90,6 +90,13 @@ def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(mo
     assert set(run.stdout.split()) <= light | {"sparkbolt.spark.driver_rpc_client"}
 
 
+@pytest.mark.parametrize("module", ["daemon", "executor", "source_task", "level_task", "lane_query", "crash_shield"])
+def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None:
+    run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
+    assert run.returncode == 0, run.stderr
+    assert [name for name in run.stdout.split() if name.startswith("sparkbolt.core.driver")] == []
+
+
 # ---- each rule can fail
 
 

@@ -13,23 +13,13 @@ It never waits or locks; files are an argument. Read before: ``coordinator``, ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record, plan_of
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, Piece, plan_of
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
 VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoint repair' mends it"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One entry of a plan, with its index and the records that travel with it."""
-
-    index: int
-    entry: Entry
-    records: tuple[Record, ...] = ()
 
 
 class Planner:

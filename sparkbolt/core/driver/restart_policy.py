@@ -15,50 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkbolt.core.model.config import Config
-from sparkbolt.errors import (
-    CheckpointError,
-    ConfigError,
-    EmitError,
-    EngineError,
-    InvalidTopology,
-    SparkboltError,
-    SpoutAwayError,
-    StateError,
-    WorkerStartError,
-)
+from sparkbolt.core.model.reports import QueryFailure
 
 BACKOFF_SECS_MAX = 60.0
 """The longest wait, in seconds."""
-HOPELESS = (StateError, EmitError, CheckpointError, ConfigError, EngineError, InvalidTopology)
-"""Errors of Sparkbolt that every further start would repeat."""
-FREE = (WorkerStartError, SpoutAwayError)
-"""Errors that are raised before anything of the topology has run."""
-
-
-@dataclass(frozen=True)
-class QueryFailure:
-    """Why a query ended.
-
-    >>> QueryFailure("bolt 'count': attribute 'socket' cannot be kept", StateError).hopeless
-    True
-    >>> QueryFailure("ConnectionResetError: by peer").hopeless
-    False
-    """
-
-    text: str
-    """For users: what failed, and how to correct it."""
-    kind: type[SparkboltError] | None = None
-    """The type of the error, if it is one of Sparkbolt's."""
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether every start would repeat it."""
-        return self.kind is not None and issubclass(self.kind, HOPELESS)
-
-    @property
-    def free(self) -> bool:
-        """Whether nothing of the topology has run, so that the failure uses up no restart."""
-        return self.kind is not None and issubclass(self.kind, FREE)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ failed and are due. A waiting retry delays no new record.
 Rule 3: an exhausted message that becomes a dead letter stays in the buffer until the dead letter is durable; then the
 spout is notified that the message is done.
 
-Read before: ``plan``, ``source_reader``, ``attempt_store``.
+Read before: ``plan``, ``attempt_store``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ from sparkbolt.core.model.retry import DEFAULT, RetryPolicy, at_once
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 
-_FUSIBLE = (ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping)
+FUSIBLE = frozenset({ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping})
+"""The groupings that do not care which task gets a tuple. A subclass may care: only these classes themselves are."""
 
 
 def spark_hash(value: int) -> int:
@@ -261,7 +262,7 @@ def _may_fuse(spec: ComponentSpec) -> bool:
         spec.config.fuse
         and not spec.keeps_state
         and len({subscription.source for subscription in spec.subscriptions}) == 1
-        and all(isinstance(subscription.grouping, _FUSIBLE) for subscription in spec.subscriptions)
+        and all(type(subscription.grouping) in FUSIBLE for subscription in spec.subscriptions)
         and spec.config.tick_tuple_freq_secs is None
         and (getattr(spec.component, "flush_anywhere", False) or not defines_flush(spec.component))
     )

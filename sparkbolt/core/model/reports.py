@@ -21,6 +21,17 @@ from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.story import Hop, Story
 from sparkbolt.core.model.tree_life import TreeState
+from sparkbolt.errors import (
+    CheckpointError,
+    ConfigError,
+    EmitError,
+    EngineError,
+    InvalidTopology,
+    SparkboltError,
+    SpoutAwayError,
+    StateError,
+    WorkerStartError,
+)
 
 
 @dataclass(frozen=True)
@@ -206,3 +217,37 @@ class SourceView:
         Each call computes them, at a cost that grows with ``open``. Call it only in ``on_sources_changed``.
         """
         return self._done(limit)
+
+
+HOPELESS = (StateError, EmitError, CheckpointError, ConfigError, EngineError, InvalidTopology)
+"""Errors of Sparkbolt that every further start would repeat."""
+
+
+FREE = (WorkerStartError, SpoutAwayError)
+"""Errors that are raised before anything of the topology has run."""
+
+
+@dataclass(frozen=True)
+class QueryFailure:
+    """Why a query ended.
+
+    >>> QueryFailure("bolt 'count': attribute 'socket' cannot be kept", StateError).hopeless
+    True
+    >>> QueryFailure("ConnectionResetError: by peer").hopeless
+    False
+    """
+
+    text: str
+    """For users: what failed, and how to correct it."""
+    kind: type[SparkboltError] | None = None
+    """The type of the error, if it is one of Sparkbolt's."""
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether every start would repeat it."""
+        return self.kind is not None and issubclass(self.kind, HOPELESS)
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing of the topology has run, so that the failure uses up no restart."""
+        return self.kind is not None and issubclass(self.kind, FREE)

@@ -71,7 +71,6 @@ TRANSITIONS = (
     Transition(TreeState.BEGUN, TreeState.HELD, "a task holds a tuple", _JUDGE),
     Transition(TreeState.BEGUN, TreeState.FAILING, "a tuple is failed", _JUDGE),
     Transition(TreeState.OPEN, TreeState.HELD, "a task holds a tuple", _PROMOTE),
-    Transition(TreeState.HELD, TreeState.OPEN, "it holds it no more", _PROMOTE),
     Transition(TreeState.OPEN, TreeState.ACKED, "the rest is acked", _PROMOTE),
     Transition(TreeState.HELD, TreeState.ACKED, "the rest is acked", _PROMOTE),
     Transition(TreeState.OPEN, TreeState.FAILING, "failed, or too old", _EXPIRE),

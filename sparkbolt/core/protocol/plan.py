@@ -373,3 +373,12 @@ def _pickled(values: list[Any]) -> bytes:
         data: bytes = cloudpickle.dumps(values)
         return data
     return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry of a plan, with its index and the records that travel with it."""
+
+    index: int
+    entry: Entry
+    records: tuple[Record, ...] = ()

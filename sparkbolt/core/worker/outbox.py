@@ -11,7 +11,7 @@ aside. An outbox ack may come twice.
 Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
 to be emitted again. A table holds the open positions of each page.
 
-Read before: ``ids``, ``plan``, ``outbox_acks``, ``routing``, ``task_state``.
+Read before: ``ids``, ``plan``, ``routing``, ``task_state``.
 """
 
 from __future__ import annotations

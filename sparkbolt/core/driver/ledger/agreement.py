@@ -24,7 +24,7 @@ Rule 2: no tuple is lost. The micro-batches that a repair undoes may have been p
 were acked. So a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is
 missing.
 
-Read before: ``plan``, ``planner``, ``files``, ``log``.
+Read before: ``plan``, ``files``, ``log``.
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ class LedgerReader:
         if not found:
             raise UnknownTreeError(
                 f"nothing is kept of a record {text!r}: it did not fail and was not traced, or its story made room "
-                "for newer ones (setting stories_max)"
+                "for newer ones (setting stories_max). If its tree is open, `sparkbolt errors CHECKPOINT --state open` "
+                "lists it by its root"
             )
         return sorted(found, key=lambda one: (one.attempt or 0, one.key))
 

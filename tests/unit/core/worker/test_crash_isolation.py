@@ -11,11 +11,11 @@ import pytest
 
 from sparkbolt.core.base.exceptions import Interruption
 from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.driver.restart_policy import QueryFailure
 from sparkbolt.core.model.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import QueryFailure
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
