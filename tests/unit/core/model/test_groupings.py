@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core.base.hashing import UnroutableError, hash_value
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.groupings import (
@@ -30,7 +31,9 @@ from sparkbolt.core.model.groupings import (
     prepared,
     split_rows,
 )
+from sparkbolt.core.model.lane import lay_out
 from sparkbolt.errors import InvariantError
+from sparkbolt.spouts import GeneratorSpout
 
 BUILT_IN = [
     ShuffleGrouping(),
@@ -293,3 +296,23 @@ def test_groupings_describe_themselves() -> None:
 def test_fields_that_are_not_a_list_of_names_are_refused(make: Any, fields: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         make(fields)
+
+
+class OnlyTheFirst(ShuffleGrouping):
+    """A rule of its own, derived from a grouping that does not care."""
+
+    def _route(self, emitted: Emitted, targets: Any) -> list[Delivery]:
+        return [Delivery(0, 0, None)]
+
+
+class Quiet(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("grouping", "fused"), [(ShuffleGrouping(), True), (OnlyTheFirst(), False)])
+def test_only_groupings_that_do_not_care_let_a_bolt_be_fused(grouping: Grouping, fused: bool) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("lines", GeneratorSpout(lambda: iter([["to"]]), outputs=["w"], count=1))
+    builder.set_bolt("quiet", Quiet()).grouping("lines", grouping)
+    assert (lay_out(builder.build()).fused_into == {"quiet": "lines"}) == fused
