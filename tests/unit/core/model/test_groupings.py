@@ -315,4 +315,4 @@ def test_only_groupings_that_do_not_care_let_a_bolt_be_fused(grouping: Grouping,
     builder = TopologyBuilder("t")
     builder.set_spout("lines", GeneratorSpout(lambda: iter([["to"]]), outputs=["w"], count=1))
     builder.set_bolt("quiet", Quiet()).grouping("lines", grouping)
-    assert (lay_out(builder.build()).fused_into == {"quiet": "lines"}) == fused
+    assert (lay_out(builder.build(), 2).fused_into == {"quiet": "lines"}) == fused
