@@ -2,6 +2,8 @@
 
 Which question it answers: where does a user see what a bolt prints?
 Rule: one tuple is one line.
+
+It is apart because each bolt of the package has a module of its own.
 """
 
 from __future__ import annotations

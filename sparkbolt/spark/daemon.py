@@ -3,6 +3,7 @@
 Which question it answers: why does a worker not spend its first seconds importing pandas?
 Rule: this module only imports; it starts no threads, since a fork copies only the thread that forks.
 
+It is apart from everything because Spark starts it by its name.
 The setting ``spark.python.daemon.module`` names it; Spark starts it once per executor.
 """
 

@@ -2,6 +2,7 @@
 
 Which question it answers: which tasks are due at this time, and does the topology have to wait for any of them?
 
+It is apart from ``coordinator``, its only user, because it can be understood and tested without any plan.
 Read before: ``plan``.
 """
 

@@ -23,15 +23,15 @@ from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMe
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.arguments import fields_of, topics_of
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
-from sparkbolt.spouts.kafka.driver.cluster import Cluster
+from sparkbolt.spouts.kafka.driver.cluster import Cluster, Topics
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
 from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, OutOfRange
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.driver.starting import Start, StartSpec
 from sparkbolt.spouts.kafka.driver.watching import Look, Watcher, Wish
 from sparkbolt.spouts.kafka.executor.decoding import (
+    DEFAULT_FIELDS,
     PARTS,
     PLAIN,
     Decoding,
@@ -451,3 +451,32 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
 
 def _length(ranges: Iterable[Range]) -> int:
     return sum(range_.end - range_.start for range_ in ranges)
+
+
+def topics_of(topics: Any) -> Topics:
+    """Return the topics that ``topics`` names.
+
+    Raises:
+        ConfigError: It names no topic, or an invalid one.
+    """
+    if isinstance(topics, re.Pattern):
+        return topics
+    names = (topics,) if isinstance(topics, str) or not isinstance(topics, Iterable) else tuple(topics)
+    if not names or not all(is_topic(name) for name in names):
+        raise ConfigError(
+            f"topics={topics!r}: expected the name of a topic, a list of names, or a compiled pattern for whole names"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def fields_of(outputs: Any, translate: Translator | None) -> list[str]:
+    """Return the fields that ``outputs`` declares.
+
+    Raises:
+        ConfigError: ``outputs`` is not a list of names, or is missing although ``translate`` is given.
+    """
+    if outputs is None:
+        if translate is not None:
+            raise ConfigError("translate= needs outputs=, the fields of the tuples that it makes")
+        return list(DEFAULT_FIELDS)
+    return arguments.fields("outputs", outputs)
