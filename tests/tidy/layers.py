@@ -30,7 +30,7 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
     return Layer(frozenset(rooms.split()), None if libraries is None else frozenset(libraries.split()))
 
 
-# From the ground up: a room imports itself and some of those above it in this table. "door" is sparkbolt/__init__.py
+# From the ground up: a room imports itself and some of those that stand before it in this table. "door" is sparkbolt/__init__.py
 # with names.py, which it loads; "core" is its __init__.py. The driver and the worker never import each other: both
 # import protocol, which imports model, which imports base.
 BELOW = "errors core core.base"
@@ -55,7 +55,6 @@ LAYERS = {
     "bolts": _layer(f"{MODEL} spouts bolts", None),
     "sim": _layer(f"{ALL_OF_CORE} sim", None),
     "spark": _layer(f"{ALL_OF_CORE} spark", None),
-    "ui": _layer(f"{ALL_OF_CORE} ui", None),
     "cli": _layer(f"{ALL_OF_CORE} version windows spouts bolts sim spark cli", None),
     "launch": _layer(f"{BELOW} bolts spark cli launch", None),
     "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
