@@ -11,7 +11,7 @@ driver              ``scratch``, ``locations``, ``jvm``, ``code_shipping``, ``se
                     ``spout_threads``, ``life``, ``error_log``, ``running``; ``lane_query`` makes the query
 planner             ``data_source``, ``processor``, ``driver_rpc_client``: Spark starts Python processes that only
                     look at them
-executor            ``daemon``, ``executor``, ``crash_shield``, ``source_task``, ``level_task``, what ``lane_query`` ships
+executor            ``daemon``, ``executor``, ``crash_shield``, ``source_task``, ``level_task``, ``lane_query``
 both ends           ``job_bundle`` (from the driver to executors), ``activity_pages`` and ``task_stdout`` (back)
 =================== ================================================================================================
 

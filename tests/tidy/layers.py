@@ -30,9 +30,9 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
     return Layer(frozenset(rooms.split()), None if libraries is None else frozenset(libraries.split()))
 
 
-# From the ground up: a room imports itself and some of those that stand before it in this table. "door" is sparkbolt/__init__.py
-# with names.py, which it loads; "core" is its __init__.py. The driver and the worker never import each other: both
-# import protocol, which imports model, which imports base.
+# From the ground up: a room imports itself and some of those that stand before it in this table. "door" is
+# sparkbolt/__init__.py with names.py, which it loads; "core" is its __init__.py. The driver and the worker never import
+# each other: both import protocol, which imports model, which imports base.
 BELOW = "errors core core.base"
 MODEL = f"{BELOW} core.model"
 PROTOCOL = f"{MODEL} core.protocol"
