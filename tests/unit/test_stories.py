@@ -263,7 +263,7 @@ def test_a_holder_is_packed_with_its_micro_batch() -> None:
         holds = holds_of(np.array([0, 1, 65535], dtype=np.int32), since)
         for later in (0, 1, 65_535):
             assert [hold_words(hold, since + later, lambda task: ("join", task)) for hold in holds.tolist()] == [
-                "never acked; nobody says that they hold it",
+                "not acked; no task reported that it holds it",
                 f"held by join[1] since micro-batch {since}",
                 f"held by join[65535] since micro-batch {since}",
             ]

@@ -497,8 +497,8 @@ class BoltBase(Component):
         ``flush_anywhere``).
 
         Tuples that it yields, or emits by the last collector of ``execute``, have no anchors. A ``Bolt`` may anchor to
-        tuples that it has kept, and may ack and fail them here. An exception fails all tuples of this task in the
-        micro-batch that are neither acked nor failed yet, and is reported.
+        tuples that it has kept, and may ack and fail them here. An exception fails all tuples that
+        the task got in the micro-batch, and is reported.
         """
         return None
 

@@ -181,7 +181,7 @@ def holder_of(hold: int) -> int:
 def hold_words(hold: int, last: int, task_owner: Callable[[int], tuple[str, int]]) -> str:
     """A text with the holder of a tree and the micro-batch since when; ``last`` is the newest micro-batch."""
     if hold == NO_HOLDER:
-        return "never acked; nobody says that they hold it"
+        return "not acked; no task reported that it holds it"
     component, task = task_owner(holder_of(hold))
     ago = (last - (hold >> _TASK_BITS)) & _LOW_BITS
     return f"held by {component}[{task}] since micro-batch {last - ago}"

@@ -328,7 +328,7 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
     ("held", "words"),
     [
         ([(tree_key(1, 0), 5)], "timed out after 1.0 s; held by count[1] since micro-batch 0"),
-        ([], "timed out after 1.0 s; never acked; nobody says that they hold it"),
+        ([], "timed out after 1.0 s; not acked; no task reported that it holds it"),
     ],
 )
 def test_a_tree_that_times_out_says_who_held_it(held, words):
