@@ -1,5 +1,7 @@
 """Places in the product that share lines: what is written twice is written once, or says why not.
 
+Lines count as shared if they are equal to the letter. Declarations (fields of dataclasses, constants, arguments by
+name, imports) often have one shape and share nothing; logic of one shape is what a reviewer looks for.
 A place says it with a comment, ``# alike: ...``, within its lines or right above them.
 """
 

@@ -59,6 +59,7 @@ class Fail:
 class ErrorReport:
     """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts."""
 
+    # alike: ``Fail``, which is a verdict: the same author and reason, but nothing depends on a report.
     component: str
     task: int
     text: str
