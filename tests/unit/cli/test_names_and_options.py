@@ -194,7 +194,7 @@ def test_how_long_a_stop_waits_for_a_micro_batch_is_the_same_everywhere(capsys: 
     assert f"before it is broken off and left for replay (default: {secs}s)" in said
     assert f"None for {secs} seconds" in " ".join((Topology.run.__doc__ or "").split())
     for page, sentence in (
-        ("metrics-and-logs.md", "A micro-batch that still runs {} s later"),
-        ("differences-from-storm.md", "do not wait for a micro-batch that runs on for {} s,"),
+        ("metrics-and-logs.md", "micro-batch that still runs {} s later"),
+        ("differences-from-storm.md", "do not wait for a micro-batch that still runs after {} s,"),
     ):
         assert sentence.format(secs) in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page
