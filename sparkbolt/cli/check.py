@@ -29,6 +29,7 @@ STATEFUL_LEVEL_SECS = 0.2
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
+# alike: other records of a few fields; what they describe has nothing in common.
 @dataclass(frozen=True)
 class Subscribed:
     """One subscription of a bolt."""
