@@ -10,19 +10,20 @@ Read before: nothing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
-class OpenedInEachProcess:
+class OpenedInEachProcess(ABC):
     """A spout whose pickle holds its arguments alone."""
 
     _opened: ClassVar[tuple[str, ...]] = ()
     """The attributes that belong to one process."""
 
+    @abstractmethod
     def _forget(self) -> None:
         """Begin with nothing open."""
-        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process."""

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -38,6 +39,8 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.core.base.ids import tree_key
+from sparkbolt.sim.checkers.lives import LivesFollowTheTable
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.engine import LocalEngine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -454,6 +457,7 @@ class Watched:
     def __init__(self, plan: Plan) -> None:
         self.engine = LocalEngine(build(plan), cores=plan.cores)
         self.trees: dict[int, Tree] = {}
+        self.lives = LivesFollowTheTable(cast(Any, SimpleNamespace(where=hex)))
 
     def step(self) -> bool:
         self.engine.now_ms += 1000
@@ -482,6 +486,8 @@ class Watched:
         assert not told or max(told.values()) == 1
         assert sorted(self.trees[tree.key] for tree in promotion.failed) == sorted(failed)
         assert self.engine.ledger.open_trees == len(BOOK.open), f"open: {sorted(BOOK.open)}"
+        self.lives.promoted(cast(Any, self.engine), promotion, ExpectedVerdict())
+        assert not self.lives.violations
         return True
 
 

@@ -1,8 +1,9 @@
 """Durable pickles: reads pickles of earlier versions, whose classes have moved to other modules since.
 
 Which question it answers: in which module is the class that a pickle in a checkpoint names?
-Rule: a pickle that an earlier start may have written is read with ``loads``, or by a reader that calls ``home``. If a
-module with classes of durable values moves, it gets a line here.
+Rule 1: a pickle that an earlier start may have written is read with ``loads``, or by another ``DurableUnpickler``.
+Rule 2: what users can import is found at the door of its package, wherever in the package it has moved. Only what has
+no door needs a line here when it moves.
 
 Read before: nothing.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from importlib import import_module
 from typing import Any
 
 _HOMES = {
@@ -47,11 +49,33 @@ def moved_here(now: str, *before: str) -> None:
     _HOMES.update(dict.fromkeys(before, now))
 
 
-class _Unpickler(pickle.Unpickler):
+class DurableUnpickler(pickle.Unpickler):
     """An unpickler that looks for classes in the modules of this version."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        return super().find_class(home(module_name), global_name)
+        """Find a class or function by the module where it was, or by the door where users import it."""
+        try:
+            return super().find_class(home(module_name), global_name)
+        except (ModuleNotFoundError, AttributeError):
+            found = _at_a_door(module_name, global_name)
+            if found is None:
+                raise
+            return found
+
+
+def _at_a_door(module_name: str, name: str) -> Any:
+    """What the nearest package above one of Sparkbolt's modules offers under this name; None if none offers it."""
+    parts = module_name.split(".")
+    if parts[0] != __name__.partition(".")[0]:
+        return None
+    for end in range(len(parts) - 1, 0, -1):
+        try:
+            door = import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:  # the package has moved, too
+            continue
+        if name in getattr(door, "__all__", ()):
+            return getattr(door, name)
+    return None
 
 
 def loads(data: bytes | bytearray | memoryview) -> Any:
@@ -60,4 +84,4 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     >>> loads(pickle.dumps({"be": 2}))
     {'be': 2}
     """
-    return _Unpickler(io.BytesIO(data)).load()
+    return DurableUnpickler(io.BytesIO(data)).load()

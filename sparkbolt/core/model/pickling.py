@@ -35,7 +35,7 @@ from typing import Any, Generic
 import numpy as np
 
 from sparkbolt.core.base.exceptions import line_of, pass_on
-from sparkbolt.core.model.durable import home
+from sparkbolt.core.model.durable import DurableUnpickler, home
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 
@@ -119,7 +119,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(DurableUnpickler):
     """The inverse of ``_Pickler``."""
 
     pickling: Pickling

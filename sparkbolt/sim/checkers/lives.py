@@ -37,7 +37,7 @@ class LivesFollowTheTable(Checker):
         """States by key, of the trees that were not acked in the micro-batch in which they began."""
 
     def life_began(self, driver: Driver) -> None:
-        """Forget trees of a dead life's ``Spout`` records."""
+        """Trees of a dead life's ``Spout`` records are void."""
         void = dict(driver.ledger.void)
         for key, state in self._states.items():
             task, sequence = split_key(key)
