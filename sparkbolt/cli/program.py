@@ -191,7 +191,7 @@ def run(
         stop_after_secs: stop, as with Ctrl-C, after so many seconds, counted from when Spark is up; None for never.
         drain_secs: how long a micro-batch may still run then; after that it is cancelled and left for replay.
         display: the display to use instead.
-        options: further arguments of ``sparkbolt.spark.running.start``.
+        options: further arguments of ``sparkbolt.spark.start.start``.
 
     Returns:
         The last counters, also of a run that was stopped and drained.

@@ -14,6 +14,8 @@ import atexit
 import gc
 import logging
 import os
+import platform
+import resource
 import secrets
 import sys
 import time
@@ -26,6 +28,7 @@ import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.measurements import Process
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.environment import (
     WorkerEnvironment,
@@ -105,10 +108,22 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
         lane,
         stamps=lambda: secrets.randbits(63) + 1,
         clock=time.monotonic,
+        wall_ms=lambda: time.time() * 1000,
+        process=lambda: process_of(os.getpid()),
         components=bundle.components,
         namespace=namespace,
         debug=logging.getLogger("sparkbolt.debug").warning,
     )
+
+
+def process_of(pid: int | None) -> Process | None:
+    """A process of this machine and its resident memory; None if it is gone, or the operating system does not tell."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+    except OSError:
+        return None
+    return None if pid is None else Process(platform.node(), pid, pages * resource.getpagesize())
 
 
 @contextmanager

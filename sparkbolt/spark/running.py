@@ -15,7 +15,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import cloudpickle
 from py4j.protocol import Py4JError
@@ -24,10 +24,9 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.driver.restart_policy import Restarts
 from sparkbolt.core.model.components import Spout
-from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
@@ -37,23 +36,15 @@ from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
-from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
-from sparkbolt.spark import code_shipping, scratch
+from sparkbolt.errors import EngineError, SpoutOpenError
+from sparkbolt.spark import scratch
 from sparkbolt.spark.activity_pages import warning
-from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
+from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.error_log import ErrorLog
-from sparkbolt.spark.failure_text import explain, query_failure
-from sparkbolt.spark.jvm import quieten_py4j
-from sparkbolt.spark.life import Life, now_ms
+from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.life import Life
+from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.session import (
-    await_executors,
-    check_reachable,
-    check_usable,
-    cores_of,
-    for_lane,
-    given_session,
-    is_local,
-    make_session,
     why_gone,
 )
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
@@ -111,6 +102,8 @@ class RunningOnSpark(RunningTopology):
             self._stopping.set()
             raise
         self._calls.ended_s = math.inf
+        self.recording = Recording(checkpoint.files, self._coordinator.ledger.metrics)
+        """The history of the topology."""
         self._aside_before = {name: one.set_aside for name, one in self._coordinator.ledger.metrics.components.items()}
         self._threads: list[SpoutThread] = []
         self._supervisor = threading.Thread(target=self._supervise, name="sparkbolt-supervisor", daemon=True)
@@ -200,6 +193,8 @@ class RunningOnSpark(RunningTopology):
                 self._threads.append(thread)
             self._life.start()
             self._supervisor.start()
+            self.recording.happened("started", f"the topology was started in process {os.getpid()}")
+            self.recording.start(self.metrics, lambda: self._life.query)
         except BaseException as error:
             self.close()
             if isinstance(error, PySparkException | Py4JError):
@@ -236,6 +231,7 @@ class RunningOnSpark(RunningTopology):
             self._fail(failure.text + why)
             return False
         log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
+        self.recording.happened("restarted", failure.text)
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -253,6 +249,7 @@ class RunningOnSpark(RunningTopology):
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
     def _fail(self, failure: str) -> None:
+        self.recording.happened("failed", failure)
         with self._changed:
             self._failure = self._failure or failure
             self._ended = True
@@ -291,6 +288,7 @@ class RunningOnSpark(RunningTopology):
 
     def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
         self._error_log.promotion(promotion, coordinator.ledger.outages.out())
+        self.recording.promoted(coordinator, promotion)
         reason = coordinator.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
@@ -531,67 +529,8 @@ class RunningOnSpark(RunningTopology):
         self._life.end()
         self._listeners.end()
         self._error_log.tell_withheld(at_once=True)
+        self.recording.happened("stopped", "the topology was stopped" if self._failure is None else self._failure)
+        self.recording.close()
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)
-
-
-def start(
-    topology: Topology,
-    *,
-    checkpoint: str | os.PathLike[str] | None = None,
-    master: str | None = None,
-    spark: SparkSession | None = None,
-    settings: dict[str, str] | None = None,
-    py_files: Sequence[str] = (),
-    open_secs: float | None = None,
-) -> RunningOnSpark:
-    """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
-    if spark is not None:
-        check_usable(spark)
-    place = None if checkpoint is None else os.fspath(checkpoint)
-    refuse_if_in_use(place)
-    quieten_py4j()
-    for left in scratch.sweep():
-        log.info("%s was left by a process that has died, and is removed", left)
-    if spark is not None:
-        session = given_session(spark, "a session was given (spark=...)", master, settings)
-    else:
-        session = make_session(topology.name, master, settings)
-    check_usable(session)
-    check_reachable(session, place)
-    code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
-    temporary = scratch.make("checkpoint-") if place is None else None
-    try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs)
-    except BaseException:
-        if temporary is not None:
-            scratch.remove(temporary)
-        raise
-    running.start()
-    return running
-
-
-def _running(
-    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
-) -> RunningOnSpark:
-    """Lock and check the checkpoint, lay out the topology, and begin the first life."""
-    try:
-        held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
-    try:
-        held.cut_back()
-        placement = held.placement(topology)
-        if placement is None:
-            await_executors(session)
-        lane = lay_out(topology, cores_of(session), placement)
-        held.keep_placement(lane, placement)
-        held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningOnSpark(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
-    except OSError as error:
-        held.close()
-        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
-    except BaseException:
-        held.close()
-        raise

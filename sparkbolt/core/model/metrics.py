@@ -47,7 +47,7 @@ class ComponentMetrics:
     errors: int = 0
     """Exceptions and reported errors of the component."""
     execute_ms: float = 0.0
-    """Time spent in ``execute``, in milliseconds, summed over tasks."""
+    """Time spent in ``execute`` and ``flush``, in milliseconds, summed over tasks."""
     windows: int = 0
     """Windows that were passed to a windowed bolt."""
     window_tuples: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,19 @@ class FailedTree:
         )
 
 
+class Completed(NamedTuple):
+    """Trees of one task of a spout that began together and are acked now."""
+
+    component: str
+    task: int
+    """The index of the task."""
+    born_ms: int
+    """The time of the micro-batch in which they began, in milliseconds since the epoch."""
+    trees: int
+    key: int
+    """The key of one of them."""
+
+
 @dataclass
 class Promotion:
     """The results of the promotion of one micro-batch."""
@@ -151,6 +165,8 @@ class Promotion:
     reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
     """Bolts whose outage begins or ends with this micro-batch."""
+    completed: list[Completed] = field(default_factory=list)
+    """When the trees in ``acked`` began; those of a bolt are left out."""
 
     def complete(self, first: U64, last: U64, counts: I64, letters: npt.NDArray[np.bool_]) -> None:
         """Store the complete trees.

@@ -48,6 +48,7 @@ from sparkbolt.core.base.ids import (
 )
 from sparkbolt.core.base.packing import Buffer
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.measurements import Measurements
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.reports import Fail
@@ -405,7 +406,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, healths = decode_control(data, FrameKind.FEEDBACK)
+            metrics, reports, hops, timers, healths, measured = decode_control(data, FrameKind.FEEDBACK)
+            feedback.measured.add(Measurements.unpack(measured))
             feedback.timers.update(timers)
             add_healths(feedback.healths, healths)
             for component, counts in unpack(metrics).items():

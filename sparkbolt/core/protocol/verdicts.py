@@ -20,6 +20,7 @@ from sparkbolt.core.base.ids import (
     U64,
     empty_u64,
 )
+from sparkbolt.core.model.measurements import Measurements
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.story import Hop
@@ -97,6 +98,7 @@ class Feedback:
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
+    measured: Measurements = field(default_factory=Measurements)
     reports: list[ErrorReport] = field(default_factory=list)
     partials: int = 0
     """How many (key, xor) pairs the acker combined; this number decides where the next acker runs."""

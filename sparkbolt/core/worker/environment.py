@@ -21,6 +21,7 @@ import cloudpickle
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.measurements import Process
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.frames import Column
 from sparkbolt.core.worker.routing import RoutedRows
@@ -68,6 +69,8 @@ def environment_of(
     *,
     stamps: Callable[[], int],
     clock: Callable[[], float],
+    wall_ms: Callable[[], float] = lambda: 0.0,
+    process: Callable[[], Process | None] = lambda: None,
     components: Mapping[str, bytes] | None = None,
     namespace: Mapping[str, Any] | None = None,
     capture: Capture | None = None,
@@ -80,6 +83,8 @@ def environment_of(
         unpickle=cloudpickle.loads,
         clock=clock,
         stamps=stamps,
+        wall_ms=wall_ms,
+        process=process,
         capture=capture,
         debug=debug,
         namespace=namespace if namespace is not None else main_definitions(),
@@ -133,6 +138,10 @@ class WorkerEnvironment:
     """The time in seconds, to measure how long user code takes; no rule depends on it."""
     stamps: Callable[[], int]
     """Returns random 64-bit numbers for segments of state."""
+    wall_ms: Callable[[], float] = lambda: 0.0
+    """The wall clock, in milliseconds since the epoch, to tell when a stage ran; no rule depends on it."""
+    process: Callable[[], Process | None] = lambda: None
+    """Returns this process and its memory; None if nobody wants to know."""
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Called with the text of each emission of components whose ``debug`` is on."""

@@ -23,6 +23,7 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import U64
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.measurements import Measurements
 from sparkbolt.core.model.metrics import ComponentMetrics, pack
 from sparkbolt.core.model.outage import Health
 from sparkbolt.core.model.reports import ErrorReport, Fail
@@ -81,6 +82,8 @@ class TaskResult:
     """The metrics that a bolt runtime counts itself."""
     of_trees: list[tuple[int, Failure]] = field(default_factory=list)
     """(number of trees, or of tuples kept from earlier rows, that failed besides the rows; why)."""
+    elapsed_ms: float = 0.0
+    """How long the call took."""
     flush_failure: Failure | None = None
     """Why ``flush`` failed, and with it all rows that the task got."""
 
@@ -101,6 +104,8 @@ class StageResult:
     """By number of each task with a runtime that ran: its next timer; None: it needs none."""
     healths: dict[str, Health] = field(default_factory=dict)
     """By bolt: how its work went."""
+    measured: Measurements = field(default_factory=Measurements)
+    """What this stage and those before it have measured."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
         """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback."""
@@ -109,7 +114,8 @@ class StageResult:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
                 rows.append((lane.acker_dests[shard], wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
         if self.metrics or self.reports or self.hops or self.timers or self.healths:
-            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.healths
+            measured = self.measured.pack()
+            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.healths, measured
             rows.append((lane.feedback_dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
         return rows
 

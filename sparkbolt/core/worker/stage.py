@@ -12,7 +12,7 @@ Read before: ``results``, ``tasks``, ``worker``, ``hop_recorder``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -23,13 +23,14 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.measurements import READ, Measurements, level_part
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.pickling import attributes_of
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
-from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
+from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, tick
 from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
 from sparkbolt.core.protocol.frames import (
     Column,
@@ -52,6 +53,7 @@ from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.core.worker.hop_recorder import HopRecorder
+from sparkbolt.core.worker.meter import NOWHERE, Meter
 from sparkbolt.core.worker.outbox import Outbox, Started
 from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, readable
 from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
@@ -60,7 +62,6 @@ from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import PrepareError, Unavailable
 
-_NOWHERE = Origin("", -1, "", ())
 TRACEBACKS_MAX = 50
 """How many failures of one stage in one micro-batch keep their traceback; all keep their reason."""
 
@@ -68,13 +69,21 @@ TRACEBACKS_MAX = 50
 class Stage:
     """One process's part in one stage of a micro-batch: it runs tasks, and folds what they return into one result."""
 
-    def __init__(self, worker: Worker, moment: Moment, piece: int = 0) -> None:
-        """Begin the stage; ``piece`` distinguishes this part of the sources' work from the other parts."""
+    def __init__(self, worker: Worker, moment: Moment, piece: int = 0, *, part: str = READ) -> None:
+        """Begin the stage.
+
+        Args:
+            worker: the worker of this process.
+            moment: the micro-batch.
+            piece: distinguishes this part of the sources' work from the other parts.
+            part: the name of the part of the micro-batch, for its measurements.
+        """
         self.worker = worker
         self.lane = worker.lane
         self.moment = moment
         self.observer = worker.environment.observer
         self.result = StageResult(moment)
+        self.meter = Meter(worker.environment, part, self.result.measured)
         self._writer = FrameWriter(worker.lane, moment, piece, worker.origin)
         self._metrics: dict[str, ComponentMetrics] = {}
         """This stage's own counts; the ``ActivityMonitor`` reads them, so those of earlier stages are kept apart."""
@@ -123,7 +132,7 @@ class Stage:
         if self._reported[who] <= self.lane.topology.config.max_error_report_per_interval:
             self.result.reports.append(report)
 
-    def _fold(self, task: BoltTask, result: TaskResult) -> None:
+    def _fold(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
         """Add what a task did with some rows to what the stage has done."""
         if result.acked_whole is not None:
             if self.observer is not None:
@@ -149,6 +158,7 @@ class Stage:
         metrics.errors += result.errors
         if result.of_windows is not None:
             metrics.add(result.of_windows)
+        self.meter.called(task, rows, result)
 
     @property
     def recorder(self) -> HopRecorder:
@@ -272,7 +282,7 @@ class Stage:
 
     def _between(self, task: BoltTask, step: Callable[[TaskResult], None], own: Outbox | None) -> None:
         """Run a step of a bolt runtime before or after its rows, and send what it emitted."""
-        self._work_on(task, Rows(_NOWHERE, 0, [], None, None), own, step)
+        self._work_on(task, Rows(NOWHERE, 0, [], None, None), own, step)
 
     def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
         """Run user code on some rows, and send what it emitted; piece by piece if the process is watched."""
@@ -299,7 +309,8 @@ class Stage:
                 monitor.back(before)
         if task.watch is not None and step is None:
             task.watch.rest()
-        self.counts(task.context.component).execute_ms += (clock() - started) * 1000
+        result.elapsed_ms = (clock() - started) * 1000
+        self.counts(task.context.component).execute_ms += result.elapsed_ms
         self._take(task, rows, result, own)
 
     def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
@@ -310,14 +321,18 @@ class Stage:
             seen: all rows that it got; if its ``flush`` fails, they fail.
             own: its outbox, if it starts trees.
         """
+        clock = self.worker.environment.clock
+        started = clock()
         result = task.flush(seen)
+        result.elapsed_ms = (clock() - started) * 1000
+        self.counts(task.context.component).execute_ms += result.elapsed_ms
         if result.flush_failure is not None and task.context.task in self._work_seen:
             self._work_seen[task.context.task].fail_all(result.flush_failure)
-        self._take(task, Rows(_NOWHERE, 0, [], None, None), result, own)
+        self._take(task, Rows(NOWHERE, 0, [], None, None), result, own)
 
     def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
         """Fold, judge and record what a task did with some rows, and send what it emitted."""
-        self._fold(task, result)
+        self._fold(task, rows, result)
         self._judge(task, rows, result)
         self._record(task, rows, result)
         self._send_emitted(task, rows, own)
@@ -328,6 +343,7 @@ class Stage:
         for out in task.output.streams.values():
             if not out.collected:
                 self.counts(task.context.component).emitted += out.count
+                self.meter.output(task.context.task, out.routes.name).emitted += out.count
             elif out.count:
                 path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
                 for block in emitted_rows_of(out, rows, self.lane.tracked):
@@ -358,6 +374,8 @@ class Stage:
     def send(self, block: EmittedRows, sender: int) -> None:
         """Route a block and deliver its rows; the edges that its parents' accounts get are kept for the acker."""
         self.counts(block.stream.component).emitted += block.count
+        flow = self.meter.output(sender, block.stream.name)
+        flow.emitted += block.count
         debug = self.worker.environment.debug
         if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
             for values in zip(*map(python_values, block.columns), strict=True):
@@ -377,6 +395,7 @@ class Stage:
                 self._refuse(Refusal(sender, roots_of_row(block, error.row), str(error), path))
                 block = without(block, error.row)
         for rows in routed:
+            flow.transferred += rows.count
             self._deliver(sender, block.stream.index, rows, path)
         if block.attempts is not None:
             self.recorder.emitted(block, sender)
@@ -447,7 +466,8 @@ class Stage:
         if kind == FrameKind.PARTIALS:
             self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, healths = decode_control(data, FrameKind.FEEDBACK)
+            metrics, reports, hops, timers, healths, measured = decode_control(data, FrameKind.FEEDBACK)
+            self.result.measured.add(Measurements.unpack(measured))
             self.result.timers.update(timers)
             _add_metrics(self.result.metrics, unpack(metrics))
             add_healths(self.result.healths, healths)
@@ -466,6 +486,7 @@ class Stage:
                 capture(*emitted)
         result = self.result
         result.rows.extend(self._writer.rows)
+        self.meter.end(self._writer.rows)
         _add_metrics(result.metrics, self._metrics)
         if self._recorder is not None:
             result.hops.extend(self._recorder.hops())
@@ -504,9 +525,9 @@ def run_level(
         passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
     try:
-        return _attempt(worker, own, by_dest, store_of)
+        return _attempt(worker, level, by_dest, store_of)
     except Unkept as unkept:
-        return _again(worker, unkept, lambda: _attempt(worker, own, by_dest, store_of))
+        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of))
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
@@ -525,7 +546,7 @@ def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -
 
 def _attempt(
     worker: Worker,
-    own: Collection[int],
+    level: int,
     by_dest: Mapping[int, list[Any]],
     store_of: Callable[[int], SegmentStore | None],
 ) -> StageResult:
@@ -534,7 +555,8 @@ def _attempt(
     Raises:
         Unkept: a state cannot be kept; nothing is committed.
     """
-    stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]))
+    own = worker.lane.dests_of_level(level)
+    stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
     for dest, frames in sorted(by_dest.items()):
         if dest in own:
             stage.run_task(worker.lane.task_at[dest], collect(frames), store_of(dest))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from functools import partial
 from inspect import isawaitable
@@ -67,6 +67,8 @@ class BoltTask:
         self.context = context
         self.output = output
         self.on_error = on_error
+        self.inputs: Sequence[tuple[str, str]] = ()
+        """(component, stream) of each stream that the bolt subscribes to."""
         self.watch: TaskWatch | None = None
         """Set in a process that may die (``crash_isolation``)."""
         self.monitor: ActivityMonitor | None = None

@@ -130,6 +130,7 @@ class Worker:
             with self.doing(Activity.PREPARE, number):
                 instance = self.environment.unpickle(self.environment.components[component])
                 task = BoltTask(instance, self.context(number), output, spec.config.on_error)
+                task.inputs = [(subscription.source, subscription.stream) for subscription in spec.subscriptions]
                 if self.watch is not None:
                     task.watch = self.watch.of(number)
                     task.watch.look = partial(self._look, number) if number in self._looked_at else None

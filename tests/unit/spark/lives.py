@@ -14,6 +14,7 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.topology import Topology
+from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -142,7 +143,8 @@ def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None)  # type: ignore[arg-type]
+    held = checkpoint or SimpleNamespace(files=MemoryFiles())
+    return RunningOnSpark(own, lay_out(own, 2), None, held, None)  # type: ignore[arg-type]
 
 
 def thrown(kind: str, thrower: str, cause: Any = None) -> Any:

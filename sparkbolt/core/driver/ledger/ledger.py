@@ -49,6 +49,7 @@ from sparkbolt.core.driver.ledger.story_store import (
     story_of,
 )
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.measurements import add_flows
 from sparkbolt.core.model.outage import OutageChange
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion, SourceView
 from sparkbolt.core.model.story import NO_NOTES, Story, TreeNotes
@@ -106,6 +107,8 @@ class Ledger:
         self.last_promoted = state.last_promoted
         self.last_now_ms = state.last_now_ms
         self.metrics = state.metrics
+        self.flows = state.flows
+        """The counts of all tasks by stream, since the first start with the checkpoint; other modules may read it."""
         self.void = state.void
         """(task number, first sequence that is not void), for the next plan; empty once a plan with it was promoted."""
         self.outages = Outages(feeders or {}, state.outages)
@@ -119,7 +122,8 @@ class Ledger:
         self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
         self._trees = RotatingMap.restore(rotations, *state.trees)
-        self._tally = Tally(self.metrics, (spout.component for spout in spouts), task_owner=task_owner)
+        components = [spout.component for spout in spouts]
+        self._tally = Tally(self.metrics, self.flows, components, task_owner=task_owner)
         self._tally.opened(state.trees[0])
         self._tally.show(self.messages.waiting())
         self._expiring: U64 = empty_u64()
@@ -255,6 +259,7 @@ class Ledger:
         promotion = Promotion(micro_batch_id, reports=list(feedback.reports))
         self._staged = None
         self.metrics.add(feedback.metrics)
+        add_flows(self.flows, feedback.measured.flows)
 
         new_keys = verdicts.open_keys[verdicts.open_new]
         self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
@@ -379,6 +384,7 @@ class Ledger:
                 trees=self._trees.arrays(),
                 outbox_acks=self.outbox_acks.first(),
                 outages=self.outages.known,
+                flows=self.flows,
             )
         )
 
@@ -489,6 +495,7 @@ class Ledger:
         self._tally.acked(first[~letters], counts[~letters])
         self._tally.written(first[letters], counts[letters])
         promotion.complete(first, last, counts, letters)
+        promotion.completed = self.messages.completed(first[~letters], counts[~letters])
 
     def _settle_stories(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
         """Store the stories of traced trees that were acked in this promotion."""

@@ -28,6 +28,7 @@ from sparkbolt.core.driver.ledger.outcomes import Terms
 from sparkbolt.core.driver.ledger.partition_manager import Live, Retry, SourceState
 from sparkbolt.core.driver.ledger.story_store import StoriesState
 from sparkbolt.core.model.causes import Cause, MessageOutcome
+from sparkbolt.core.model.measurements import Flow, FlowCounts, flows_from_json, flows_to_json
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.outage import Health, Outage
 from sparkbolt.core.model.reports import Fail, FailedTree
@@ -64,6 +65,7 @@ class State:
     """(keys, xors, holders) of the open trees: uint64, uint64 and int32[open], keys ascending."""
     outbox_acks: tuple[tuple[int, int, int], ...] = ()
     outages: dict[str, Outage] = field(default_factory=dict)
+    flows: dict[Flow, FlowCounts] = field(default_factory=dict)
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
@@ -77,6 +79,7 @@ def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms
         "lettered": sorted(terms.lettered),
         "patience": terms.patience_ms,
         "healths": {name: list(health) for name, health in feedback.healths.items()},
+        "flows": flows_to_json(feedback.measured.flows),
     }
     if feedback.hops or feedback.message_ids:
         body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
@@ -97,6 +100,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)
     policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
+    feedback.measured.flows = flows_from_json(body.get("flows", ()))
     feedback.healths = {name: Health(*health) for name, health in body.get("healths", {}).items()}
     terms = Terms(policies, frozenset(body["lettered"]), body.get("patience"))
     return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, terms
@@ -123,6 +127,7 @@ def dump_snapshot(state: State) -> bytes:
         "acked": [{**_to_names(vars(story)), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
         "settled": outbox_acks_to_json(state.outbox_acks),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
+        "flows": flows_to_json(state.flows),
     }
     columns = [
         pack_keys(keys),
@@ -167,6 +172,7 @@ def load_snapshot(data: bytes, name: str) -> State:
         ),
         outbox_acks=outbox_acks_from_json(body["settled"]),
         outages=outages_from_json(body.get("outages", {})),
+        flows=flows_from_json(body.get("flows", ())),
     )
 
 

@@ -43,8 +43,9 @@ from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decid
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
 from sparkbolt.core.model.causes import EXHAUSTED, Cause, MessageOutcome
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
+from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.model.reports import Fail, FailedTree, SourceView
+from sparkbolt.core.model.reports import Completed, Fail, FailedTree, SourceView
 from sparkbolt.core.model.story import NO_NOTES, TreeNotes
 from sparkbolt.core.protocol.attempts import MessageAttempts
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
@@ -261,6 +262,21 @@ class Messages:
         """The entry of each key; None if there is none, as for trees that a window began."""
         return [self._live[slot] if slot >= 0 else None for slot in self._slots_of(keys).tolist()]
 
+    def completed(self, keys: U64, counts: I64) -> list[Completed]:
+        """When the trees of these keys began, ``counts[i]`` of them for ``keys[i]``; not those that bolts started.
+
+        The entries of trees that have just finished are known until ``advance``.
+        """
+        slots, first, places = np.unique(self._slots_of(keys), return_index=True, return_inverse=True)
+        trees = np.bincount(places, weights=counts, minlength=len(slots))
+        found = []
+        for slot, at, count in zip(slots.tolist(), first.tolist(), trees.tolist(), strict=True):
+            if slot >= 0:
+                live = self._live[slot]
+                component, task = self._task_owner(live.entry.task)
+                found.append(Completed(component, task, live.born_ms, int(count), int(keys[at])))
+        return found
+
     def first_keys_of(self, keys: Sequence[int]) -> list[int]:
         """For trees that bolts' tasks started: the keys of the first attempts at the same values, where known."""
         found = []
@@ -457,7 +473,7 @@ _TASK_SHIFT = constant(SEQUENCE_BITS)
 class Tally:
     """Counts trees by their keys; part of the ledger.
 
-    >>> tally = Tally(TopologyMetrics(), ["lines"], task_owner=lambda task: ("lines", task - 1))
+    >>> tally = Tally(TopologyMetrics(), {}, ["lines"], task_owner=lambda task: ("lines", task - 1))
     >>> tally.opened(np.array([1 << 48, (1 << 48) + 7, 2 << 48], dtype=np.uint64))
     >>> tally.pending(1), tally.pending("lines")
     (2, 3)
@@ -466,6 +482,7 @@ class Tally:
     def __init__(
         self,
         metrics: TopologyMetrics,
+        flows: dict[Flow, FlowCounts],
         components: Iterable[str],
         *,
         task_owner: Callable[[int], tuple[str, int]],
@@ -474,10 +491,12 @@ class Tally:
 
         Args:
             metrics: receives the totals.
+            flows: receives the counts of each task's own trees.
             components: the spouts, whose pending trees are shown even if there are none.
             task_owner: (component, index) of a task number.
         """
         self._metrics = metrics
+        self._flows = flows
         self._components = tuple(components)
         self._task_owner = task_owner
         self._pending: dict[int, int] = {}
@@ -500,8 +519,10 @@ class Tally:
 
     def acked(self, keys: U64, counts: I64 | None = None) -> None:
         """Count acked trees: one for each key, or ``counts[i]`` trees of the task of ``keys[i]``."""
-        for metrics, count in self._owners(keys, counts):
-            metrics.acked += count
+        for number, count in _by_task(keys, counts).items():
+            component, task = self._task_owner(number)
+            self._metrics.of(component).acked += count
+            self._flow(component, task).acked += count
 
     def written(self, keys: U64, counts: I64) -> None:
         """Count durable dead letters: ``counts[i]`` of the task of ``keys[i]``."""
@@ -516,8 +537,12 @@ class Tally:
             if tree.fail.cause == Cause.POSTPONED:
                 continue  # nothing was tried or lost: the rest of a range comes with the next plan
             metrics.failed += not tree.letter
+            self._flow(tree.component, tree.task).failed += not tree.letter
             metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
             metrics.retried += tree.outcome == MessageOutcome.RETRY
+
+    def _flow(self, component: str, task: int) -> FlowCounts:
+        return self._flows.setdefault(Flow(component, task, "", OWN_TREES), FlowCounts())
 
     def late(self, keys: U64) -> None:
         """Count late acks or fails, for trees that are not open: uint64[keys]."""

@@ -1,0 +1,161 @@
+"""Recorder: turns promotions into history.
+
+Which question it answers: what has this micro-batch added to the history, and where did its time go?
+Rule: it reads what the ledger has counted; it decides nothing, and an error in it may stop no promotion.
+
+Times are arguments, in milliseconds since the epoch. Read before: ``history``, ``measurements``, ``ledger``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparkbolt.core.base.histogram import Histogram
+from sparkbolt.core.driver.history import COUNTED, SOURCES_MAX, Bucket, History, MicroBatchRecord
+from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts, Measurements, add_flows
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.reports import Promotion
+from sparkbolt.core.model.story import root_text
+
+
+@dataclass
+class MicroBatchTimes:
+    """When the driver did its parts of one micro-batch; None: it did not, as for one that an earlier life has run."""
+
+    planned_ms: float | None = None
+    """It began to plan."""
+    confirmed_ms: float | None = None
+    """Spark has taken the plan, and runs it."""
+    collected_ms: float | None = None
+    """What tasks report has come back, combined by the acker."""
+    staged_ms: float | None = None
+    """It is staged, and the entry of the log is written."""
+    committed_ms: float | None = None
+    """It is known that Spark has committed it."""
+    promoted_ms: float | None = None
+
+
+class Recorder:
+    """Records the history of one run of a topology."""
+
+    def __init__(self, history: History, metrics: TopologyMetrics, now_ms: int) -> None:
+        """Begin; what ``metrics`` has counted already is known."""
+        self.history = history
+        self._seen = {component: _counted(counts) for component, counts in metrics.components.items()}
+        self._until_ms = now_ms
+
+    def promoted(
+        self,
+        promotion: Promotion,
+        metrics: TopologyMetrics,
+        measured: Measurements,
+        times: MicroBatchTimes,
+        latencies: tuple[Mapping[str, Histogram], tuple[float, int] | None],
+    ) -> None:
+        """Record a promotion.
+
+        Args:
+            promotion: its results.
+            metrics: the ledger's, with this micro-batch.
+            measured: what stages measured in it.
+            times: when the driver did its parts.
+            latencies: of ``Coordinator.take_latencies``.
+        """
+        now_ms = int(times.promoted_ms or self._until_ms)
+        bucket = self._since(metrics, now_ms)
+        bucket.micro_batches = 1
+        add_flows(bucket.flows, measured.flows)
+        add_flows(bucket.flows, _own_trees(promotion))
+        bucket.execute = measured.execute
+        bucket.complete = dict(latencies[0])
+        if latencies[1] is not None:
+            bucket.slowest = latencies[1][0], root_text(latencies[1][1]), now_ms
+        record = _record_of(promotion, measured, times)
+        counts = bucket.components
+        record.emitted = sum(int(one.get("emitted", 0)) for one in counts.values() if "executed" not in one)
+        record.executed = sum(int(one.get("executed", 0)) for one in counts.values())
+        record.acked = sum(done.trees for done in promotion.completed)
+        record.failed = len(promotion.failed)
+        bucket.micro_batch_ms = record.elapsed_ms
+        for part, start_ms, end_ms in record.parts:
+            bucket.parts_ms[part] = bucket.parts_ms.get(part, 0.0) + end_ms - start_ms
+        self.history.add(bucket, now_ms)
+        self.history.promoted(record)
+
+    def beat(self, metrics: TopologyMetrics, gauges: Mapping[str, float], now_ms: int) -> None:
+        """Record what is so now, also while no micro-batch ends.
+
+        Args:
+            metrics: the ledger's.
+            gauges: further gauges, as in ``Bucket``.
+            now_ms: the wall clock.
+        """
+        bucket = self._since(metrics, now_ms)
+        bucket.gauges.update(gauges)
+        self.history.add(bucket, now_ms)
+
+    def _since(self, metrics: TopologyMetrics, now_ms: int) -> Bucket:
+        """A bucket with what was counted, and how much time has gone, since the last one."""
+        bucket = Bucket(now_ms, secs=max(0, now_ms - self._until_ms) / 1000)
+        self._until_ms = now_ms
+        lag = retries = 0
+        for component, counts in metrics.components.items():
+            counted = _counted(counts)
+            before = self._seen.get(component, {})
+            new = {name: count - before.get(name, 0) for name, count in counted.items()}
+            self._seen[component] = counted
+            more = {name: round(count, 3) for name, count in new.items() if count}
+            if more:
+                bucket.components[component] = more
+            lag += counts.lag
+            retries += counts.waiting
+        bucket.gauges = {"open_trees": metrics.open_trees, "retries": retries, "lag": lag}
+        for component, lags in metrics.lags.items():
+            largest = sorted(lags.items(), key=lambda item: -item[1])[:SOURCES_MAX]
+            bucket.lag[component] = dict(largest)
+        return bucket
+
+
+def _counted(counts: object) -> dict[str, float]:
+    return {name: getattr(counts, name) for name in COUNTED}
+
+
+def _own_trees(promotion: Promotion) -> dict[Flow, FlowCounts]:
+    """The flows in which the trees of spouts are counted."""
+    flows: dict[Flow, FlowCounts] = {}
+    for done in promotion.completed:
+        flows.setdefault(Flow(done.component, done.task, "", OWN_TREES), FlowCounts()).acked += done.trees
+    for tree in promotion.failed:
+        flows.setdefault(Flow(tree.component, tree.task, "", OWN_TREES), FlowCounts()).failed += not tree.letter
+    return flows
+
+
+def _record_of(promotion: Promotion, measured: Measurements, times: MicroBatchTimes) -> MicroBatchRecord:
+    """Where the time of a micro-batch went.
+
+    The acker's part begins when the last level ends. What is between the parts is Spark's: it schedules, moves frames
+    and commits state.
+    """
+    spans = sorted(measured.spans.items(), key=lambda item: item[1].start_ms)
+    worked_ms = max((span.end_ms for _, span in spans), default=times.confirmed_ms)
+    steps = [
+        ("plan", times.planned_ms, times.confirmed_ms),
+        *((part, span.start_ms, span.end_ms) for part, span in spans),
+        ("acker", worked_ms, times.collected_ms),
+        ("stage", times.collected_ms, times.staged_ms),
+        ("commit", times.staged_ms, times.committed_ms),
+        ("promotion", times.committed_ms, times.promoted_ms),
+    ]
+    known = [(part, start, end) for part, start, end in steps if start is not None and end is not None]
+    began_ms = min((start for _, start, _ in known), default=0.0)
+    ended_ms = max((end for _, _, end in known), default=began_ms)
+    return MicroBatchRecord(
+        micro_batch_id=promotion.micro_batch_id,
+        began_ms=int(began_ms),
+        elapsed_ms=round(ended_ms - began_ms, 3),
+        parts=[(part, round(start - began_ms, 3), round(max(start, end) - began_ms, 3)) for part, start, end in known],
+        busy_ms={part: round(span.busy_ms, 3) for part, span in spans},
+        rows=measured.frames,
+        bytes=measured.frame_bytes,
+    )

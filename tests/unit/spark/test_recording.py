@@ -1,0 +1,85 @@
+"""The history of a running topology is written by a thread of its own, and a disk that is full costs nothing else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt.core.driver.history import History
+from sparkbolt.core.driver.recorder import MicroBatchTimes
+from sparkbolt.core.model.measurements import Measurements, Process
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.core.model.reports import Promotion
+from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.spark import recording as recording_module
+from sparkbolt.spark.recording import Recording
+from tests.patience import PATIENCE_SECS
+
+
+class FullDisk(MemoryFiles):
+    full = True
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        super().write(name, data)
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def coordinator(**counts: int) -> Any:
+    metrics = TopologyMetrics({"lines": ComponentMetrics(**counts)})
+    return SimpleNamespace(
+        measured=Measurements(processes={("here", 1): 1000}),
+        take_latencies=lambda: ({}, None),
+        times=MicroBatchTimes(),
+        ledger=SimpleNamespace(metrics=metrics),
+    )
+
+
+def test_what_is_promoted_is_in_the_checkpoint_after_close() -> None:
+    files = MemoryFiles()
+    recording = Recording(files, TopologyMetrics())
+    recording.promoted(coordinator(acked=3), Promotion(0))
+    recording.happened("deactivated", "no new tuples", by="ann")
+    recording.close()
+    again = History.load(files)
+    assert again.all_time().components == {"lines": {"acked": 3}}
+    assert [(event.kind, event.by) for event in again.events] == [("deactivated", "ann")]
+
+
+def test_a_full_disk_is_logged_once_and_the_history_is_written_when_it_has_space(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recording_module, "BEAT_SECS", 0.02)
+    files = FullDisk()
+    recording = Recording(files, TopologyMetrics())
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        recording.promoted(coordinator(acked=3), Promotion(0))
+        recording.start(TopologyMetrics, lambda: None)
+        await_true(lambda: bool(caplog.records))
+        files.full = False
+        recording.happened("activated", "again")
+        await_true(lambda: "events" in files.names("history"))
+    recording.close()
+    assert [record.message.count("it is tried again") for record in caplog.records] == [1]
+    assert History.load(files).all_time().components == {"lines": {"acked": 3}}
+
+
+def test_a_worker_that_reports_nothing_any_more_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = Recording(MemoryFiles(), TopologyMetrics())
+    recording.promoted(coordinator(), Promotion(0))
+    assert ("worker", Process("here", 1, 1000)) in recording.processes()
+    assert [kind for kind, _ in recording.processes()][0] == "driver"
+    monkeypatch.setattr(recording_module, "SEEN_SECS", -1.0)
+    assert [kind for kind, _ in recording.processes() if kind == "worker"] == []
