@@ -10,7 +10,20 @@ import sys
 from benchmarks.figures import Printer
 from benchmarks.runs import Options
 
-NAMES = ("words", "columns", "floor", "ledger", "driver", "state", "windows", "kafka", "memory", "simulate", "peers")
+NAMES = (
+    "words",
+    "columns",
+    "floor",
+    "ledger",
+    "driver",
+    "state",
+    "windows",
+    "kafka",
+    "memory",
+    "simulate",
+    "history",
+    "peers",
+)
 
 
 def count(text: str) -> int:

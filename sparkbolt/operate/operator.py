@@ -70,7 +70,9 @@ class Operator:
     def story(self, topology: str, root: str) -> dict[str, Any] | None:
         """One tree: as in ``stories``, with ``other_attempts``; None if nothing is known of it."""
 
-    def letters(self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True) -> list[dict[str, Any]]:
+    def letters(
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
+    ) -> list[dict[str, Any]]:
         """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last."""
 
     def log(
@@ -102,9 +104,7 @@ class Operator:
     def trace(self, topology: str, message: str, *, component: str | None = None, by: str) -> Answer:
         """Record the hops of the messages with this id (or source@position) from now on."""
 
-    def replay(
-        self, topology: str, ids: Sequence[str], *, values: dict[str, Any] | None = None, by: str
-    ) -> Answer:
+    def replay(self, topology: str, ids: Sequence[str], *, values: dict[str, Any] | None = None, by: str) -> Answer:
         """Give dead letters again; ``values`` replaces fields of a single one's record."""
 
     def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:

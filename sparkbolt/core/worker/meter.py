@@ -1,7 +1,7 @@
 """Meter: measures what the tasks of one stage do, by task and stream, and how long the stage took.
 
 Which question it answers: which flow does this count belong to, and which part of the micro-batch does this time?
-Rule: it counts calls and frames, never single tuples; what it measures changes no verdict and no route.
+Rule: it gets numbers and origins, no tuple and no tree; what it measures changes no verdict and no route.
 
 Read before: ``measurements``, ``environment``, ``results``.
 """
@@ -9,16 +9,34 @@ Read before: ``measurements``, ``environment``, ``results``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.measurements import ANY, FlowCounts, Measurements, Span
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.results import Row, TaskResult
-from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.results import Row
 
 NOWHERE = Origin("", -1, "", ())
 """The origin of rows that no component sent: of a ``flush``, and of a step of a bolt runtime."""
+
+Inputs: TypeAlias = Sequence[tuple[str, str]]
+"""(component, stream) of each stream that a bolt subscribes to."""
+
+
+class Call(NamedTuple):
+    """What one call of a task did."""
+
+    rows: int
+    """How many rows it was called with."""
+    executed: int
+    acked: int
+    failed: int
+    elapsed_ms: float
+    late_acks: Sequence[Origin]
+    """For each tuple that the task had kept from earlier rows, and acked: where it came from; also in ``acked``."""
+    late_fails: Sequence[Origin]
+    """The same for those that it failed; also in ``failed``."""
 
 
 class Meter:
@@ -32,32 +50,39 @@ class Meter:
         self._owner = environment.lane.topology.task_owner
         self._began_ms, self._began_s = environment.wall_ms(), environment.clock()
 
-    def called(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Count what a call of a task did with rows, by the streams that its tuples came from."""
-        flow = self._input(task, rows.origin)
-        flow.executed += result.executed
-        flow.acked += result.acked
-        flow.failed += result.failed
-        flow.execute_ms += result.elapsed_ms
-        if rows.count:
-            self._measured.executed(task.context.component, result.elapsed_ms, rows.count)
-            at_once = result.acked - len(result.late_acks)
-            flow.process_ms += result.elapsed_ms / rows.count * at_once
-            flow.processed += at_once
-        if len(task.inputs) > 1:  # tuples that were kept may have come from another stream
-            for tup in result.late_acks:
-                flow.acked -= 1
-                self._input(task, tup._origin).acked += 1
-            for tup in result.late_fails:
-                flow.failed -= 1
-                self._input(task, tup._origin).failed += 1
+    def called(self, context: TopologyContext, inputs: Inputs, origin: Origin, call: Call) -> None:
+        """Count what one call of a task did, by the streams that its tuples came from.
 
-    def _input(self, task: BoltTask, origin: Origin) -> FlowCounts:
+        Args:
+            context: the task.
+            inputs: the streams that its component subscribes to.
+            origin: where the rows of the call came from.
+            call: what was done with them.
+        """
+        flow = self._input(context, inputs, origin)
+        flow.executed += call.executed
+        flow.acked += call.acked
+        flow.failed += call.failed
+        flow.execute_ms += call.elapsed_ms
+        if call.rows:
+            self._measured.executed(context.component, call.elapsed_ms, call.rows)
+            at_once = call.acked - len(call.late_acks)
+            flow.process_ms += call.elapsed_ms / call.rows * at_once
+            flow.processed += at_once
+        if len(inputs) > 1:  # tuples that were kept may have come from another stream
+            for came_from in call.late_acks:
+                flow.acked -= 1
+                self._input(context, inputs, came_from).acked += 1
+            for came_from in call.late_fails:
+                flow.failed -= 1
+                self._input(context, inputs, came_from).failed += 1
+
+    def _input(self, context: TopologyContext, inputs: Inputs, origin: Origin) -> FlowCounts:
         """The flow by which a task got tuples; of its only input if they came from nowhere."""
         sender, stream = origin.component, origin.stream
         if origin is NOWHERE:
-            sender, stream = task.inputs[0] if len(task.inputs) == 1 else (ANY, ANY)
-        return self._measured.flow(task.context.component, task.context.index, sender, stream)
+            sender, stream = inputs[0] if len(inputs) == 1 else (ANY, ANY)
+        return self._measured.flow(context.component, context.index, sender, stream)
 
     def output(self, number: int, stream: str) -> FlowCounts:
         """The flow of a stream that a task emits on, by the task's number."""

@@ -53,7 +53,7 @@ from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.core.worker.hop_recorder import HopRecorder
-from sparkbolt.core.worker.meter import NOWHERE, Meter
+from sparkbolt.core.worker.meter import NOWHERE, Call, Meter
 from sparkbolt.core.worker.outbox import Outbox, Started
 from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, readable
 from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
@@ -158,7 +158,9 @@ class Stage:
         metrics.errors += result.errors
         if result.of_windows is not None:
             metrics.add(result.of_windows)
-        self.meter.called(task, rows, result)
+        origins = [[tup._origin for tup in late] for late in (result.late_acks, result.late_fails)]
+        call = Call(rows.count, result.executed, result.acked, result.failed, result.elapsed_ms, *origins)
+        self.meter.called(task.context, task.inputs, rows.origin, call)
 
     @property
     def recorder(self) -> HopRecorder:

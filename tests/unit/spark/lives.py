@@ -138,13 +138,17 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
         one.close()
 
 
+def in_memory() -> Any:
+    """A checkpoint that has files, and nothing else."""
+    return SimpleNamespace(files=MemoryFiles())
+
+
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    held = checkpoint or SimpleNamespace(files=MemoryFiles())
-    return RunningOnSpark(own, lay_out(own, 2), None, held, None)  # type: ignore[arg-type]
+    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint or in_memory(), None)  # type: ignore[arg-type]
 
 
 def thrown(kind: str, thrower: str, cause: Any = None) -> Any:

@@ -23,7 +23,7 @@ from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Calls
-from tests.unit.spark.lives import Pass, topology
+from tests.unit.spark.lives import Pass, in_memory, topology
 
 
 class LeavesOpen(GeneratorSpout):
@@ -137,7 +137,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
     heard: list[int] = []
 
     def raising(report: Any) -> None:
@@ -196,7 +196,7 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
     life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, None, None)  # type: ignore[arg-type]
+    running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
     running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
     assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
 

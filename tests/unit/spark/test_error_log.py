@@ -14,6 +14,7 @@ from sparkbolt.core.model.reports import ErrorReport, Promotion
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
+from tests.unit.spark.lives import in_memory
 
 pytest.importorskip("pyspark")
 
@@ -41,7 +42,7 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
     monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = RunningOnSpark(topology, lay_out(topology, 2), None, None, None)
+        running = RunningOnSpark(topology, lay_out(topology, 2), None, in_memory(), None)
         running.start()
         running._stopping.set()
     [line] = [record.getMessage() for record in caplog.records]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,17 +23,17 @@ from tests.patience import PATIENCE_SECS
 class FullDisk(MemoryFiles):
     full = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused, self.written = threading.Event(), threading.Event()
+
     def write(self, name: str, data: bytes) -> None:
         if self.full:
+            self.refused.set()
             raise OSError(28, "No space left on device")
         super().write(name, data)
-
-
-def await_true(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+        if name == "history/events":
+            self.written.set()
 
 
 def coordinator(**counts: int) -> Any:
@@ -67,10 +66,10 @@ def test_a_full_disk_is_logged_once_and_the_history_is_written_when_it_has_space
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         recording.promoted(coordinator(acked=3), Promotion(0))
         recording.start(TopologyMetrics, lambda: None)
-        await_true(lambda: bool(caplog.records))
+        assert files.refused.wait(PATIENCE_SECS)
         files.full = False
         recording.happened("activated", "again")
-        await_true(lambda: "events" in files.names("history"))
+        assert files.written.wait(PATIENCE_SECS)
     recording.close()
     assert [record.message.count("it is tried again") for record in caplog.records] == [1]
     assert History.load(files).all_time().components == {"lines": {"acked": 3}}
@@ -80,6 +79,6 @@ def test_a_worker_that_reports_nothing_any_more_is_not_counted(monkeypatch: pyte
     recording = Recording(MemoryFiles(), TopologyMetrics())
     recording.promoted(coordinator(), Promotion(0))
     assert ("worker", Process("here", 1, 1000)) in recording.processes()
-    assert [kind for kind, _ in recording.processes()][0] == "driver"
+    assert next(kind for kind, _ in recording.processes()) == "driver"
     monkeypatch.setattr(recording_module, "SEEN_SECS", -1.0)
     assert [kind for kind, _ in recording.processes() if kind == "worker"] == []

@@ -1,0 +1,83 @@
+"""What the history of a topology costs.
+
+Which question it answers: how much more processor time does the word count take with all its measurements (flows,
+latencies, micro-batches, the history) than without them? In one process and without Spark, so that nothing else counts.
+
+Read before: ``words``, ``sparkbolt.core.driver.recorder``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.figures import Aim, Figure, ratios
+from benchmarks.runs import Options, in_turn
+from benchmarks.text import Text, zipf_text
+from benchmarks.words import class_bolts
+from sparkbolt.core.driver.history import History
+from sparkbolt.core.driver.recorder import Recorder
+from sparkbolt.core.model.measurements import FlowCounts
+from sparkbolt.core.worker.meter import Meter
+from sparkbolt.sim.engine import LocalEngine
+
+WORDS = 2_000_000
+"""Of each round, at most."""
+
+
+@contextmanager
+def _unmeasured() -> Iterator[None]:
+    """Let meters measure nothing."""
+    nothing = FlowCounts()
+
+    def ignore(*_: Any) -> None:
+        """Measure nothing."""
+
+    with (
+        patch.object(Meter, "called", ignore),
+        patch.object(Meter, "end", ignore),
+        patch.object(Meter, "output", lambda *_: nothing),
+    ):
+        yield
+
+
+def cpu_secs(text: Text, *, measured: bool) -> float:
+    """The processor time of a word count of a text, in seconds."""
+    engine = LocalEngine(class_bolts(text), now_ms=1_800_000_000_000)
+    history = History()
+    recorder = Recorder(history, engine.ledger.metrics, engine.now_ms)
+    began = time.process_time()
+    while (promotion := engine.step()) is not None:
+        engine.now_ms += 6000
+        if measured:
+            coordinator = engine.coordinator
+            coordinator.times.promoted_ms = engine.now_ms
+            latencies = coordinator.take_latencies()
+            recorder.promoted(promotion, engine.ledger.metrics, coordinator.measured, coordinator.times, latencies)
+            history.changed_files(engine.now_ms)
+    spent = time.process_time() - began
+    done = engine.ledger.metrics.of("count").executed
+    engine.close()
+    if done != text.words:
+        raise RuntimeError(f"{done} words were counted, the text has {text.words}")
+    return spent
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Measure: with and without measurements, in turn."""
+    text = zipf_text(min(options.words, WORDS))
+
+    def without() -> float:
+        with _unmeasured():
+            return cpu_secs(text, measured=False)
+
+    runs: tuple[Callable[[], float], ...] = (lambda: cpu_secs(text, measured=True), without)
+    cpu_secs(text, measured=True)  # warms up
+    measured, bare = in_turn(options.rounds, *runs)
+    facts = {"words": text.words}
+    yield Figure("history", "processor time with measurements", measured, "s", notes=facts)
+    yield Figure("history", "processor time without", bare, "s")
+    yield Figure("history", "time with against without", ratios(measured, bare), "times", Aim("at most", 1.01))
