@@ -3,7 +3,7 @@
 Which question it answers: which flow does this count belong to, and which part of the micro-batch does this time?
 Rule: it gets numbers and origins, no tuple and no tree; what it measures changes no verdict and no route.
 
-Read before: ``measurements``, ``environment``, ``results``.
+Read before: ``measurements``, ``environment``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.measurements import ANY, FlowCounts, Measurements, Span
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.results import Row
 
 NOWHERE = Origin("", -1, "", ())
 """The origin of rows that no component sent: of a ``flush``, and of a step of a bolt runtime."""
@@ -88,10 +87,10 @@ class Meter:
         """The flow of a stream that a task emits on, by the task's number."""
         return self._measured.flow(*self._owner(number), "", stream)
 
-    def end(self, sent: Sequence[Row]) -> None:
-        """End the stage, which has sent these frames."""
+    def end(self, frames: int, frame_bytes: int) -> None:
+        """End the stage, which has sent so many frames to other stages."""
         elapsed_ms = (self._environment.clock() - self._began_s) * 1000
-        self._measured.frames += len(sent)
-        self._measured.frame_bytes += sum(len(data) for _, data in sent)
+        self._measured.frames += frames
+        self._measured.frame_bytes += frame_bytes
         span = Span(self._began_ms, self._began_ms + elapsed_ms, elapsed_ms)
         self._measured.worked(self._part, span, self._environment.process())

@@ -488,7 +488,7 @@ class Stage:
                 capture(*emitted)
         result = self.result
         result.rows.extend(self._writer.rows)
-        self.meter.end(self._writer.rows)
+        self.meter.end(len(self._writer.rows), sum(len(data) for _, data in self._writer.rows))
         _add_metrics(result.metrics, self._metrics)
         if self._recorder is not None:
             result.hops.extend(self._recorder.hops())
