@@ -11,17 +11,18 @@ Read before: ``documents``, ``core.driver.history``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.core.base.histogram import GROWTH, Histogram
-from sparkbolt.core.driver.history import RINGS, Bucket, Event, History
+from sparkbolt.core.driver.history import RINGS, Bucket, History
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.operate.documents import (
     ALL_TIME,
     WINDOWS_SECS,
+    ComponentDocument,
     EventDocument,
     MicroBatchDocument,
     Numbers,
@@ -46,6 +47,17 @@ class Shape:
     first_stream: Mapping[str, str]
     """By spout: the stream on which its trees are shown, as Storm shows them by stream."""
 
+    @classmethod
+    def of(cls, components: Iterable[ComponentDocument]) -> Shape:
+        """The shape of components as they are described."""
+        own = [one for one in components if one["kind"] != "system"]
+        spouts = {one["id"]: list(one["streams"]) for one in own if one["kind"] == "spout"}
+        first = {
+            name: DEFAULT_STREAM if DEFAULT_STREAM in streams or not streams else streams[0]
+            for name, streams in spouts.items()
+        }
+        return cls({one["id"]: one["parallelism"] for one in own}, frozenset(spouts), first)
+
     def stream_of(self, flow: Flow) -> str:
         """The stream under which a flow is shown."""
         if flow.sender == "" and flow.stream == OWN_TREES:
@@ -68,16 +80,15 @@ def windows_of(
     windows = {}
     for name, secs in WINDOWS_SECS.items():
         windows[name] = window_of(name, history.window(secs, now_ms), shape)
-    ever = history.all_time()
-    ever.flows = dict(flows)
+    known = history.all_time()
+    ever = replace(known, flows=dict(flows), micro_batches=metrics.micro_batches)
     ever.components = {component: _counted(counts) for component, counts in metrics.components.items()}
-    ever.micro_batches = metrics.micro_batches
     exact = windows[ALL_TIME] = window_of(ALL_TIME, ever, shape)
-    known = window_of(ALL_TIME, history.all_time(), shape)
-    for numbers, of_history in zip(exact["tasks"], known["tasks"], strict=True):
-        numbers["capacity"] = of_history["capacity"]
-    for component, one in exact["components"].items():
-        one["capacity"] = known["components"][component]["capacity"] if component in known["components"] else None
+    of_history = window_of(ALL_TIME, known, shape)
+    for numbers, one in zip(exact["tasks"], of_history["tasks"], strict=True):
+        numbers["capacity"] = one["capacity"]
+    for component, own in exact["components"].items():
+        own["capacity"] = of_history["components"][component]["capacity"]
     return windows
 
 
@@ -209,12 +220,27 @@ def _stream_numbers(key: tuple[str, str, str], counts: FlowCounts, bucket: Bucke
 
 # Series.
 
+SERIES_MS = 3_600_000
+"""How far back a series goes if nothing else is said."""
 
-def series_of(history: History, shape: Shape, since_ms: int, until_ms: int, now_ms: int) -> SeriesDocument:
-    """The history between two moments; the finest ring that reaches back answers."""
+
+def span_of(since_ms: int | None, until_ms: int | None, now_ms: int) -> tuple[int, int]:
+    """(beginning, end) of a series: by default the last hour."""
+    until_ms = now_ms if until_ms is None else until_ms
+    return (until_ms - SERIES_MS if since_ms is None else since_ms), until_ms
+
+
+def series_of(
+    history: History, events: Iterable[EventDocument], shape: Shape, span_ms: tuple[int, int], now_ms: int
+) -> SeriesDocument:
+    """The history and the events between two moments; the finest ring that reaches back answers."""
+    since_ms, until_ms = span_ms
     step_secs, buckets = history.buckets(since_ms, until_ms, now_ms)
-    events = [event_document(event) for event in history.events if since_ms <= event.time_ms <= until_ms]
-    return SeriesDocument(step_secs=step_secs, points=[_point(one, shape) for one in buckets], events=events)
+    return SeriesDocument(
+        step_secs=step_secs,
+        points=[_point(one, shape) for one in buckets],
+        events=[event for event in events if since_ms <= event["time_ms"] <= until_ms],
+    )
 
 
 def _point(bucket: Bucket, shape: Shape) -> SeriesPoint:
@@ -265,11 +291,6 @@ def _capacities(bucket: Bucket, shape: Shape) -> dict[str, float]:
     for (component, _), busy_ms in by_task.items():
         shares[component] = max(shares.get(component, 0.0), busy_ms / (bucket.secs * 1000))
     return shares
-
-
-def event_document(event: Event) -> EventDocument:
-    """An event as a document."""
-    return EventDocument(time_ms=event.time_ms, kind=event.kind, text=event.text, by=event.by)
 
 
 def micro_batches_of(history: History, last: int) -> list[MicroBatchDocument]:

@@ -24,11 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.history import Event, History
+from sparkbolt.core.driver.history import History
 from sparkbolt.core.driver.recorder import Recorder
 from sparkbolt.core.model.measurements import Process
 from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.outage import Phase
 from sparkbolt.core.model.reports import Promotion
 from sparkbolt.spark.executor import process_of
 
@@ -75,15 +74,11 @@ class Recording:
             for process, size in measured.processes.items():
                 self._workers[process] = size, seen_s
             self.recorder.promoted(promotion, coordinator.ledger.metrics, measured, coordinator.times, latencies)
-            for change in promotion.outages:
-                kind = "recovered" if change.after is Phase.WELL else "outage"
-                text = f"{change.component}: {change.reason}" if change.reason else change.component
-                self.history.happened(Event(change.now_ms, kind, text))
 
-    def happened(self, kind: str, text: str, by: str | None = None) -> None:
-        """Record an event."""
+    def view(self) -> History:
+        """The history as it is now, for readers."""
         with self._lock:
-            self.history.happened(Event(now_ms(), kind, text, by))
+            return self.history.view()
 
     def processes(self) -> list[tuple[str, Process]]:
         """(``driver``, ``jvm`` or ``worker``; the process) for each process that is known."""

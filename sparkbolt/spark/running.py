@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparkbolt.core.base.exceptions import said
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.restart_policy import Restarts
@@ -37,16 +37,18 @@ from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SpoutOpenError
+from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.presence import Presence
+from sparkbolt.operate.steering import Steering
 from sparkbolt.spark import scratch
 from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.life import Life
+from sparkbolt.spark.operated import Operated
 from sparkbolt.spark.recording import Recording, now_ms
-from sparkbolt.spark.session import (
-    why_gone,
-)
+from sparkbolt.spark.session import why_gone
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
 
@@ -66,11 +68,12 @@ class RunningOnSpark(RunningTopology):
         checkpoint: Checkpoint,
         temporary: str | None,
         open_secs: float | None = None,
+        presence: Presence | None = None,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit.
+        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it.
 
         Raises:
             EngineError: a spout cannot be opened.
@@ -87,7 +90,10 @@ class RunningOnSpark(RunningTopology):
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
+        self._closing, self._closed = threading.Lock(), threading.Event()
         self._ended = False
+        self._presence = presence
+        self._operated = Operated(self)
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The last life that failed, and why."""
@@ -188,12 +194,14 @@ class RunningOnSpark(RunningTopology):
         try:
             if self._coordinator.ledger.replayed is not None:  # logged twice rather than never
                 self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
+            if self._presence is not None:
+                self._presence.attach(self._operated)
             for thread in self._make_threads():
+                thread.set_active(self._coordinator.active)
                 thread.start()
                 self._threads.append(thread)
             self._life.start()
             self._supervisor.start()
-            self.recording.happened("started", f"the topology was started in process {os.getpid()}")
             self.recording.start(self.metrics, lambda: self._life.query)
         except BaseException as error:
             self.close()
@@ -231,7 +239,7 @@ class RunningOnSpark(RunningTopology):
             self._fail(failure.text + why)
             return False
         log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
-        self.recording.happened("restarted", failure.text)
+        self._note("restarted", f"its query failed: {failure.text}")
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -245,11 +253,12 @@ class RunningOnSpark(RunningTopology):
                     return None
             life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
-            return life.failure or query_failure(error)
+            return None if self._operated.takes_restart(life) else life.failure or query_failure(error)
+        if self._operated.takes_restart(life):
+            return None
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
     def _fail(self, failure: str) -> None:
-        self.recording.happened("failed", failure)
         with self._changed:
             self._failure = self._failure or failure
             self._ended = True
@@ -294,15 +303,31 @@ class RunningOnSpark(RunningTopology):
             self._failure = reason
             coordinator.active = False
         metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
+        self._operated.promoted(metrics)
+        if self._steering is not None:
+            self._operated.note_promotion(self._steering, promotion)
         self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
+
+    @property
+    def _steering(self) -> Steering | None:
+        return self._presence.steering if self._presence is not None else None
+
+    def _note(self, kind: str, text: str) -> None:
+        if self._steering is not None:
+            self._steering.note(kind, text)
 
     def _spout_reported(self, report: ErrorReport) -> None:
         self._error_log.report(report)
+        if self._steering is not None:
+            self._operated.note_error(self._steering, report)
         with self._changed:
             self._coordinator.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
         self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
+        if self._steering is not None:
+            report = ErrorReport(failure.component, failure.task, *said(failure.error))
+            self._operated.note_error(self._steering, report)
         with self._changed:
             self._coordinator.ledger.metrics.of(failure.component).errors += 1
 
@@ -364,6 +389,17 @@ class RunningOnSpark(RunningTopology):
     def failure(self) -> str | None:
         """Why the topology failed, in a sentence; None if it did not fail, or will be restarted."""
         return self._failure
+
+    @property
+    def killed(self) -> str | None:
+        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has."""
+        kill = self._operated.killed
+        return kill.why if kill is not None else None
+
+    def exits(self, exit_code: int) -> None:
+        """Tell those who operate the topology with which exit code its process ends."""
+        if self._presence is not None:
+            self._presence.exits(exit_code)
 
     @property
     def trouble(self) -> str | None:
@@ -480,7 +516,8 @@ class RunningOnSpark(RunningTopology):
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:
-                    raise EngineError(f"topology {self.topology.name!r} is not running")
+                    why = f": it was {self.killed}" if self.killed is not None else ""
+                    raise EngineError(f"topology {self.topology.name!r} is not running{why}")
                 left = 0.1 if until is None else min(0.1, until - time.monotonic())
                 if left <= 0:
                     return False
@@ -517,9 +554,18 @@ class RunningOnSpark(RunningTopology):
         if self._calls.has_this_thread:
             threading.Thread(target=self.close, name="sparkbolt-close").start()
             return
-        if self._stopping.is_set():
+        with self._closing:
+            first = not self._stopping.is_set()
+            self._stopping.set()
+        if not first:  # another thread ends everything, such as that of a kill from outside
+            self._closed.wait(0.0 if threading.current_thread() is self._supervisor else None)
             return
-        self._stopping.set()
+        try:
+            self._end_everything()
+        finally:
+            self._closed.set()
+
+    def _end_everything(self) -> None:
         self._calls.break_off()
         self._life.stop_query()
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
@@ -529,8 +575,12 @@ class RunningOnSpark(RunningTopology):
         self._life.end()
         self._listeners.end()
         self._error_log.tell_withheld(at_once=True)
-        self.recording.happened("stopped", "the topology was stopped" if self._failure is None else self._failure)
         self.recording.close()
+        if self._presence is not None:
+            failed = self._failure is not None
+            self._presence.ended(
+                TopologyState.FAILED if failed else TopologyState.ENDED, self._failure if failed else self.killed
+            )
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)

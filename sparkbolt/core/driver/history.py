@@ -1,4 +1,4 @@
-"""History: what a topology did over time, at three resolutions, with what happened to it.
+"""History: what a topology did over time, at three resolutions.
 
 Which question it answers: how fast, how late and how far behind was it, an hour or a month ago?
 Rule 1: it is bounded: ``RINGS`` say how many buckets of which length are kept, ``BYTES_MAX`` how large the files are.
@@ -35,7 +35,6 @@ CHUNK_BUCKETS: Final = 30
 """How many buckets one file has."""
 BYTES_MAX: Final = 32 << 20
 """How large all files may be together; beyond it the oldest are removed, those of the finest ring first."""
-EVENTS_MAX: Final = 1000
 MICRO_BATCHES_MAX: Final = 300
 SOURCES_MAX: Final = 200
 """Of how many sources of a spout the lag is kept: those with the largest."""
@@ -144,17 +143,6 @@ class Bucket:
 _CODED = ("flows", "execute", "complete", "slowest")
 
 
-class Event(NamedTuple):
-    """Something that happened to the topology."""
-
-    time_ms: int
-    kind: str
-    """In one word: ``started``, ``stopped``, ``failed``, ``restarted``, ``deactivated`` and so on."""
-    text: str
-    by: str | None = None
-    """Who asked for it."""
-
-
 @dataclass
 class MicroBatchRecord:
     """Where the time of one promoted micro-batch went."""
@@ -189,8 +177,9 @@ class History:
         """By ring: the starts of the chunks that have changed since they were written."""
         self._sizes: dict[str, int] = {}
         """By name: the size of each file."""
-        self._events_changed = self._micro_batches_changed = False
-        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._micro_batches_changed = False
+        self._total = Bucket()
+        """The sum of all that was kept at the coarsest resolution when it was loaded, and of all since."""
         self.micro_batches: deque[MicroBatchRecord] = deque(maxlen=MICRO_BATCHES_MAX)
         self.damaged: list[str] = []
         """The files that could not be read; they are replaced in time."""
@@ -203,11 +192,7 @@ class History:
                 buckets.append(Bucket(start_ms))
             buckets[-1].add(done)  # if the clock was set back: the newest one
             dirty.add(_chunk_of(ring, buckets[-1].start_ms))
-
-    def happened(self, event: Event) -> None:
-        """Add an event."""
-        self.events.append(event)
-        self._events_changed = True
+        self._total.add(done)
 
     def promoted(self, record: MicroBatchRecord) -> None:
         """Add a micro-batch."""
@@ -239,14 +224,26 @@ class History:
         return step_secs, [one for one in self._rings[index] if first_ms < one.start_ms <= until_ms]
 
     def window(self, secs: float, now_ms: int) -> Bucket:
-        """The sum over the last ``secs``, rounded up to whole buckets."""
-        since_ms = int(now_ms - secs * 1000)
-        _, buckets = self.buckets(since_ms, now_ms, now_ms)
-        return summed(buckets, since_ms)
+        """The sum over the last ``secs``, rounded up to whole buckets of at most a tenth of it, if there are such."""
+        fits = [index for index, ring in enumerate(RINGS) if ring.step_secs * 10 <= secs]
+        index = max([self.ring_for(int(now_ms - secs * 1000), now_ms), *fits])
+        since_ms = now_ms - secs * 1000 - RINGS[index].step_secs * 1000
+        return summed((one for one in self._rings[index] if since_ms < one.start_ms <= now_ms), int(since_ms))
 
     def all_time(self) -> Bucket:
-        """The sum of all that is kept at the coarsest resolution: about a month."""
-        return summed(self._rings[-1], 0)
+        """The sum of all that is known: at least of the last month."""
+        return self._total
+
+    def view(self) -> History:
+        """The history as it is now, for a reader in another thread; what has ended is shared, the rest copied."""
+        made = History()
+        for own, others in zip(made._rings, self._rings, strict=True):
+            own.extend(others)
+            if own:
+                own[-1] = _copy(own[-1])
+        made._total = _copy(self._total)
+        made.micro_batches.extend(self.micro_batches)
+        return made
 
     # Files.
 
@@ -261,18 +258,15 @@ class History:
                     chunk = [one.to_json() for one in self._rings[index] if _chunk_of(ring, one.start_ms) == start]
                     files[f"{FOLDER}/{ring.step_secs}-{start}"] = _packed(chunk)
                 self._dirty[index] = set()
-        if self._events_changed:
-            files[f"{FOLDER}/events"] = _packed(list(self.events))
         if self._micro_batches_changed:
             files[f"{FOLDER}/micro-batches"] = _packed([vars(record) for record in self.micro_batches])
-        self._events_changed = self._micro_batches_changed = False
+        self._micro_batches_changed = False
         self._sizes.update({name: len(data) for name, data in files.items()})
         return files
 
     def not_written(self, names: Iterable[str]) -> None:
         """Note that these files of ``changed_files`` could not be written: they are given again."""
         for name in names:
-            self._events_changed |= name.endswith("/events")
             self._micro_batches_changed |= name.endswith("/micro-batches")
             for index, ring in enumerate(RINGS):
                 if ring.step_secs == _step_of(name):
@@ -309,12 +303,11 @@ class History:
                 made._restore(name, json.loads(zlib.decompress(data)))
             except (ValueError, TypeError, KeyError, zlib.error):
                 made.damaged.append(path)
+        made._total = summed(made._rings[-1], 0)
         return made
 
     def _restore(self, name: str, body: Sequence[Any]) -> None:
-        if name == "events":
-            self.events.extend(Event(*event) for event in body)
-        elif name == "micro-batches":
+        if name == "micro-batches":
             records = [MicroBatchRecord(**record) for record in body]
             self.micro_batches.extend(records)
         else:
@@ -330,6 +323,10 @@ def summed(buckets: Iterable[Bucket], start_ms: int) -> Bucket:
     for bucket in buckets:
         total.add(bucket)
     return total
+
+
+def _copy(bucket: Bucket) -> Bucket:
+    return summed([bucket], bucket.start_ms)
 
 
 def _chunk_of(ring: Ring, start_ms: int) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparkbolt.core.base.histogram import Histogram
-from sparkbolt.core.driver.history import Bucket, Event, History, MicroBatchRecord
+from sparkbolt.core.driver.history import Bucket, History, MicroBatchRecord
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.operate.documents import ALL_TIME
+from sparkbolt.operate.documents import ALL_TIME, EventDocument
 from sparkbolt.operate.windows import (
     ACKER,
     Shape,
@@ -14,6 +14,7 @@ from sparkbolt.operate.windows import (
     rate_of,
     series_of,
     slowest_of,
+    span_of,
     windows_of,
 )
 
@@ -105,9 +106,11 @@ def test_a_topology_that_has_done_nothing_has_windows_of_zeros() -> None:
 
 def test_a_series_has_one_point_for_each_step_and_the_events_between() -> None:
     known = history()
-    known.happened(Event(NOW - 5000, "restarted", "a worker died"))
-    known.happened(Event(NOW - 10 * 3_600_000, "started", "long ago"))
-    series = series_of(known, SHAPE, NOW - 3_600_000, NOW, NOW)
+    events = [
+        EventDocument(time_ms=NOW - 10 * 3_600_000, kind="started", text="long ago", by=None),
+        EventDocument(time_ms=NOW - 5000, kind="restarted", text="a worker died", by=None),
+    ]
+    series = series_of(known, events, SHAPE, span_of(None, None, NOW), NOW)
     assert series["step_secs"] == 10
     (point,) = series["points"]
     assert (point["emitted"], point["acked"], point["executed"]) == (100, 90, 100)

@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt.core.base.histogram import Histogram
 from sparkbolt.core.driver import history as history_module
-from sparkbolt.core.driver.history import RINGS, Bucket, Event, History, MicroBatchRecord
+from sparkbolt.core.driver.history import RINGS, Bucket, History, MicroBatchRecord
 from sparkbolt.core.model.measurements import Flow, FlowCounts
 from sparkbolt.sim.driver import MemoryFiles
 
@@ -69,7 +69,6 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
     history = History()
     for step in range(100):
         history.add(done(step), NOW + step * 10_000)
-    history.happened(Event(NOW, "started", "it began", None))
     history.promoted(MicroBatchRecord(7, NOW, 800.0, [("read", 0.0, 100.0)], {"read": 150.0}))
     history.spark_took(7, {"addBatch": 700.0})
     end = NOW + 99 * 10_000
@@ -77,7 +76,6 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
     assert again.damaged == []
     assert again.window(600, end).to_json() == history.window(600, end).to_json()
     assert again.all_time().to_json() == history.all_time().to_json()
-    assert list(again.events) == list(history.events)
     record = again.micro_batches[0]
     assert (record.micro_batch_id, record.spark_ms) == (7, {"addBatch": 700.0})
     assert [list(part) for part in record.parts] == [["read", 0.0, 100.0]]
@@ -99,7 +97,7 @@ def test_a_damaged_file_costs_only_what_it_held() -> None:
     files = written(history, NOW)
     name = next(name for name in files.names("history") if name.startswith("10-"))
     files.write(f"history/{name}", b"half a fi")
-    files.write("history/events", zlib.compress(json.dumps({"not": "a list"}).encode()))
+    files.write("history/micro-batches", zlib.compress(json.dumps({"not": "a list"}).encode()))
     files.write("history/notes of somebody", zlib.compress(b"[]"))
     again = History.load(files)
     assert f"history/{name}" in again.damaged
@@ -125,3 +123,12 @@ def test_a_clock_that_was_set_back_loses_nothing() -> None:
     history.add(done(1), NOW)
     history.add(done(2), NOW - HOUR)
     assert history.window(600, NOW).components == {"lines": {"acked": 3}}
+
+
+def test_a_view_does_not_change_with_the_history() -> None:
+    history = History()
+    history.add(done(1), NOW)
+    view = history.view()
+    history.add(done(2), NOW + 1000)
+    assert view.all_time().components == view.window(600, NOW + 1000).components == {"lines": {"acked": 1}}
+    assert history.all_time().components == {"lines": {"acked": 3}}

@@ -1,9 +1,10 @@
-"""Start: from a topology and its options to a running topology.
+"""Starting: what happens between ``topology.start`` and the object that the user holds.
 
-Which question it answers: what must be so before the first life of a topology begins?
-Rule: whatever can be refused is refused before Spark is asked to run anything, and a start that fails leaves nothing.
+Which question it answers: in which order are session, checkpoint and topology made ready, and what is undone if one of
+them is not?
+Rule: what is refused is refused before anything is written or started.
 
-Read before: ``session``, ``checkpoint``, ``running``.
+Read before: ``running``, ``checkpoint``, ``session``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import CheckpointError
+from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.presence import Presence
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.failure_text import explain
@@ -81,6 +84,7 @@ def _running(
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
+    presence = Presence(topology.name, None if temporary is not None else held.directory)
     try:
         held.cut_back()
         placement = held.placement(topology)
@@ -89,10 +93,14 @@ def _running(
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningOnSpark(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
+        own = for_lane(session, lane.spark_partitions)
+        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence)
     except OSError as error:
         held.close()
-        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
-    except BaseException:
+        why = f"checkpoint {place} cannot be written: {explain(str(error))}"
+        presence.ended(TopologyState.FAILED, why)
+        raise CheckpointError(why) from None
+    except BaseException as error:
         held.close()
+        presence.ended(TopologyState.FAILED, str(error) or type(error).__name__)
         raise
