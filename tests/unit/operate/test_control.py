@@ -18,6 +18,7 @@ from sparkbolt import ConfigError
 from sparkbolt.operate import control
 from sparkbolt.operate.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.operate.control import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ControlServer, tcp_address
+from tests.unit.operate.test_home import wait_for
 
 
 class Asked:
@@ -135,23 +136,13 @@ def test_there_is_a_limit_on_connections_and_it_is_given_back(
     monkeypatch: pytest.MonkeyPatch, server: ControlServer
 ) -> None:
     idle = [connected(server) for _ in range(CONNECTIONS_MAX)]
-    try:
-        while True:  # the server accepts them one after another
-            try:
-                ask(server.address, "ping")
-            except NoAnswerError as error:
-                assert "connections are open already" in str(error)
-                break
-    finally:
-        for connection in idle:
-            connection.close()
-    until = time.monotonic() + 30
-    while True:
-        try:
-            assert ask(server.address, "ping", secs=5)["verb"] == "ping"
-            break
-        except NoAnswerError:
-            assert time.monotonic() < until
+    assert wait_for(lambda: len(server._connections) == CONNECTIONS_MAX)
+    with pytest.raises(NoAnswerError, match="connections are open already"):
+        ask(server.address, "ping")
+    for connection in idle:
+        connection.close()
+    assert wait_for(lambda: not server._connections)
+    assert ask(server.address, "ping")["verb"] == "ping"
 
 
 def test_several_requests_may_come_over_one_connection(server: ControlServer) -> None:
