@@ -47,6 +47,8 @@ INDENT = "    "
 """Stands before the further lines of a text."""
 ENGINE = "sparkbolt"
 """The logger of the engine."""
+_EXPLAINED = ("py4j",)
+"""Loggers of libraries whose errors the engine explains itself."""
 
 
 class LogFormat(Word):
@@ -243,18 +245,29 @@ def with_errors_ignored(act: Any) -> None:
 
 
 class _FromOthers(logging.Handler):
-    """Takes the warnings of all other loggers; as the only handler it also shows them, as ``logging`` would."""
+    """Takes the warnings of all other loggers, and shows them, too, if ``logging`` would have without it."""
 
-    def __init__(self, files: logging.Handler) -> None:
+    def __init__(self, log: TopologyLog, files: logging.Handler) -> None:
         super().__init__(logging.WARNING)
+        self._log = log
         self._files = files
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == ENGINE or record.name.startswith(f"{ENGINE}."):
+        if record.name.split(".")[0] in (ENGINE, *_EXPLAINED):
             return  # the engine's own logger has the files as a handler
         self._files.handle(record)
-        if len(logging.getLogger().handlers) == 1 and logging.lastResort is not None:
-            logging.lastResort.handle(record)
+        if logging.lastResort is not None and self._is_alone(record.name):
+            with self._log.not_taken():
+                logging.lastResort.handle(record)
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether no other handler takes the records of a logger."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return False
+            logger = logger.parent if logger.propagate else None
+        return True
 
 
 _current: TopologyLog | None = None
@@ -303,7 +316,7 @@ class TopologyLog:
                 "another directory with --log-dir"
             ) from None
         self._files.setFormatter(_Formatter(topology, LogFormat.of(form)))
-        self._others = _FromOthers(self._files)
+        self._others = _FromOthers(self, self._files)
         self._shown = threading.local()
 
     def __enter__(self) -> Self:
@@ -342,6 +355,9 @@ class TopologyLog:
 
         What is printed in ``not_taken`` is shown only.
         """
+        if isinstance(sys.stdout, _Lines):  # they are taken already
+            yield
+            return
         before = sys.stdout, sys.stderr
         out = _Lines(self, before[0] if shown else None)
         sys.stdout = out

@@ -9,7 +9,7 @@ the driver only knows Spark's status.
 Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
 process dies.
 
-Read before: ``core.worker.activity``.
+Read before: ``core.worker.activity``, ``operate.logs``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from types import FrameType
 
 from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Sight
 from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
+from sparkbolt.operate.logs import LogFields
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16
@@ -123,6 +124,14 @@ class LookOut:
             sight = sight_of(self.monitor.doing.pack(), look, time.monotonic())
             for hung in self._hangs.worth({} if sight is None else {"": sight}):
                 log.warning("%s", warning(hung, self.who))
+
+    def fields(self) -> LogFields:
+        """Which task the process works on, for its log."""
+        doing = self.monitor.doing
+        if doing.task == 0:
+            return {}
+        component, task = self.who(doing.task)
+        return {"component": component, "task": task, "micro_batch": doing.micro_batch_id}
 
     def forked(self) -> LookOut:
         """A new observer for a forked child, which has none of this process's threads."""
