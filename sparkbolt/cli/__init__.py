@@ -20,10 +20,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.parser import parser
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, WrongUseError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,10 +15,10 @@ import sys
 import traceback
 from pathlib import Path
 
-from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
+from sparkbolt.cli.locate import load_topology, look_in
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.errors import InvalidTopology
+from sparkbolt.errors import InvalidTopology, WrongUseError
 from sparkbolt.operate.logs import TopologyLog, log_path
 
 
@@ -123,7 +123,8 @@ def checkpoint_repair(options: argparse.Namespace) -> int:
 
 def dlq_list(options: argparse.Namespace) -> int:
     """List dead letters."""
-    from sparkbolt.cli.dlq.commands import LetterLocation, list_letters
+    from sparkbolt.cli.dlq.commands import list_letters
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
@@ -132,7 +133,8 @@ def dlq_list(options: argparse.Namespace) -> int:
 
 def dlq_show(options: argparse.Namespace) -> int:
     """Tell the story of dead letters."""
-    from sparkbolt.cli.dlq.commands import LetterLocation, show_letters
+    from sparkbolt.cli.dlq.commands import show_letters
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     print("\n".join(show_letters(place, options.ids, as_json=options.json)))
@@ -141,7 +143,8 @@ def dlq_show(options: argparse.Namespace) -> int:
 
 def dlq_replay(options: argparse.Namespace) -> int:
     """Give dead letters to a topology again."""
-    from sparkbolt.cli.dlq.commands import LetterLocation, ReplayOrder, replay
+    from sparkbolt.cli.dlq.commands import ReplayOrder, replay
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     order = ReplayOrder(place, options.ids, options.spout, options.into, options.again)

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.errors import WrongUseError
 from sparkbolt.operate.documents import Answer, TopologyEntry
 from sparkbolt.operate.home import AmbiguousTopologyError, UnknownTopologyError
 from sparkbolt.operate.operator import Operator
@@ -26,7 +26,7 @@ from sparkbolt.operate.operator import Operator
 
 def operator_of(options: argparse.Namespace) -> Operator:
     """The operator of the home that a command names."""
-    from sparkbolt.cli.checkpoint_files import open_files
+    from sparkbolt.spark.checkpoint_files import open_files
 
     return Operator(options.home, open_files=open_files)
 

@@ -12,10 +12,9 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from sparkbolt.cli.checkpoint_files import open_files
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.program import EXIT_FINISHED
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.spark.checkpoint_files import open_files
 
 
 class MissingPackageError(SparkboltError):

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparkbolt.cli.columns import wrapped
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.operate.overview import runs
 from sparkbolt.cli.operate.sheets import Cell, Sheet, ago_text, bytes_text, ms_text, plain
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.progress import duration
 from sparkbolt.core.model.story import time_text
+from sparkbolt.errors import WrongUseError
 from sparkbolt.operate.documents import (
     ALL_TIME,
     ComponentDocument,

@@ -49,8 +49,7 @@ def list_(options: argparse.Namespace) -> int:
 def nothing_runs(operator: Operator, ended: int) -> str:
     """The sentence if there is nothing to show."""
     more = f"; `sparkbolt list --all` shows {ended:,} that have ended" if ended else ""
-    place = getattr(operator, "home", None)
-    return f"no topology runs{f' (looked in {place})' if isinstance(place, str) else ''}{more}"
+    return f"no topology runs (looked in {operator.home.place}){more}"
 
 
 def stats(options: argparse.Namespace) -> int:
@@ -80,9 +79,8 @@ def top(options: argparse.Namespace) -> int:
 
     def look() -> list[str]:
         entries = worth_showing(operator.topologies())
-        if not entries:
-            return [nothing_runs(operator, 0)]
-        return _top_lines(entries)
+        trouble = [f"{operator.home.trouble}: this is what was known last"] if operator.home.trouble else []
+        return trouble + (_top_lines(entries) if entries else [nothing_runs(operator, 0)])
 
     return again_and_again(look(), look, options.every_secs)
 

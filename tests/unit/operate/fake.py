@@ -7,6 +7,7 @@ hundred fails, and it lags. ``orders`` died two hours ago without a word. ``nigh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from sparkbolt.core.base.files import Files
@@ -297,7 +298,7 @@ class FakeOperator:
     """Answers as ``operate.operator.Operator``; what it is asked to change is in ``asked``."""
 
     def __init__(self, home: str | None = None, *, open_files: Callable[[str], Files] | None = None) -> None:
-        self.home = home or HOME
+        self.home = SimpleNamespace(place=home or HOME, trouble=None)
         self.known = entries()
         self.documents: dict[str, TopologyDocument] = {one["id"]: document(one) for one in self.known}
         self.asked: list[tuple[Any, ...]] = []
@@ -315,7 +316,7 @@ class FakeOperator:
         return [one for one in self.known if ended or TopologyState.of(one["state"]).runs]
 
     def find(self, topology: str) -> TopologyEntry:
-        return chosen(self.topologies(), topology, self.home)
+        return chosen(self.topologies(), topology, self.home.place)
 
     def document(self, topology: str) -> TopologyDocument:
         return self.documents[self.find(topology)["id"]]
