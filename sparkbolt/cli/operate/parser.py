@@ -46,8 +46,7 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     stats.add_argument(
         "--window",
         choices=[*WINDOWS_SECS, "all"],
-        default="600",
-        help="sums over the last so many seconds, or since the first start (default: 600)",
+        help="sums over the last so many seconds, or since the first start (default: 600 if there are such sums)",
     )
     stats.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
     _add_every(stats)

@@ -30,6 +30,8 @@ from sparkbolt.operate.operator import Operator
 
 LIVE_EVERY_SECS = 2.0
 PLAIN_EVERY_SECS = 5.0
+FIRST_WINDOW = "600"
+"""The window of ``stats`` if none is named."""
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -55,11 +57,11 @@ def nothing_runs(operator: Operator, ended: int) -> str:
 def stats(options: argparse.Namespace) -> int:
     """Show the numbers of a topology, or of a component."""
     operator = operator_of(options)
-    window = ALL_TIME if options.window == "all" else options.window
 
     def look() -> list[str]:
         with named():
             document: TopologyDocument = operator.document(options.topology)
+        window = window_name(document, options.window)
         if options.json:
             return [as_json(stats_json(document, options.component, window))]
         if options.component is not None:
@@ -71,6 +73,13 @@ def stats(options: argparse.Namespace) -> int:
         return EXIT_FINISHED
     first = look()  # a wrong name is told before anything is drawn
     return again_and_again(first, look, options.every_secs, headed=not options.json)
+
+
+def window_name(document: TopologyDocument, given: str | None) -> str:
+    """The name of the window that is asked for; by default the last ten minutes, if they were measured."""
+    if given is None:
+        return FIRST_WINDOW if FIRST_WINDOW in document["windows"] else ALL_TIME
+    return ALL_TIME if given == "all" else given
 
 
 def top(options: argparse.Namespace) -> int:

@@ -119,6 +119,14 @@ def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake:
     assert one["lag"] == {"lines-0": 1_000_000, "lines-1": 234_567}
 
 
+def test_without_the_last_ten_minutes_stats_shows_all_there_is(printed: Printed, fake: FakeOperator) -> None:
+    del fake.document("words")["windows"]["600"]
+    assert "since its first start" in printed("stats", "words")
+    assert "no numbers of that window, but of: 10800, 86400, all" in printed(
+        "stats", "words", "--window", "600", code=2
+    )
+
+
 @pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
 def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, arguments: list[str]) -> None:
     said = printed(*arguments, code=2)
