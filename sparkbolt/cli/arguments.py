@@ -20,9 +20,22 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 class Parser(argparse.ArgumentParser):
     """A parser that refuses unknown arguments itself: it shows its own usage and the most similar known name."""
 
+    mixed = False
+    """Whether options may stand between the arguments of this parser, as in ``tail NAME -f COMPONENT``."""
+    _mixing = False
+
     def parse_known_args(self, *arguments: Any) -> tuple[Any, list[str]]:  # type: ignore[override]
         """Parse as the parent class does; unknown arguments are an error."""
-        found, unknown = super().parse_known_args(*arguments)
+        if self._mixing:  # the parent class calls this method to do so
+            return super().parse_known_args(*arguments)
+        if self.mixed:
+            self._mixing = True
+            try:
+                found, unknown = self.parse_known_intermixed_args(*arguments)
+            finally:
+                self._mixing = False
+        else:
+            found, unknown = super().parse_known_args(*arguments)
         if unknown:
             option = unknown[0].partition("=")[0]
             hint = did_you_mean(option, self._option_string_actions) if option.startswith("-") else ""

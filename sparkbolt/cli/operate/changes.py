@@ -117,6 +117,8 @@ def _end_of(entry: TopologyEntry) -> tuple[str, int]:
         drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_SET_ASIDE)
     if drained:
         return f"{name} has ended, and nothing is left", EXIT_FINISHED
-    left = f"{gist['open_trees']:,} open trees and {gist['retries']:,} records that failed are"
+    trees = f"{gist['open_trees']:,} open trees" if gist["open_trees"] or not gist["retries"] else ""
+    records = f"{gist['retries']:,} records that failed" if gist["retries"] else ""
+    left = f"{' and '.join(part for part in (trees, records) if part)} are"
     then = "left for replay" if entry["checkpoint"] is not None else "lost, since it has no checkpoint"
     return f"{name} has ended, and {left} {then}", EXIT_TIME_OVER

@@ -52,6 +52,7 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     _add_every(stats)
     stats.add_argument("--json", action="store_true", help="as one JSON object")
     stats.set_defaults(act=watching.stats)
+    stats.mixed = True
 
     tail = commands.add_parser("tail", parents=[named], help="show the log of a topology, or of a component")
     tail.add_argument("component", nargs="?", metavar="COMPONENT", help="only lines about this spout or bolt")
@@ -60,6 +61,7 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     tail.add_argument("--search", default="", metavar="TEXT", help="only lines that contain this text")
     tail.add_argument("--json", action="store_true", help="as one JSON object a line")
     tail.set_defaults(act=tailing.tail)
+    tail.mixed = True
 
 
 def _add_every(parser: argparse.ArgumentParser) -> None:

@@ -65,7 +65,7 @@ def stats_lines(document: TopologyDocument, window: str, now_ms: int, width: int
     lines = [*_head(document, over, now_ms, width), ""]
     for kind in ("spout", "bolt", "system"):
         sheet = _sheet(document, over, kind)
-        if sheet.rows:
+        if sheet.rows and (kind != "system" or len(sheet.titles) > 1):
             lines += [*sheet.lines(width), ""]
     lines += _parts(over, width)
     lines += _now(document, width)
@@ -184,7 +184,7 @@ def _sheet(document: TopologyDocument, over: WindowDocument, kind: str, only: st
             lag = document["now"]["lag"].get(id_)
             cells = _cells(kind, numbers, None if lag is None else float(sum(lag.values())))
             rows.append((plain(id_), *cells))
-    return Sheet(_TITLES[kind], tuple(rows), _DROPPABLE[kind])
+    return _without_empty(Sheet(_TITLES[kind], tuple(rows), _DROPPABLE[kind]))
 
 
 def _cells(kind: str, of: Numbers, lag: float | None) -> tuple[Cell, ...]:

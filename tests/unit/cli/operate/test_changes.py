@@ -123,9 +123,9 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
             "words has ended, and 12 open trees and 3 records that failed are left for replay",
         ),
         (
-            {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=1)},
+            {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=2)},
             4,
-            "words has ended, and 1 open trees and 0 records that failed are lost, since it has no checkpoint",
+            "words has ended, and 2 open trees are lost, since it has no checkpoint",
         ),
         (
             {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},

@@ -50,6 +50,20 @@ def test_tail_shows_the_newest_lines_with_their_time_and_whom_they_are_about(pri
     assert printed("tail", "words", "--search", "KeyError").count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["words", "--last", "1", "count"], ["--last", "1", "words", "count"], ["words", "count", "--last", "1"]],
+)
+def test_options_may_stand_anywhere(printed: Printed, arguments: list[str]) -> None:
+    assert printed("tail", *arguments).endswith("PRINT    count[0] micro-batch 1411 | [('the', 4)]\n")
+
+
+def test_a_wrong_option_is_told_with_the_nearest(printed: Printed) -> None:
+    assert "unrecognized arguments: --folow: did you mean '--follow'?" in printed("tail", "words", "--folow", code=2)
+    assert "unrecognized arguments: more" in printed("tail", "words", "count", "more", code=2)
+    assert "arguments are required: NAME" in printed("tail", "-f", code=2)
+
+
 def test_tail_as_json_has_all_fields(printed: Printed) -> None:
     first, *_ = printed("tail", "words", "--json").splitlines()
     assert json.loads(first) == {**line("starts", "INFO"), "time_ms": NOW_MS - 9_000}
