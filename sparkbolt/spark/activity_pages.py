@@ -30,7 +30,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Sight
+from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Doing, Sight
 from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
 from sparkbolt.operate.logs import LogFields
 
@@ -127,11 +127,7 @@ class LookOut:
 
     def fields(self) -> LogFields:
         """Which task the process works on, for its log."""
-        doing = self.monitor.doing
-        if doing.task == 0:
-            return {}
-        component, task = self.who(doing.task)
-        return {"component": component, "task": task, "micro_batch": doing.micro_batch_id}
+        return fields_of(self.monitor.doing, self.who)
 
     def forked(self) -> LookOut:
         """A new observer for a forked child, which has none of this process's threads."""
@@ -142,6 +138,14 @@ class LookOut:
         self._ended.set()
         if self._page is not None:
             self._page.remove()
+
+
+def fields_of(doing: Doing, who: Callable[[int], tuple[str, int]]) -> LogFields:
+    """Whom a log line of a process is about that does this; ``who`` returns (component, index) for a task number."""
+    if doing.task == 0:
+        return {}
+    component, task = who(doing.task)
+    return {"component": component, "task": task, "micro_batch": doing.micro_batch_id}
 
 
 def warning(sight: Sight, who: Callable[[int], tuple[str, int]]) -> str:
