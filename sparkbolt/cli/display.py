@@ -18,7 +18,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from sparkbolt.cli.program import RunEnd
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
+from sparkbolt.operate.logs import current_log
 
 if TYPE_CHECKING:
     from sparkbolt.cli.program import RunOutcome
@@ -458,7 +459,9 @@ class _CurrentStderr(logging.Handler):
     """Writes to the current ``sys.stderr``: while there is a live table, lines appear above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
+        log = current_log()
+        with log.not_taken() if log is not None else nullcontext():
+            print(self.format(record), file=sys.stderr)
 
 
 @contextmanager

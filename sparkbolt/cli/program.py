@@ -12,18 +12,20 @@ Read before: ``display``.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.errors import EngineError, SparkboltError
+from sparkbolt.operate.logs import LogFormat, TopologyLog, current_log
 
 if TYPE_CHECKING:
     from sparkbolt.cli.display import Display
@@ -182,6 +184,7 @@ def run(
     stop_after_secs: float | None = None,
     drain_secs: float = DRAIN_SECS,
     display: Display | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> TopologyMetrics:
     """Run a topology until its spouts are exhausted and every tree is finished, or until Ctrl-C.
@@ -194,11 +197,9 @@ def run(
         stop_after_secs: stop, as with Ctrl-C, after so many seconds, counted from when Spark is up; None for never.
         drain_secs: how long a micro-batch may still run then; after that it is cancelled and left for replay.
         display: the display to use instead.
-    <<<<<<< HEAD
-        options: further arguments of ``sparkbolt.spark.start.start``.
-    =======
+=======
+        log_dir: the directory of files to which the log and what is printed are written, too; None for no files.
         options: further arguments of ``sparkbolt.spark.starting.start``.
-    >>>>>>> 6041bdd2cb9e8b794eac0819d58931ddfd2e7987
 
     Returns:
         The last counters, also of a run that was stopped and drained.
@@ -212,7 +213,9 @@ def run(
     """
     from sparkbolt.cli.display import choose_display
 
-    outcome = perform(topology, display or choose_display(), Limits(stop_after_secs, drain_secs), **options)
+    display = display or choose_display()
+    with log_to(log_dir, topology):
+        outcome = perform(topology, display, Limits(stop_after_secs, drain_secs), **options)
     if outcome.kind == RunEnd.FAILED:
         raise outcome.error if outcome.error is not None else EngineError(outcome.failure)
     if outcome.exit_code in (EXIT_LEFT, EXIT_TIME_OVER):
@@ -231,6 +234,31 @@ class RunStopped(SystemExit, KeyboardInterrupt):
         self.code = outcome.exit_code
 
 
+@contextmanager
+def log_to(
+    directory: str | os.PathLike[str] | None, topology: Topology, form: str = LogFormat.TEXT
+) -> Iterator[TopologyLog | None]:
+    """Inside of the block, write the topology's log to files in ``directory``, if it is not None.
+
+    Raises:
+        LogInUseError: another process writes the log of a topology of this name there.
+        SparkboltError: the files cannot be written.
+    """
+    if directory is None:
+        yield None
+        return
+    with TopologyLog(directory, topology.name, LogFormat.of(form)) as log:
+        yield log
+
+
+@contextmanager
+def _prints_logged() -> Iterator[None]:
+    """Inside of the block, what this process prints goes to its log, too, if it writes one."""
+    log = current_log()
+    with log.prints_taken() if log is not None else nullcontext():
+        yield
+
+
 def perform(topology: Topology, display: Display, limits: Limits | None = None, **options: Any) -> RunOutcome:
     """Run a topology to its end, show it, and return its outcome."""
     limits = limits or Limits()
@@ -239,7 +267,8 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
     with requests.caught():
         try:
             display.starting(topology)
-            outcome = _start_and_watch(topology, display, requests, limits, options, began)
+            with _prints_logged():
+                outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
             outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began)
         except SparkboltError as error:

@@ -36,7 +36,7 @@ from sparkbolt.operate.documents import (
 from sparkbolt.operate.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
 from sparkbolt.operate.letters.desk import LetterDesk
 from sparkbolt.operate.letters.stores import OpenFiles
-from sparkbolt.operate.log_tail import tail
+from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.operable import Look
 from sparkbolt.operate.past import Past
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
@@ -211,8 +211,11 @@ class Operator:
 
         Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
         """
-        directory = self.find(topology)["log_directory"]
-        return tail(directory, component=component, search=search, last=last) if directory else []
+        entry = self.find(topology)
+        if not entry["log_directory"]:
+            return []
+        lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
+        return [dict(line) for line in lines]
 
     # Changes. Each is written to the topology's events with ``by``.
 

@@ -9,7 +9,7 @@ the driver only knows Spark's status.
 Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
 process dies.
 
-Read before: ``core.worker.activity``.
+Read before: ``core.worker.activity``, ``operate.logs``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Sight
+from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Doing, Sight
 from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
+from sparkbolt.operate.logs import LogFields
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16
@@ -124,6 +125,10 @@ class LookOut:
             for hung in self._hangs.worth({} if sight is None else {"": sight}):
                 log.warning("%s", warning(hung, self.who))
 
+    def fields(self) -> LogFields:
+        """Which task the process works on, for its log."""
+        return fields_of(self.monitor.doing, self.who)
+
     def forked(self) -> LookOut:
         """A new observer for a forked child, which has none of this process's threads."""
         return LookOut(self.directory, self.who)
@@ -133,6 +138,14 @@ class LookOut:
         self._ended.set()
         if self._page is not None:
             self._page.remove()
+
+
+def fields_of(doing: Doing, who: Callable[[int], tuple[str, int]]) -> LogFields:
+    """Whom a log line of a process is about that does this; ``who`` returns (component, index) for a task number."""
+    if doing.task == 0:
+        return {}
+    component, task = who(doing.task)
+    return {"component": component, "task": task, "micro_batch": doing.micro_batch_id}
 
 
 def warning(sight: Sight, who: Callable[[int], tuple[str, int]]) -> str:

@@ -2,9 +2,10 @@
 
 Which question it answers: what does a user learn who reads only the log?
 Rule: every kind of trouble is logged: messages that are given up, sources that are unavailable, bolts that are out.
-Repeated errors are logged a few times per interval, and then once with the number of those that were withheld.
+Repeated errors are logged a few times per interval, and then once with the number of those that were withheld. A line
+has the fields of ``operate.logs``: whom it is about.
 
-Read before: ``core.base.throttle``, ``core.driver.ledger.outages``.
+Read before: ``core.base.throttle``, ``core.driver.ledger.outages``, ``operate.logs``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, FailedTree, Promotion
+from sparkbolt.core.model.story import root_text
+from sparkbolt.operate.logs import LogFields
 from sparkbolt.spark.user_calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2
@@ -39,52 +42,56 @@ class ErrorLog:
         self._lock = threading.Lock()
         self._reports = Throttle(config.max_error_report_per_interval, self._interval_secs)
         self._absences = Throttle(1, self._interval_secs)
-        self._last: dict[str, tuple[int, str]] = {}
-        """The level and the text of the last withheld report, by its origin."""
+        self._last: dict[str, tuple[int, str, LogFields]] = {}
+        """The level, the text and the fields of the last withheld report, by its origin."""
 
-    def report(self, report: ErrorReport) -> None:
+    def report(self, report: ErrorReport, micro_batch_id: int | None = None) -> None:
         """Log an error that a component reported or raised, unless the interval's limit is reached."""
-        self._log_some(logging.WARNING, report.component, _report_text(report))
+        self._log_some(logging.WARNING, report.component, _report_text(report), _report_fields(report, micro_batch_id))
 
-    def error(self, who: str, text: str) -> None:
+    def error(self, who: str, text: str, fields: LogFields | None = None) -> None:
         """Log an error that may repeat soon; ``who`` names its origin, for which the limit per interval counts."""
-        self._log_some(logging.ERROR, who, text)
+        self._log_some(logging.ERROR, who, text, fields or {})
 
     def promotion(self, promotion: Promotion, out: Collection[str] = ()) -> None:
         """Log the events of a promotion; ``out`` are the bolts that are out after it."""
         for change in promotion.outages:
-            log.log(*_change_line(change, self._patience_secs))
+            log.log(
+                *_change_line(change, self._patience_secs),
+                extra={"component": change.component, "micro_batch": promotion.micro_batch_id},
+            )
         told: Counter[str] = Counter()
         for report in promotion.reports:
             told[report.component] += 1
             if report.component in out and told[report.component] > REPORTS_OF_A_PROBE_MAX:
-                self._withhold(logging.WARNING, report.component, _report_text(report))
+                fields = _report_fields(report, promotion.micro_batch_id)
+                self._withhold(logging.WARNING, report.component, _report_text(report), fields)
             else:
-                self.report(report)
+                self.report(report, promotion.micro_batch_id)
         for tree in promotion.failed:
             if tree.outcome == MessageOutcome.SET_ASIDE:
                 text = f"set aside after {tree.attempt} attempt(s): {tree.story}"
-                self._log_some(logging.ERROR, f"set aside of {tree.component}", text)
+                self._log_some(logging.ERROR, f"set aside of {tree.component}", text, _tree_fields(tree))
             if tree.outcome == MessageOutcome.DEAD_LETTER:
                 text = f"given up after {tree.attempt} attempt(s), a dead letter is written: {tree.story}"
-                self._log_some(logging.WARNING, f"given up by {tree.component}", text)
+                self._log_some(logging.WARNING, f"given up by {tree.component}", text, _tree_fields(tree))
             if tree.fail.cause == Cause.AWAY:
                 self._away(tree)
             if tree.fail.cause == Cause.POSTPONED:
                 text = (
                     f"{tree.component}: {tree.fail.reason}; that is with the next micro-batch, and nothing new before"
                 )
-                self._log_some(logging.WARNING, f"postponed by {tree.component}", text)
+                self._log_some(logging.WARNING, f"postponed by {tree.component}", text, _tree_fields(tree))
         for tree in promotion.letters_failed:
             text = f"no dead letter yet, the next try is in {_wait_secs(tree):.1f} s: {tree.story}"
-            self._log_some(logging.ERROR, f"dead letters of {tree.component}", text)
+            self._log_some(logging.ERROR, f"dead letters of {tree.component}", text, _tree_fields(tree))
         self.tell_withheld()
 
     def listener_raised(self, listener: object, error: BaseException) -> None:
         """Log that a listener of ``on_micro_batch`` raised."""
         name = name_of(listener)
         text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
-        self._log_some(logging.ERROR, f"listener {name}", text)
+        self._log_some(logging.ERROR, f"listener {name}", text, {})
 
     def _away(self, tree: FailedTree) -> None:
         with self._lock:
@@ -95,28 +102,29 @@ class ErrorLog:
                 tree.component,
                 tree.fail.reason,
                 _wait_secs(tree),
+                extra=_tree_fields(tree),
             )
 
-    def _log_some(self, level: int, who: str, text: str) -> None:
+    def _log_some(self, level: int, who: str, text: str, fields: LogFields) -> None:
         with self._lock:
             withheld = self._reports.passes(who, self._clock())
             if withheld is None:
-                self._last[who] = level, text
+                self._last[who] = level, text, fields
         if withheld is not None:
-            log.log(level, "%s%s", text, self._more(withheld))
+            log.log(level, "%s%s", text, self._more(withheld), extra=fields)
 
-    def _withhold(self, level: int, who: str, text: str) -> None:
+    def _withhold(self, level: int, who: str, text: str, fields: LogFields) -> None:
         with self._lock:
             self._reports.withhold(who, self._clock())
-            self._last[who] = level, text
+            self._last[who] = level, text, fields
 
     def tell_withheld(self, *, at_once: bool = False) -> None:
         """Log how many reports were withheld in each interval that has ended; ``at_once`` ends all of them."""
         with self._lock:
             ended = self._reports.ended(float("inf") if at_once else self._clock())
         for who, withheld in ended:
-            level, text = self._last.pop(who)
-            log.log(level, "%s%s", text, self._more(withheld - 1))
+            level, text, fields = self._last.pop(who)
+            log.log(level, "%s%s", text, self._more(withheld - 1), extra=fields)
 
     def _more(self, withheld: int) -> str:
         return f" (and {withheld:,} more like it in the last {self._interval_secs:g} s)" if withheld > 0 else ""
@@ -124,6 +132,24 @@ class ErrorLog:
 
 def _report_text(report: ErrorReport) -> str:
     return f"{report.component}[{report.task}] reported: {report.text}"
+
+
+def _report_fields(report: ErrorReport, micro_batch_id: int | None) -> LogFields:
+    fields: LogFields = {"component": report.component, "task": report.task}
+    if micro_batch_id is not None:
+        fields["micro_batch"] = micro_batch_id
+    return fields
+
+
+def _tree_fields(tree: FailedTree) -> LogFields:
+    """Of the task that failed the tree."""
+    fail = tree.fail
+    return {
+        "component": fail.component,
+        "task": fail.task,
+        "micro_batch": fail.micro_batch_id,
+        "root": root_text(tree.key),
+    }
 
 
 def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:

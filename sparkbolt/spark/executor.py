@@ -87,6 +87,7 @@ def worker_of(bundle: JobBundle) -> Worker:
         stdout_to_driver()
         environment = _environment(bundle)
         look_out = _look_outs[bundle.run] = LookOut(bundle.pages, environment.lane.topology.task_owner)
+        stdout_to_driver(look_out.fields)
         worker = _workers[bundle.run] = Worker(environment, monitor=look_out.monitor)
         gc.collect()
         gc.freeze()

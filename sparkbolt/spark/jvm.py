@@ -24,8 +24,9 @@ from typing import Any
 
 from py4j import java_gateway
 
+from sparkbolt.operate.logs import current_log
 from sparkbolt.spark import scratch
-from sparkbolt.spark.task_stdout import TASK_STDOUT_ENV, StdoutReader
+from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
 """Where Spark's log goes: ``-`` means standard error, a path means that file; not set means a temporary file."""
@@ -68,8 +69,12 @@ class JvmOutput:
         atexit.register(self._end)
 
     def environment(self) -> dict[str, str]:
-        """The Spark settings that give Python workers on this machine the path of the named pipe."""
-        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path}
+        """The Spark settings that give Python workers on this machine the path of the named pipe.
+
+        If this process writes a log to files, they also let them send their log records.
+        """
+        records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
+        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path, **records}
 
     def popen_arguments(self) -> dict[str, Any]:
         """The arguments of ``Popen`` for the JVM's process; the log is opened here."""

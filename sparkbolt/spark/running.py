@@ -38,10 +38,11 @@ from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SpoutOpenError
 from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.logs import LogFields
 from sparkbolt.operate.presence import Presence
 from sparkbolt.operate.steering import Steering
 from sparkbolt.spark import scratch
-from sparkbolt.spark.activity_pages import warning
+from sparkbolt.spark.activity_pages import fields_of, warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spark.failure_text import query_failure
@@ -293,7 +294,8 @@ class RunningOnSpark(RunningTopology):
         while not self._stopping.wait(LOOK_OUT_SECS):
             sights = {name: sight for tell in self._sights for name, sight in tell().items()}
             for sight in self._hangs.worth(sights):
-                log.warning("%s", warning(sight, self.topology.task_owner))
+                who = self.topology.task_owner
+                log.warning("%s", warning(sight, who), extra=fields_of(sight.doing, who))
 
     def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
         self._error_log.promotion(promotion, coordinator.ledger.outages.out())
@@ -324,7 +326,8 @@ class RunningOnSpark(RunningTopology):
             self._coordinator.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
-        self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
+        fields: LogFields = {"component": failure.component, "task": failure.task}
+        self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure), fields)
         if self._steering is not None:
             report = ErrorReport(failure.component, failure.task, *said(failure.error))
             self._operated.note_error(self._steering, report)

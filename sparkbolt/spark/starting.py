@@ -20,6 +20,7 @@ from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import CheckpointError
 from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.logs import current_log
 from sparkbolt.operate.presence import Presence
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
@@ -84,7 +85,12 @@ def _running(
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
-    presence = Presence(topology.name, None if temporary is not None else held.directory)
+    log_files = current_log()
+    presence = Presence(
+        topology.name,
+        None if temporary is not None else held.directory,
+        log_directory=log_files.directory if log_files is not None else None,
+    )
     try:
         held.cut_back()
         placement = held.placement(topology)

@@ -5,8 +5,12 @@ Rule 1: a write is atomic; the lines of several worker processes are never mixed
 Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
 
 Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
-no such pipe, and lines are in the executor's own log, as usual in Spark.
-Read before: nothing.
+no such pipe, and lines are in the executor's own log, as usual in Spark. If the driver writes a log to files, it also
+gets the workers' log records through the pipe.
+
+In the pipe, a record separator (ASCII 30) and a JSON object stand on a line before the lines of a write, and say which
+task they come from; with ``text`` that is a log record itself.
+Read before: ``operate.logs``.
 """
 
 from __future__ import annotations
@@ -14,14 +18,23 @@ from __future__ import annotations
 import codecs
 import fcntl
 import io
+import json
+import logging
 import os
 import sys
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkbolt.operate.logs import ENGINE, LogFields, current_log, line_of
 
 TASK_STDOUT_ENV = "SPARKBOLT_PRINTS"
 """The environment variable that gives worker processes the path of the named pipe."""
+TASK_LOG_ENV = "SPARKBOLT_TASK_LOG"
+"""The environment variable that lets worker processes send their log records through the pipe, too."""
+_MARK = "\x1e{"
+_NOBODY: LogFields = {}
 
 
 class StdoutWriter(io.RawIOBase):
@@ -36,6 +49,9 @@ class StdoutWriter(io.RawIOBase):
         super().__init__()
         self._fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # fails at once if no process reads it
         os.set_blocking(self._fd, True)
+        self._at_start = True
+        self.who: Callable[[], LogFields] = lambda: _NOBODY
+        """Returns which task this process works on."""
 
     def writable(self) -> bool:
         """Always true."""
@@ -43,8 +59,23 @@ class StdoutWriter(io.RawIOBase):
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
         """Write all bytes under a lock: without it a pipe may mix writes of more than 4,096 bytes."""
+        whole = bytes(data)
+        self._send(self._mark() + whole if self._at_start else whole)
+        self._at_start = whole.endswith(b"\n")
+        return len(whole)
+
+    def record(self, record: logging.LogRecord) -> None:
+        """Send a log record."""
+        line = line_of(record, "")
+        said = {"level": line["level"], "text": line["text"], **self.who()}
+        about = {name: line[name] for name in LogFields.__annotations__ if line[name] is not None}  # type: ignore[literal-required]
+        self._send(f"\x1e{json.dumps({**said, **about})}\n".encode())
+
+    def _mark(self) -> bytes:
+        return f"\x1e{json.dumps(self.who())}\n".encode()
+
+    def _send(self, data: bytes) -> None:
         left = memoryview(data)
-        size = len(left)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -54,13 +85,33 @@ class StdoutWriter(io.RawIOBase):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         except BrokenPipeError:
             pass  # the driver is gone
-        return size
 
 
-def stdout_to_driver() -> None:
-    """In a worker process: let ``sys.stdout`` write to the driver's pipe, if there is one; idempotent."""
+class _RecordsToDriver(logging.Handler):
+    """Sends log records to the driver, and warnings to standard error, as ``logging`` does without a handler."""
+
+    def __init__(self, writer: StdoutWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING or record.name.split(".")[0] == ENGINE:
+            self._writer.record(record)
+        if logging.lastResort is not None and record.levelno >= logging.lastResort.level:
+            logging.lastResort.handle(record)
+
+
+def stdout_to_driver(who: Callable[[], LogFields] | None = None) -> None:
+    """In a worker process: let ``sys.stdout`` write to the driver's pipe, if there is one; idempotent.
+
+    ``who`` returns which task this process works on; it is called for each line.
+    """
     path = os.environ.get(TASK_STDOUT_ENV)
-    if path is None or isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), StdoutWriter):
+    known = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(known, StdoutWriter):
+        known.who = who or known.who
+        return
+    if path is None:
         return
     try:
         writer = StdoutWriter(path)
@@ -68,6 +119,9 @@ def stdout_to_driver() -> None:
         return
     buffered = io.BufferedWriter(writer, 1 << 16)  # type: ignore[type-var]
     sys.stdout = io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    writer.who = who or writer.who
+    if os.environ.get(TASK_LOG_ENV):
+        logging.getLogger().addHandler(_RecordsToDriver(writer))
 
 
 class StdoutReader:
@@ -81,6 +135,8 @@ class StdoutReader:
         # Opened for reading and writing, so that no end of file comes when the last writer closes the pipe.
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._marks: dict[str, threading.Event] = {}
+        self._who: Mapping[str, Any] = {}
+        """Which task has printed the lines that come."""
         threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
 
     def catch_up(self, timeout_secs: float) -> bool:
@@ -100,17 +156,45 @@ class StdoutReader:
             shown: list[str] = []
             for line in lines:
                 caught_up = self._marks.pop(line, None)
-                if caught_up is None:
+                said = _said(line) if line.startswith(_MARK) else None
+                if caught_up is None and said is None:
                     shown.append(f"{line}\n")
-                else:
-                    self._show("".join(shown))
-                    shown = []
+                    continue
+                self._show("".join(shown))
+                shown = []
+                if caught_up is not None:
                     caught_up.set()
+                elif said is not None:
+                    self._heard(said)
             self._show("".join(shown))
 
+    def _heard(self, said: Mapping[str, Any]) -> None:
+        fields = {name: said[name] for name in LogFields.__annotations__ if name in said}
+        log = current_log()
+        if "text" not in said:
+            self._who = fields
+        elif log is not None:
+            log.write(str(said.get("level", "INFO")), str(said["text"]), fields)
+
     def _show(self, text: str) -> None:
+        if not text:
+            return
+        log = current_log()
         try:
-            if text:
+            if log is None:
                 self.show(text)
+            else:
+                log.printed(text, self._who)
+                with log.not_taken():
+                    self.show(text)
         except (OSError, ValueError):
             pass  # standard output was closed by its reader
+
+
+def _said(line: str) -> Mapping[str, Any] | None:
+    """What a marked line says; None if a task has printed it."""
+    try:
+        found = json.loads(line[1:])
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

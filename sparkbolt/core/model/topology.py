@@ -270,6 +270,7 @@ class Topology:
         settings: Mapping[str, str] | None = None,
         py_files: Sequence[str] = (),
         display: Any = None,
+        log_dir: str | os.PathLike[str] | None = None,
     ) -> TopologyMetrics:
         """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
 
@@ -286,6 +287,7 @@ class Topology:
             settings: further settings of a new session.
             py_files: modules for the executors.
             display: a display that replaces the default one (``sparkbolt.cli.display.Display``).
+            log_dir: a directory of files to which the log, and what is printed, is written as well, with rotation.
 
         Returns:
             The last metrics, also of a run that was stopped and drained.
@@ -299,7 +301,7 @@ class Topology:
         given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
         if drain_secs is not None:
             given["drain_secs"] = drain_secs
-        options = {"stop_after_secs": stop_after_secs, "display": display, **given}
+        options = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
         metrics: TopologyMetrics = engine_door().run(self, options)
         return metrics
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import Topology
-from sparkbolt.cli import main, program, seconds
+from sparkbolt.cli import main, program
+from sparkbolt.cli.arguments import seconds
 from sparkbolt.cli.locate import BrokenModuleError, load_topology, look_in
 from sparkbolt.errors import WrongUseError
 

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import ErrorReport, Promotion
+from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, Promotion
+from sparkbolt.core.model.story import root_text
+from sparkbolt.operate.logs import LogFields
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
@@ -48,6 +51,18 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line
+
+
+def test_a_line_has_fields_that_say_whom_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    error_log = ErrorLog(Config(max_error_report_per_interval=1), lambda: 0.0)
+    fail = Fail(7, "check", 1, Cause.EXCEPTION, "ValueError: no", 12)
+    tree = FailedTree(7, "lines", 0, "a.txt", 4, 3, fail, MessageOutcome.SET_ASIDE, "its story")
+    reports = [ErrorReport("check", 1, "ValueError: no"), ErrorReport("check", 0, "ValueError: never")]
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        error_log.promotion(Promotion(12, failed=[tree], reports=reports))
+        error_log.tell_withheld(at_once=True)
+    fields = [[vars(record).get(name) for name in LogFields.__annotations__] for record in caplog.records]
+    assert fields == [["check", 1, 12, None], ["check", 1, 12, root_text(7)], ["check", 0, 12, None]]
 
 
 def announced(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -1,0 +1,58 @@
+"""The example unit for systemd is one that systemd takes, and fits what the command does."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkbolt.cli import program
+from sparkbolt.cli.parser import parser
+from tests.docs.pages import ROOT
+
+UNIT = ROOT / "examples" / "word-count.service"
+PROGRAM = "/opt/word-count/.venv/bin/sparkbolt"
+
+
+def service() -> dict[str, str]:
+    unit = configparser.ConfigParser(strict=True, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(UNIT.read_text().replace("\\\n", ""))
+    return dict(unit["Service"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
+def test_systemd_takes_the_example_unit(tmp_path: Path) -> None:
+    copy = tmp_path / UNIT.name
+    text = UNIT.read_text()
+    assert PROGRAM in text
+    copy.write_text(text.replace(PROGRAM, sys.executable).replace("User=bolts", "User=root"))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, timeout=60)
+    assert [line for line in done.stderr.splitlines() if UNIT.name in line] == []
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_of_the_example_unit_is_one_that_sparkbolt_takes() -> None:
+    path, *arguments = service()["ExecStart"].split()
+    assert path == PROGRAM
+    options = parser().parse_args(arguments)
+    assert (options.log_dir, options.detach, options.drain_secs) == ("/var/log/word-count", False, 30.0)
+
+
+def test_only_a_failure_starts_the_service_again_and_wrong_use_does_not() -> None:
+    unit = service()
+    assert unit["Restart"] == "on-failure"
+    well = {program.EXIT_SET_ASIDE, program.EXIT_TIME_OVER, program.EXIT_LEFT}
+    assert {int(code) for code in unit["SuccessExitStatus"].split()} == well
+    assert int(unit["RestartPreventExitStatus"]) == program.EXIT_WRONG_USE
+
+
+def test_a_stop_signals_the_program_only_and_waits_longer_than_it_drains() -> None:
+    unit = service()
+    assert (unit["Type"], unit["KillSignal"], unit["KillMode"]) == ("simple", "SIGTERM", "mixed")
+    # The message timeout of 30 s, a tenth of it, ten seconds, and the drain.
+    assert int(unit["TimeoutStopSec"]) > 30 * 1.1 + 10 + 30

@@ -1,0 +1,238 @@
+"""``sparkbolt list``, ``stats`` and ``top``: what they show, at which width, and what wrong names are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkbolt.cli import main
+from sparkbolt.cli.operate import watching
+from sparkbolt.cli.operate.overview import worth_showing
+from sparkbolt.cli.operate.statistics import component_lines, stats_lines
+from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.documents import ALL_TIME, TopologyState
+from tests.unit.operate.fake import HOME, NOW_MS, FakeOperator, document, entry, now
+
+Printed = Callable[..., str]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
+    found = FakeOperator()
+    monkeypatch.setattr(watching, "operator_of", lambda options: found)
+    monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
+    monkeypatch.setenv("COLUMNS", "80")
+    return found
+
+
+@pytest.fixture
+def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main(arguments) == code
+        out, err = capsys.readouterr()
+        return out if code == 0 else err
+
+    return run
+
+
+# list
+
+
+def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Printed) -> None:
+    assert printed("list") == (
+        "name    state   since          batches  trees/s        lag   open   errors\n"
+        "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
+        "    pid 4711 on bolt-1, checkpoint /data/words, Spark http://bolt-1:4040\n"
+        "orders  dead    2 h 0 min ago       96        0          0      6        0\n"
+        "    bolt-1, 2025-12-31 10:20Z, checkpoint /data/orders\n"
+        "    its process (815) is gone, and has not said how it ended\n"
+    )
+
+
+def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
+    assert printed("list", "--all").endswith(
+        "    bolt-1, 2026-01-01 02:20Z, exit code 0, no checkpoint\n"
+        "    its spouts are exhausted, and every tree is finished\n"
+    )
+
+
+def test_list_as_json_has_an_entry_a_line(printed: Printed, fake: FakeOperator) -> None:
+    assert [json.loads(line) for line in printed("list", "--all", "--json").splitlines()] == fake.known
+
+
+def test_a_dead_topology_that_was_started_again_is_not_listed(fake: FakeOperator) -> None:
+    again = entry("orders", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
+    dead = fake.known[1]
+    assert worth_showing([again, dead]) == [again]
+    ended = entry("orders", TopologyState.ENDED, 2, started_ms=NOW_MS - 1000)
+    assert worth_showing([ended, dead]) == []
+
+
+def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
+    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
+    out = printed("list")
+    assert "    id words-1-1767262800, pid 4711 on bolt-1, checkpoint /data/words\n" in out
+    assert "    id words-2-1767262800, pid 4711 on bolt-1, checkpoint /data/words\n" in out
+
+
+def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
+    fake.known = fake.known[2:]
+    assert printed("list") == (f"no topology runs (looked in {HOME}); `sparkbolt list --all` shows 1 that have ended\n")
+    fake.known = []
+    assert printed("list") == f"no topology runs (looked in {HOME})\n"
+    assert printed("list", "--json") == ""
+
+
+# stats
+
+
+def test_stats_shows_spouts_bolts_where_the_time_goes_and_the_newest_errors(printed: Printed) -> None:
+    out = printed("stats", "words")
+    assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
+    assert "lines  720,000  713,000   7,000          1  1,234,567   1,900   9,100  31.0 s\n" in out
+    assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
+    assert "time of micro-batches: level 1 71%, read 11%" in out
+    assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
+
+
+def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
+    out = printed("stats", "words", "enrich", "--window", "all")
+    assert "bolt enrich, words.Enrich, 2 tasks, reads split by shuffle\n" in out
+    assert "execute latency in ms: p50 0.11, p99 4.90, p999 12.0, max 870\n" in out
+    assert "\nenrich[1] " in out
+    assert "since its first start" in out
+    assert "lines[0]: offsets" not in out
+    assert "lines-1    234,567\n" in printed("stats", "words", "lines")
+
+
+def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake: FakeOperator) -> None:
+    known = fake.document("words")
+    assert json.loads(printed("stats", "words", "--json", "--window", "all"))["window"] == json.loads(
+        json.dumps(known["windows"][ALL_TIME])
+    )
+    one = json.loads(printed("stats", "words", "lines", "--json"))
+    assert one["numbers"] == known["windows"]["600"]["components"]["lines"]
+    assert {task["component"] for task in one["tasks"]} == {"lines"}
+    assert one["lag"] == {"lines-0": 1_000_000, "lines-1": 234_567}
+
+
+def test_without_the_last_ten_minutes_stats_shows_all_there_is(printed: Printed, fake: FakeOperator) -> None:
+    del fake.document("words")["windows"]["600"]
+    assert "since its first start" in printed("stats", "words")
+    assert "no numbers of that window, but of: 10800, 86400, all" in printed(
+        "stats", "words", "--window", "600", code=2
+    )
+
+
+@pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
+def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, arguments: list[str]) -> None:
+    said = printed(*arguments, code=2)
+    assert (
+        said
+        == {
+            "wrods": f"sparkbolt: no topology 'wrods' is registered in {HOME}: did you mean 'words'?\n",
+            "enrihc": "sparkbolt: topology 'words' has no component 'enrihc': did you mean 'enrich'?\n",
+            "nothing": "sparkbolt: topology 'words' has no component 'nothing': there is lines, split, enrich, count, "
+            "__acker\n",
+        }[arguments[-1]]
+    )
+
+
+def test_two_running_topologies_of_one_name_are_told_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
+    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
+    assert "2 topologies named 'words' run: say which by its id" in printed("stats", "words", code=2)
+
+
+def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
+    silent = fake.document("words")
+    silent["live"] = False
+    assert "it does not answer: these are the numbers of its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
+    ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
+    assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
+    assert "its spouts are exhausted, and every tree is finished" in ended
+
+
+def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake: FakeOperator) -> None:
+    new = fake.document("words")
+    new["windows"]["600"] = {
+        "window": "600", "secs": 0.0, "components": {}, "tasks": [], "streams": [], "parts_ms": {}, "micro_batches": 0,
+    }  # fmt: skip
+    new["errors"], new["now"] = [], now()
+    new["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, waits_for="spouts open")
+    lines = stats_lines(new, "600", NOW_MS, 80)
+    assert "enrich" in lines
+    assert lines[-1] == "spouts open"
+    component_lines(new, "enrich", "600", NOW_MS, 80)
+    new["windows"] = {}
+    with pytest.raises(SparkboltError, match="no numbers of that window, but of: none yet"):
+        stats_lines(new, "600", NOW_MS, 80)
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_no_line_is_wider_than_the_terminal(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
+    for arguments in (["list", "--all"], ["stats", fake.known[0]["id"]], ["stats", fake.known[0]["id"], "enrich"]):
+        out = printed(*arguments)
+        assert [line for line in out.splitlines() if len(line) > width] == []
+
+
+def test_nothing_that_is_shown_can_command_a_terminal(printed: Printed, fake: FakeOperator) -> None:
+    fake.known[1]["why"] = "\x1b[2Jgone\r"
+    assert "\\x1b[2Jgone\\r" in printed("list")
+    known = document(fake.known[0])
+    known["errors"][-1]["text"] = "\x1b]0;title\x07"
+    fake.documents[fake.known[0]["id"]] = known
+    assert "\x1b" not in printed("stats", "words")
+
+
+# again and again
+
+
+def until(times: int) -> Callable[[float], None]:
+    """A sleep that is broken off by Ctrl-C after some times."""
+    left = [times]
+
+    def sleep(secs: float) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise KeyboardInterrupt
+
+    return sleep
+
+
+def test_what_is_watched_is_written_again_and_again_and_an_error_is_shown_instead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers: list[Any] = [["second"], SparkboltError("the disk is gone"), ["fourth"]]
+
+    def look() -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert watching.again_and_again(["first"], look, None, sleep=until(4)) == 0
+    assert capsys.readouterr().out == "first\nsecond\nthe disk is gone\nfourth\n"
+
+
+def test_top_writes_a_line_for_each_topology_where_there_is_no_terminal(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", until(1))
+    monkeypatch.setattr(watching.again_and_again, "__kwdefaults__", {"headed": False, "sleep": until(2)})
+    assert printed("top").splitlines()[:2] == [
+        "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567  open 7,666  "
+        "acked 12,220,003  failed 118,009  errors 118,021  retries 420",
+        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag 0  open 6  acked 4,090  failed 0  "
+        "errors 0  retries 0",
+    ]
+
+
+def test_a_wrong_name_is_told_before_anything_is_watched(printed: Printed) -> None:
+    assert "no topology 'wrods'" in printed("stats", "wrods", "--watch", code=2)
