@@ -60,7 +60,7 @@ class Cursor:
     def of_text(cls, text: str) -> Cursor | None:
         """The cursor that an id stands for; None if it is none."""
         parts = text.split(".")
-        if len(parts) != 4 or not all(part.isdecimal() and len(part) < 20 for part in parts):
+        if len(parts) != 4 or not all(part.isdecimal() and part.isascii() and len(part) < 20 for part in parts):
             return None
         return cls(*map(int, parts))
 
