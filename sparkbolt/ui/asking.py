@@ -13,6 +13,7 @@ Read before: ``operator``, ``documents``.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ TOPOLOGY_CALLS_MAX = 4
 ANSWERS_MAX = 512
 """How many answers are kept at most."""
 
+_log = logging.getLogger(__name__)
 _ALL = ""
 """Stands for the question about all topologies."""
 
@@ -75,6 +77,7 @@ class Asking:
         self._known: dict[Any, tuple[float, Any]] = {}
         self._waiting: dict[Any, Future[Any]] = {}
         self._running: dict[str, int] = {}
+        self._told: set[str] = set()
 
     # What is known.
 
@@ -152,14 +155,23 @@ class Asking:
 
     async def _listed(self) -> list[tuple[TopologyEntry, str]]:
         """(entry, what the Operator knows it by)."""
+        asked = self._shared((_ALL,), "the list of topologies", self._operator.topologies)
+        entries, *opened = await asyncio.gather(asked, *map(self._opened, self._checkpoints))
+        listed: list[tuple[TopologyEntry, str]] = [(entry, entry["id"]) for entry in entries]
+        ids = {entry["id"] for entry, _ in listed}
+        return listed + [(entry, path) for entry, path in opened if entry is not None and entry["id"] not in ids]
 
-        def ask() -> list[tuple[TopologyEntry, str]]:
-            listed = [(entry, entry["id"]) for entry in self._operator.topologies()]
-            ids = {entry["id"] for entry, _ in listed}
-            opened = [(self._operator.document(path)["entry"], path) for path in self._checkpoints]
-            return listed + [(entry, path) for entry, path in opened if entry["id"] not in ids]
-
-        return cast(list[tuple[TopologyEntry, str]], await self._shared((_ALL,), "the list of topologies", ask))
+    async def _opened(self, path: str) -> tuple[TopologyEntry | None, str]:
+        """The entry of a checkpoint's topology; None if it cannot be read now, which must not hide the others."""
+        try:
+            document = await self._shared((path, "document", ()), path, lambda: self._operator.document(path))
+        except (SparkboltError, OSError) as error:
+            if path not in self._told:
+                self._told.add(path)
+                _log.warning("checkpoint %s cannot be read, and is not listed until it can: %s", path, error)
+            return None, path
+        self._told.discard(path)
+        return document["entry"], path
 
     async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
         listed = await self._listed()

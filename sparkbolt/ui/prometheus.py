@@ -40,6 +40,7 @@ from sparkbolt.operate.documents import (
     TopologyState,
     WindowDocument,
 )
+from sparkbolt.ui.answers import readable
 from sparkbolt.ui.asking import Asking, NoAnswerError
 from sparkbolt.ui.storm_pages import empty_window, listed
 
@@ -97,6 +98,14 @@ class Families(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All of them, each once."""
+        for family in self._families():
+            family.samples = [
+                sample._replace(labels={name: readable(text) for name, text in sample.labels.items()})
+                for sample in family.samples
+            ]
+            yield family
+
+    def _families(self) -> Iterator[Metric]:
         yield from self._states()
         documents = [(name, found) for name, _, found in self._topologies if found is not None]
         yield from _totals(documents)

@@ -27,10 +27,11 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request, cookie_parser
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkbolt.errors import ConfigError
+from sparkbolt.ui.answers import JsonAnswer, readable
 
 BODY_BYTES_MAX = 1 << 20
 BODY_SECS_MAX = 10.0
@@ -313,20 +314,21 @@ def refused(scope: Scope, refusal: Refusal) -> Response:
         return problem(refusal.status, refusal.sentence, headers)
     is_page = scope["method"] in READING and "text/html" in Headers(scope=scope).get("accept", "")
     if refusal.status == 401 and is_page:
-        return RedirectResponse(f"/login?next={quote(path, safe='/')}", 303)
-    return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+        query = scope.get("query_string", b"").decode("latin-1")
+        return RedirectResponse(f"/login?next={quote(f'{path}?{query}' if query else path, safe='/')}", 303)
+    return PlainTextResponse(readable(refusal.sentence) + "\n", refusal.status, headers)
 
 
 def storm_error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error as Storm's interface tells it: ``error`` is the status with its name, ``errorMessage`` a sentence."""
     name = "Server Error" if status == 500 else HTTPStatus(status).phrase  # as Storm's server calls it
-    return JSONResponse({"error": f"{status} {name}", "errorMessage": sentence}, status, headers)
+    return JsonAnswer({"error": f"{status} {name}", "errorMessage": sentence}, status, headers)
 
 
 def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error as our own interface tells it: the problem details of RFC 9457."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence}
-    return JSONResponse(body, status, headers, media_type="application/problem+json")
+    return JsonAnswer(body, status, headers, media_type="application/problem+json")
 
 
 def cookie_name(host: str) -> str:

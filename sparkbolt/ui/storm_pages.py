@@ -12,6 +12,7 @@ Read before: ``documents``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote_plus
@@ -62,7 +63,7 @@ def decimal(value: float | None) -> str:
     >>> decimal(2.1116), decimal(None)
     ('2.112', '0.000')
     """
-    return f"{value or 0.0:.3f}"
+    return f"{value if value is not None and math.isfinite(value) else 0.0:.3f}"
 
 
 def uptime(secs: int) -> str:

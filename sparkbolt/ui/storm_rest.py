@@ -15,10 +15,11 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sparkbolt.operate.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
+from sparkbolt.ui.answers import JsonAnswer
 from sparkbolt.ui.asking import Asking, NoAnswerError
 from sparkbolt.ui.security import json_body
 from sparkbolt.ui.storm_pages import (
@@ -61,7 +62,7 @@ def storm_routes() -> list[Route]:
         "/topology/{id}/metrics": topology_metrics,
         "/topology/{id}/lag": topology_lag,
         "/topology/{id}/visualization": topology_visualization,
-        "/topology/{id}/component/{component}": topology_component,
+        "/topology/{id}/component/{component:path}": topology_component,
         "/topology/{id}/logconfig": log_config,
     }
     changing: dict[str, Page] = {
@@ -84,7 +85,7 @@ def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
         if "callback" in request.query_params:
             sentence = "JSONP is not answered, since every site could read it; ask without callback"
             raise HTTPException(400, sentence)
-        return JSONResponse(await page(request))
+        return JsonAnswer(await page(request))
 
     return answer
 

@@ -135,6 +135,25 @@ def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(op
     assert set(asked) == {"/data/old"}
 
 
+def test_a_checkpoint_that_cannot_be_read_hides_no_other(
+    operator: UiOperator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = operator.document
+
+    def document(topology: str) -> Any:
+        if topology == "/data/gone":
+            raise OSError("the disk is away")
+        return original(topology)
+
+    operator.document = document  # type: ignore[method-assign]
+    asking = Asking(operator, ["/data/gone"])  # type: ignore[arg-type]
+    for _ in range(3):
+        assert len(run(asking.topologies())) == len(operator.known)
+    assert [record.getMessage() for record in caplog.records] == [
+        "checkpoint /data/gone cannot be read, and is not listed until it can: the disk is away"
+    ]
+
+
 def test_answers_that_are_kept_are_bounded(asking: Asking, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWERS_MAX", 5)
     for number in range(20):
