@@ -10,7 +10,7 @@ import sys
 from benchmarks.figures import Printer
 from benchmarks.runs import Options
 
-NAMES = ("words", "columns", "floor", "ledger", "driver", "state", "windows", "kafka", "memory", "simulate", "peers")
+NAMES = tuple("words columns floor ledger driver state windows kafka memory simulate peers ui".split())
 
 
 def count(text: str) -> int:
