@@ -10,7 +10,7 @@ Read before: ``core.model.metrics``, ``core.model.story``.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from sparkbolt.core.base.words import Word
 
@@ -328,6 +328,8 @@ class SeriesPoint(TypedDict):
     """By component: ``emitted``, ``executed``, ``acked``, ``failed``, ``execute_ms``, ``lag``."""
     memory: dict[str, int]
     """Bytes of ``driver``, ``jvm`` and all ``workers``."""
+    lags: NotRequired[dict[str, dict[str, int]]]
+    """By spout and source, as ``NowDocument.lag``; missing where it was not kept."""
 
 
 class SeriesDocument(TypedDict):
