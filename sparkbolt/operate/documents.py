@@ -148,6 +148,11 @@ class Numbers(TypedDict):
     """Percentiles of the execute latency: keys ``p50``, ``p99``, ``p999``, ``max``."""
     complete: dict[str, float | None]
     """Of a spout: percentiles of the complete latency of its trees, with the same keys."""
+    execute_buckets: NotRequired[list[list[float]]]
+    """What ``execute`` is taken from: ``[le_ms, count]``, ascending. ``count`` tuples took at most ``le_ms``, and more
+    than the bucket before; buckets without any are left out."""
+    complete_buckets: NotRequired[list[list[float]]]
+    """Of a spout: what ``complete`` is taken from, as ``execute_buckets``, of its trees."""
     capacity: float | None
     """The share of time that its tasks spent in ``execute``: the busiest task's; 1.0 is all of it."""
 

@@ -1,0 +1,240 @@
+"""Asking: how handlers of requests, which must not block, ask the Operator, which does.
+
+Which question it answers: how do many browsers see a topology without asking it many times, or hanging when it does?
+Rule 1: only what is in the list of topologies is asked for: a text from the network is never handed to the Operator as
+a name or a path.
+Rule 2: the same question is asked once at a time, and its answer serves for ``FRESH_SECS``.
+Rule 3: a handler waits for at most ``ANSWER_SECS``. A call that hangs keeps its thread; ``CALLS_MAX`` of them may, and
+``TOPOLOGY_CALLS_MAX`` about one topology, so that one that hangs does not keep others from being seen.
+
+Read before: ``operator``, ``documents``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.documents import (
+    Answer,
+    MicroBatchDocument,
+    SeriesDocument,
+    TopologyDocument,
+    TopologyEntry,
+    TopologyState,
+)
+from sparkbolt.operate.operator import Operator
+
+FRESH_SECS = 1.0
+"""How long an answer serves others who ask the same."""
+ANSWER_SECS = 5.0
+"""How long a handler waits; the Operator itself gives up a topology after its own ``ANSWER_SECS``."""
+CHANGE_SECS = 15.0
+"""How long a handler waits for a change."""
+CALLS_MAX = 32
+TOPOLOGY_CALLS_MAX = 4
+ANSWERS_MAX = 512
+"""How many answers are kept at most."""
+
+_ALL = ""
+"""Stands for the question about all topologies."""
+
+
+class UnknownTopology(SparkboltError):  # noqa: N818  as ``InvalidTopology``
+    """No topology of this id or name is in the list."""
+
+
+class AmbiguousTopology(SparkboltError):  # noqa: N818  as ``InvalidTopology``
+    """Several topologies of this name run."""
+
+
+class NoAnswerError(SparkboltError):
+    """The Operator has not answered in time, or too many questions wait for their answers."""
+
+
+class Asking:
+    """Asks an ``Operator`` from coroutines. All methods raise ``NoAnswerError`` if there is no answer in time."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        checkpoints: Sequence[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask ``operator``; beside its topologies those of ``checkpoints`` (paths or URLs) are listed."""
+        self._operator = operator
+        self._checkpoints = tuple(checkpoints)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Any, tuple[float, Any]] = {}
+        self._waiting: dict[Any, Future[Any]] = {}
+        self._running: dict[str, int] = {}
+
+    # What is known.
+
+    async def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
+        """All topologies, as ``Operator.topologies`` lists them; then those of the checkpoints that were given."""
+        entries = [entry for entry, _ in await self._listed()]
+        return [entry for entry in entries if ended or TopologyState.of(entry["state"]).runs]
+
+    async def entry(self, topology: str) -> TopologyEntry:
+        """The entry of an id, or of a name: then of the one that runs, or else of the newest.
+
+        Raises:
+            UnknownTopology: there is none.
+            AmbiguousTopology: two of that name run.
+        """
+        return (await self._find(topology))[0]
+
+    async def document(self, topology: str) -> TopologyDocument:
+        """As ``Operator.document``."""
+        return cast(TopologyDocument, await self._about(topology, "document"))
+
+    async def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
+        """As ``Operator.series``."""
+        return cast(SeriesDocument, await self._about(topology, "series", since_ms=since_ms, until_ms=until_ms))
+
+    async def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
+        """As ``Operator.micro_batches``."""
+        return cast(list[MicroBatchDocument], await self._about(topology, "micro_batches", last=last))
+
+    async def stories(
+        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
+    ) -> list[dict[str, Any]]:
+        """As ``Operator.stories``."""
+        found = await self._about(topology, "stories", state=state, search=search, last=last)
+        return cast(list[dict[str, Any]], found)
+
+    async def story(self, topology: str, root: str) -> dict[str, Any] | None:
+        """As ``Operator.story``."""
+        return cast("dict[str, Any] | None", await self._about(topology, "story", root=root))
+
+    async def letters(
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
+    ) -> list[dict[str, Any]]:
+        """As ``Operator.letters``."""
+        found = await self._about(topology, "letters", search=search, last=last, replayed=replayed)
+        return cast(list[dict[str, Any]], found)
+
+    async def log(
+        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
+    ) -> list[dict[str, Any]]:
+        """As ``Operator.log``."""
+        found = await self._about(topology, "log", component=component, search=search, last=last)
+        return cast(list[dict[str, Any]], found)
+
+    # Changes.
+
+    async def change(self, topology: str, what: str, *arguments: Any, **options: Any) -> Answer:
+        """Call the Operator's method ``what`` for a topology, and forget what was known of it.
+
+        ``options`` contains ``by``. A change is never shared: who asks twice changes twice.
+
+        Raises:
+            UnknownTopology: there is none of this id or name.
+            AmbiguousTopology: two of that name run.
+        """
+        _, asked = await self._find(topology)
+        try:
+            future = self._start(asked, lambda: getattr(self._operator, what)(asked, *arguments, **options))
+            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}"))
+        finally:
+            with self._lock:
+                self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
+
+    # How.
+
+    async def _listed(self) -> list[tuple[TopologyEntry, str]]:
+        """(entry, what the Operator knows it by)."""
+
+        def ask() -> list[tuple[TopologyEntry, str]]:
+            listed = [(entry, entry["id"]) for entry in self._operator.topologies()]
+            ids = {entry["id"] for entry, _ in listed}
+            opened = [(self._operator.document(path)["entry"], path) for path in self._checkpoints]
+            return listed + [(entry, path) for entry, path in opened if entry["id"] not in ids]
+
+        return cast(list[tuple[TopologyEntry, str]], await self._shared((_ALL,), "the list of topologies", ask))
+
+    async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
+        listed = await self._listed()
+        for entry, asked in listed:
+            if entry["id"] == topology:
+                return entry, asked
+        named = [(entry, asked) for entry, asked in listed if entry["name"] == topology]
+        if not named:
+            raise UnknownTopology(f"no topology has the id or name {topology!r}; GET /api/v2/topologies lists them")
+        running = [each for each in named if TopologyState.of(each[0]["state"]).runs]
+        if len(running) > 1:
+            ids = ", ".join(entry["id"] for entry, _ in running)
+            raise AmbiguousTopology(f"{len(running)} topologies named {topology!r} run: say which by its id ({ids})")
+        return max(running or named, key=lambda each: each[0]["started_ms"])
+
+    async def _about(self, topology: str, what: str, **options: Any) -> Any:
+        _, asked = await self._find(topology)
+        method = getattr(self._operator, what)
+        key = (asked, what, tuple(options.items()))
+        return await self._shared(key, f"{what} of {topology!r}", lambda: method(asked, **options))
+
+    async def _shared(self, key: tuple[Any, ...], what: str, ask: Callable[[], Any]) -> Any:
+        with self._lock:
+            until, value = self._known.get(key, (0.0, None))
+            if key in self._known and self._clock() < until:
+                return value
+            future = self._waiting.get(key)
+        if future is None:
+            future = self._start(key[0], ask, key)
+        return await _result(future, ANSWER_SECS, what)
+
+    def _start(self, asked: str, ask: Callable[[], Any], key: tuple[Any, ...] | None = None) -> Future[Any]:
+        """Call ``ask`` in a thread of its own, which does not keep the process from ending."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # so that a handler that gives up does not take it from others
+        with self._lock:
+            if self._running.get(asked, 0) >= TOPOLOGY_CALLS_MAX or sum(self._running.values()) >= CALLS_MAX:
+                raise NoAnswerError("too many questions wait for their answers; ask again in some seconds")
+            self._running[asked] = self._running.get(asked, 0) + 1
+            if key is not None:
+                self._waiting[key] = future
+
+        def call() -> None:
+            try:
+                value = ask()
+            except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
+                self._end(asked, key)
+                future.set_exception(error)
+            else:
+                self._end(asked, key, value)
+                future.set_result(value)
+
+        threading.Thread(target=call, name="sparkbolt-ui-asks", daemon=True).start()
+        return future
+
+    def _end(self, asked: str, key: tuple[Any, ...] | None, *value: Any) -> None:
+        with self._lock:
+            self._running[asked] -= 1
+            if not self._running[asked]:
+                del self._running[asked]
+            if key is None:
+                return
+            self._waiting.pop(key, None)
+            if value:
+                now = self._clock()
+                if len(self._known) >= ANSWERS_MAX:
+                    self._known = {each: known for each, known in self._known.items() if known[0] > now}
+                if len(self._known) < ANSWERS_MAX:
+                    self._known[key] = (now + FRESH_SECS, value[0])
+
+
+async def _result(future: Future[Any], wait_secs: float, what: str) -> Any:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
+    except TimeoutError:
+        if future.done():  # then it is the question's own error
+            raise
+        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; ask again in some seconds") from None

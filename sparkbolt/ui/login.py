@@ -1,0 +1,75 @@
+"""Login: a browser's session begins with the token, and ends.
+
+Which question it answers: how does a person, whose browser cannot send the token with each request, change something?
+Rule: what a request brought is escaped before it becomes part of the page.
+
+Read before: ``security``.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from sparkbolt.ui.security import SESSION_SECS, Sessions, cookie_name, local_path
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Log in - Sparkbolt</title></head>
+<body>
+<main>
+<h1>Log in</h1>
+<p>Changes need the token that <code>sparkbolt ui</code> printed when it started.</p>
+{note}
+<form method="post" action="/login">
+<input type="hidden" name="next" value="{next}">
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button type="submit">Log in</button>
+</form>
+</main>
+</body>
+</html>
+"""
+
+
+def login_routes(sessions: Sessions) -> list[Route]:
+    """``/login`` (a plain form, unless other pages are routed before it) and ``/logout``."""
+
+    async def form(request: Request) -> Response:
+        return _form(request.query_params.get("next", "/"))
+
+    async def login(request: Request) -> Response:
+        fields = request.state.form
+        if not sessions.is_token(fields.get("token", "")):
+            return _form(fields.get("next", "/"), "This is not the token.", 401)
+        answer = RedirectResponse(local_path(fields.get("next", "/")), 303)
+        answer.set_cookie(
+            cookie_name(request.headers["host"]),
+            sessions.begin(),
+            max_age=SESSION_SECS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    async def logout(request: Request) -> Response:
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(cookie_name(request.headers["host"]), httponly=True, samesite="strict")
+        return answer
+
+    return [
+        Route("/login", form, methods=["GET"]),
+        Route("/login", login, methods=["POST"]),
+        Route("/logout", logout, methods=["POST"]),
+    ]
+
+
+def _form(leads_to: str, note: str = "", status: int = 200) -> Response:
+    text = f'<p role="alert">{escape(note)}</p>' if note else ""
+    return HTMLResponse(_PAGE.format(note=text, next=escape(local_path(leads_to))), status)

@@ -1,0 +1,239 @@
+"""OpenAPI: the description of our own interface, made from its routes and types.
+
+Which question it answers: how does a program that knows nothing of Sparkbolt find out what may be asked?
+Rule 1: nothing is described by hand: paths come from the table of ``rest``, schemas from types and their docstrings.
+Rule 2: a body is checked against the schema that is shown.
+
+Read before: ``documents``, ``rest_types``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from sparkbolt.version import __version__
+
+Schema = dict[str, Any]
+
+_PLAIN: dict[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+    Any: {},
+}
+_PYTHON: dict[str, Any] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a query."""
+
+    name: str
+    kind: type
+    about: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    lowest: int | None = None
+    highest: int | None = None
+
+    def schema(self) -> Schema:
+        """Its schema."""
+        schema = dict(_PLAIN[self.kind])
+        limits = {"default": self.default, "minimum": self.lowest, "maximum": self.highest}
+        schema |= {name: value for name, value in limits.items() if value is not None}
+        return schema | ({"enum": list(self.choices)} if self.choices else {})
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the interface, for its description."""
+
+    method: str
+    path: str
+    name: str
+    about: str
+    answer: Any
+    """The type of its answer."""
+    parameters: tuple[Parameter, ...] = ()
+    body: Any = None
+    """The type of its body; None if it has none."""
+    streams: bool = False
+    """Whether it answers with a stream of events."""
+
+
+def schema_of(kind: Any, named: dict[str, Schema]) -> Schema:
+    """The JSON schema of a type; ``named`` collects those of ``TypedDict`` classes.
+
+    >>> schema_of(list[str | None], {})
+    {'type': 'array', 'items': {'anyOf': [{'type': 'string'}, {'type': 'null'}]}}
+    """
+    if kind in _PLAIN:
+        return dict(_PLAIN[kind])
+    if is_typeddict(kind):
+        if kind.__name__ not in named:
+            named[kind.__name__] = {}  # it may refer to itself
+            named[kind.__name__] = _object(kind, named)
+        return {"$ref": f"#/components/schemas/{kind.__name__}"}
+    origin, of = get_origin(kind), get_args(kind)
+    if kind is dict or origin is dict:
+        inner = schema_of(of[1], named) if of else {}
+        return {"type": "object", "additionalProperties": inner}
+    if origin is list:
+        return {"type": "array", "items": schema_of(of[0], named)}
+    if origin is tuple:
+        items = [schema_of(each, named) for each in of]
+        return {"type": "array", "prefixItems": items, "minItems": len(of), "maxItems": len(of)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(each, named) for each in of]}
+    if origin is NotRequired:
+        return schema_of(of[0], named)
+    raise TypeError(f"{kind!r} has no schema; describe it with TypedDict, list, dict, tuple or a plain type")
+
+
+def _object(kind: Any, named: dict[str, Schema]) -> Schema:
+    hints, notes = get_type_hints(kind, include_extras=True), field_notes(kind)
+    properties = {}
+    for name, hint in hints.items():
+        properties[name] = schema_of(hint, named)
+        if name in notes:
+            properties[name]["description"] = notes[name]
+    return {
+        "type": "object",
+        "description": inspect.cleandoc(kind.__doc__ or ""),
+        "properties": properties,
+        "required": sorted(kind.__required_keys__),
+    }
+
+
+def field_notes(kind: type) -> dict[str, str]:
+    """The docstring below each field of a class."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    notes = {}
+    for field, note in zip(body.body, body.body[1:], strict=False):
+        is_text = isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+            notes[field.target.id] = inspect.cleandoc(str(note.value.value))  # type: ignore[attr-defined]
+    return notes
+
+
+def mistake(value: Any, schema: Schema, named: dict[str, Schema], place: str = "the body") -> str | None:
+    """What is wrong with a value, in a sentence; None if it fits the schema.
+
+    >>> mistake({"ids": ["a", 1]}, {"type": "object", "properties": {"ids": schema_of(list[str], {})}}, {})
+    'ids[1] is no string'
+    """
+    if "$ref" in schema:
+        return mistake(value, named[schema["$ref"].rpartition("/")[2]], named, place)
+    if "anyOf" in schema:
+        found = [mistake(value, each, named, place) for each in schema["anyOf"]]
+        return None if None in found else found[0]
+    kind = schema.get("type")
+    if kind is None:
+        return None
+    if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        return f"{place} is no {kind}"
+    if kind == "array":
+        items = ((each, schema["items"], f"{place}[{at}]") for at, each in enumerate(value))
+        return next(filter(None, (mistake(each, of, named, at) for each, of, at in items)), None)
+    if kind != "object":
+        return None
+    missing = [name for name in schema.get("required", ()) if name not in value]
+    if missing:
+        return f"{place} has no {missing[0]}"
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    unknown = [name for name in value if name not in properties]
+    if unknown and others is None:
+        return f"{place} has {unknown[0]!r}, which is not one of {', '.join(properties) or 'none'}"
+    fields = ((value[name], properties.get(name, others), name) for name in value)
+    return next(filter(None, (mistake(each, of, named, name) for each, of, name in fields)), None)
+
+
+PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457).",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "A sentence: what is wrong, and what to do."},
+    },
+    "required": ["detail", "status", "title", "type"],
+}
+
+
+def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of these operations."""
+    named: dict[str, Schema] = {"Problem": PROBLEM}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(prefix + operation.path, {})[operation.method.lower()] = _described(operation, named)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sparkbolt",
+            "version": __version__,
+            "description": "What topologies do, and how they are changed. Times end in `_ms` and are milliseconds "
+            "since the epoch; durations are milliseconds too.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(named.items())),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "What sparkbolt ui prints at its start."}
+            },
+        },
+    }
+
+
+def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]:
+    changes = operation.method != "GET"
+    in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    about = {"topology": "An id, or a name: then the one that runs, or else the newest."}
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        | ({"description": about[name]} if name in about else {})
+        for name in in_path
+    ]
+    parameters += [
+        {"name": each.name, "in": "query", "description": each.about, "schema": each.schema()}
+        for each in operation.parameters
+    ]
+    content: dict[str, Any] = {"application/json": {"schema": schema_of(operation.answer, named)}}
+    if operation.streams:
+        content = {"text/event-stream": {"schema": {"type": "string"}}}
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    answers: dict[str, Any] = {"200": {"description": "So it is.", "content": content}}
+    if changes:
+        answers["202"] = {"description": "Accepted: it will be so; `text` says when.", "content": content}
+        answers["409"] = {"description": "Refused: `text` says why.", "content": content}
+        answers["401"] = {"description": "The token is missing or another.", "content": problem}
+    answers["default"] = {"description": "It failed.", "content": problem}
+    described: dict[str, Any] = {"operationId": operation.name, "summary": operation.about, "responses": answers}
+    if parameters:
+        described["parameters"] = parameters
+    if changes:
+        described["security"] = [{"token": []}]
+    if operation.body is not None:
+        required = bool(operation.body.__required_keys__)
+        body = {"application/json": {"schema": schema_of(operation.body, named)}}
+        described["requestBody"] = {"required": required, "content": body}
+    return described

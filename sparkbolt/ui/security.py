@@ -1,0 +1,322 @@
+"""Security: who may ask, from which pages, and what a browser may make of the answer.
+
+Which question it answers: is this request one that the operator of this machine wants?
+Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
+Rule 2: nothing is changed without the token: as ``Authorization: Bearer``, or by a session that was begun with it. A
+session's requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
+Rule 3: secrets are compared in constant time, and are never part of a URL.
+Rule 4: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.ui.errors import problem, storm_error
+
+BODY_BYTES_MAX = 1 << 20
+BODY_SECS_MAX = 10.0
+FORM_FIELDS_MAX = 1000
+SESSION_SECS = 12 * 3600
+COOKIE = "sparkbolt_session"
+CSRF_HEADER = "x-csrf-token"
+CSRF_FIELD = "csrf"
+TOKEN_CHARACTERS_MIN = 16
+
+READING = ("GET", "HEAD")
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+OPEN_PATHS = ("/login", "/static/")
+"""What is shown to everyone: the form that asks for the token, and what it is drawn with."""
+BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
+"""A page of another site cannot send the first without asking, and the second is a form, which has a CSRF token."""
+
+ANSWER_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    # Not `no-referrer`: with it browsers send `Origin: null` with our own forms.
+    "referrer-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Refusal(Exception):  # noqa: N818  it is an answer
+    """A request that is not answered: the status, and a sentence that says what to do."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        """Answer with ``status`` and ``sentence``."""
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+class Sessions:
+    """Sessions of browsers: cookies that only who knows the token can make. Nothing is kept, so a restart ends none."""
+
+    def __init__(self, token: str, *, clock: Callable[[], float] = time.time) -> None:
+        """Make and check sessions of those who know ``token``; another token ends all of them.
+
+        Raises:
+            ConfigError: the token is too short.
+        """
+        if len(token) < TOKEN_CHARACTERS_MIN:
+            raise ConfigError(
+                f"the UI's token has {len(token)} characters; if you set it (SPARKBOLT_UI_TOKEN), give it"
+                f" {TOKEN_CHARACTERS_MIN} or more"
+            )
+        self._token = token.encode()
+        self._clock = clock
+
+    def is_token(self, given: str) -> bool:
+        """Whether a text is the token."""
+        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+
+    def begin(self) -> str:
+        """A cookie's value for a new session, good for ``SESSION_SECS``."""
+        text = f"{int(self._clock()) + SESSION_SECS}.{secrets.token_hex(16)}"
+        return f"{text}.{self._sign('session', text)}"
+
+    def holds(self, session: str | None) -> bool:
+        """Whether a cookie's value is of a session that has not expired."""
+        text, _, signature = (session or "").rpartition(".")
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), self._sign("session", text).encode()):
+            return False
+        return int(text.split(".")[0]) > self._clock()
+
+    def csrf(self, session: str) -> str:
+        """The text that our pages send with each change of this session, and other pages cannot know."""
+        return self._sign("csrf", session)
+
+    def _sign(self, use: str, text: str) -> str:
+        return hmac.new(self._token, f"sparkbolt {use} {text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def host_of(authority: str) -> str:
+    """The host of ``HOST[:PORT]``, in lower case, without a port and a last dot; empty if it is none.
+
+    >>> host_of("LocalHost:8088"), host_of("[::1]:80"), host_of("a.example.")
+    ('localhost', '::1', 'a.example')
+    >>> host_of("user@localhost"), host_of("localhost/x"), host_of("")
+    ('', '', '')
+    """
+    if not authority or any(character in authority for character in "@/\\?# \t,"):
+        return ""
+    try:
+        return (urlsplit(f"//{authority}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def local_path(path: str) -> str:
+    """The path, if it leads to one of our own pages; ``/`` otherwise.
+
+    >>> local_path("/topology/a?x=1"), local_path("//evil.example"), local_path("https://evil.example")
+    ('/topology/a?x=1', '/', '/')
+    """
+    safe = path.startswith("/") and not path.startswith(("//", "/\\")) and "\\" not in path and path.isprintable()
+    return path if safe else "/"
+
+
+class Guard:
+    """ASGI middleware: refuses what must not be answered, and tells handlers who asks.
+
+    It sets in ``request.state``: ``by`` (who asks, for the topology's events), ``may_change`` (whether the token or a
+    session was given), ``session`` and ``csrf`` (texts; empty without a session), ``form`` (a dict of a form's fields).
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        sessions: Sessions,
+        allowed_hosts: Sequence[str],
+        private: bool,
+    ) -> None:
+        """Guard ``app``. With ``private`` nothing is shown without the token either."""
+        self._app = app
+        self._sessions = sessions
+        self._hosts = frozenset(host.lower().rstrip(".") for host in allowed_hosts)
+        self._private = private
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in ANSWER_HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            receive = await self._admit(scope, receive)
+        except Refusal as refusal:
+            await refused(scope, refusal)(scope, receive, send_safely)
+            return
+        await self._app(scope, receive, send_safely)
+
+    async def _admit(self, scope: Scope, receive: Receive) -> Receive:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
+            raise Refusal(421, "this name is not one of this server's; allow it with --allowed-host")
+        method = scope["method"]
+        if method not in READING + CHANGING:
+            raise Refusal(405, f"{method} is not answered here")
+        state = scope.setdefault("state", {})
+        session = cookie_parser(headers.get("cookie", "")).get(cookie_name(hosts[0]), "")
+        session = session if self._sessions.holds(session) else ""
+        bearer = self._bearer(headers)
+        client = (scope.get("client") or ("unknown", 0))[0]
+        state.update(by=f"{'ui' if session else 'rest'} from {client}", may_change=bool(session or bearer))
+        state.update(session=session, csrf=self._sessions.csrf(session) if session else "", form={})
+        if method in READING:
+            if self._private and not state["may_change"] and not scope["path"].startswith(OPEN_PATHS):
+                raise Refusal(401, "this server shows nothing without its token")
+            return receive
+        return await self._admit_change(scope, receive, headers, hosts[0], bearer)
+
+    async def _admit_change(self, scope: Scope, receive: Receive, headers: Headers, host: str, bearer: bool) -> Receive:
+        check_origin(headers, host)
+        state = scope["state"]
+        is_login = scope["path"] == "/login"
+        if not (state["may_change"] or is_login):
+            raise Refusal(401, "a change needs the token: Authorization: Bearer TOKEN, or log in at /login")
+        body = await read_body(receive, headers)
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind not in BODY_TYPES:
+            raise Refusal(415, f"a body is of the type {' or '.join(BODY_TYPES)}")
+        if kind == BODY_TYPES[1]:
+            state["form"] = form_fields(body)
+        if not (bearer or is_login):
+            given = headers.get(CSRF_HEADER) or state["form"].get(CSRF_FIELD, "")
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), state["csrf"].encode()):
+                raise Refusal(403, "the page's CSRF token is missing or of another session; load the page again")
+        return _receive_again(body, receive)
+
+    def _bearer(self, headers: Headers) -> bool:
+        """Whether the token was given; a wrong one is refused rather than taken for none."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            return False
+        if not self._sessions.is_token(given.strip()):
+            raise Refusal(401, "the token is not this server's")
+        return True
+
+
+def check_origin(headers: Headers, host: str) -> None:
+    """A change comes from our own pages, or from no page at all.
+
+    Raises:
+        Refusal: it comes from another site's page.
+    """
+    origins = headers.getlist("origin")
+    if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
+        raise Refusal(403, "a page of another site asked for this change")
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise Refusal(403, "a page of another site asked for this change")
+
+
+async def read_body(receive: Receive, headers: Headers) -> bytes:
+    """The whole body: at most ``BODY_BYTES_MAX``, within ``BODY_SECS_MAX``.
+
+    Raises:
+        Refusal: it is larger, or slower.
+    """
+    too_large = Refusal(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+    announced = headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced[:20]) > BODY_BYTES_MAX:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECS_MAX):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the client went before its body was complete")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > BODY_BYTES_MAX:
+                    raise too_large
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refusal(408, f"the body did not come within {BODY_SECS_MAX:g} s") from None
+
+
+def form_fields(body: bytes) -> dict[str, str]:
+    """The fields of a form; of one that is given twice the last.
+
+    Raises:
+        Refusal: it is no form.
+    """
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
+    except ValueError as error:
+        raise Refusal(400, f"the body is no form: {error}") from None
+
+
+def refused(scope: Scope, refusal: Refusal) -> Response:
+    """The answer to a request that was refused, as each interface tells errors; pages lead to the login."""
+    path: str = scope["path"]
+    headers = {"www-authenticate": 'Bearer realm="sparkbolt"'} if refusal.status == 401 else {}
+    # What was sent and not read must not be taken for the next request.
+    headers |= {"connection": "close"} if refusal.status in (400, 408, 413) else {}
+    if path.startswith("/api/v1/"):
+        return storm_error(refusal.status, refusal.sentence, headers)
+    if path.startswith("/api/"):
+        return problem(refusal.status, refusal.sentence, headers)
+    is_page = scope["method"] in READING and "text/html" in Headers(scope=scope).get("accept", "")
+    if refusal.status == 401 and is_page:
+        return RedirectResponse(f"/login?next={quote(path, safe='/')}", 303)
+    return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+
+
+def cookie_name(host: str) -> str:
+    """The name of the session's cookie: servers at other ports of this host get it too, and may not take it for theirs.
+
+    >>> cookie_name("localhost:8088"), cookie_name("[::1]")
+    ('sparkbolt_session_8088', 'sparkbolt_session')
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isdecimal() else COOKIE
+
+
+def _receive_again(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for a handler that reads the body, after it was read here."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

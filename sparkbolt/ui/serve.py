@@ -1,0 +1,203 @@
+"""Serve: the application as a process that listens.
+
+Which question it answers: where does the UI listen, which token does it take, and how long may a client dawdle?
+Rule 1: it listens on loopback unless told otherwise; elsewhere nothing is shown without the token.
+Rule 2: the token's file is of mode 0600, and it is the only place where it is kept.
+Rule 3: a client that does not complete its request's head within ``HEAD_SECS_MAX`` is cut off.
+
+Read before: ``app``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sparkbolt.core.base.files import Files
+from sparkbolt.errors import ConfigError
+from sparkbolt.operate.operator import Operator
+from sparkbolt.ui.app import LOOPBACK_HOSTS, ErrorHandler, make_app
+from sparkbolt.ui.security import TOKEN_CHARACTERS_MIN
+
+DEFAULT_PORT = 8088
+CONNECTIONS_MAX = 1000
+BACKLOG = 128
+HEAD_BYTES_MAX = 32 << 10
+HEAD_SECS_MAX = 10.0
+IDLE_SECS_MAX = 15
+STOP_SECS_MAX = 3
+
+TOKEN_VARIABLE = "SPARKBOLT_UI_TOKEN"
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    home: str | None = None,
+    checkpoints: Sequence[str] = (),
+    token: str | None = None,
+    *,
+    open_files: Callable[[str], Files],
+    private: bool = False,
+    allowed_hosts: Sequence[str] = (),
+    routes: Sequence[BaseRoute] = (),
+    page_error: ErrorHandler | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the UI and its interfaces until SIGINT or SIGTERM.
+
+    Args:
+        host: the address to listen at; one that is not loopback makes it ``private``.
+        port: the port; 0 takes a free one.
+        home: where topologies are registered; None: ``SPARKBOLT_HOME``, or the user's own default.
+        checkpoints: paths or URLs of checkpoints that are shown besides.
+        token: what changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is kept in the home.
+        open_files: opens a checkpoint for reading.
+        private: whether reading needs the token too.
+        allowed_hosts: names of this server beside ``host``, without ports.
+        routes: the pages.
+        page_error: makes the answer of an error outside of the interfaces.
+        say: is told where it listens and which token it takes, once.
+
+    Raises:
+        ConfigError: the token is too short, or its file is not the user's alone.
+        OSError: it cannot listen there.
+    """
+    private = private or not is_loopback(host)
+    directory = token_directory(home)
+    token = token or os.environ.get(TOKEN_VARIABLE) or kept_token(directory)
+    app = make_app(
+        Operator(home, open_files=open_files),
+        token=token,
+        allowed_hosts=[*LOOPBACK_HOSTS, host, *allowed_hosts],
+        routes=routes,
+        private=private,
+        checkpoints=checkpoints,
+        page_error=page_error,
+    )
+    run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nchanges need this token: {token}"))
+
+
+def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Listen until SIGINT or SIGTERM; ``ready`` gets the URL once it does.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Not uvicorn's own way, which ends the process when the port is taken.
+    with socket.create_server((host, port), family=family, backlog=BACKLOG) as listener:
+        at = listener.getsockname()[1]
+        name = f"[{host}]" if ":" in host else host
+        ready(f"http://{name}:{at}/")
+        uvicorn.Server(server_config(app, host, at)).run(sockets=[listener])
+
+
+def server_config(app: Starlette, host: str, port: int) -> uvicorn.Config:
+    """What the server is told: limits, and no more about itself than it must say."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=PatientProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_keep_alive=IDLE_SECS_MAX,
+        timeout_graceful_shutdown=STOP_SECS_MAX,
+    )
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's HTTP, with an end to its patience: it waits for ever for a request's head."""
+
+    _head: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._head = self.loop.call_later(HEAD_SECS_MAX, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._no_longer()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Begin to wait for the rest of a head when its first bytes are there; stop when all of it is."""
+        super().handle_events()
+        if self.conn.their_state is not h11.IDLE:
+            self._no_longer()
+        elif self._head is None and self.conn.trailing_data[0]:
+            self._head = self.loop.call_later(HEAD_SECS_MAX, self._give_up)
+
+    def _no_longer(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _give_up(self) -> None:
+        self.transport.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token_directory(home: str | None) -> Path | None:
+    """Where the token is kept: the home, if it is a local directory; None if it is elsewhere."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    own = os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "sparkbolt")
+    place = (home or os.environ.get("SPARKBOLT_HOME") or own).removeprefix("file://")
+    return None if "://" in place else Path(place)
+
+
+def kept_token(directory: Path | None) -> str:
+    """The token in the home, made at the first start; one for this start only if the home is not a local directory.
+
+    Raises:
+        ConfigError: others can read the file, or it holds no token.
+    """
+    if directory is None:
+        return secrets.token_urlsafe(32)
+    path = directory / f"ui-token-{getpass.getuser()}"  # a shared home has users who cannot read each other's
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+    except FileExistsError:
+        pass
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise ConfigError(f"others can read {path}: remove it, and the next start makes another token")
+        token = file.read().strip()
+    if len(token) < TOKEN_CHARACTERS_MIN:
+        raise ConfigError(f"{path} holds no token: remove it, and the next start makes one")
+    return token

@@ -1,0 +1,449 @@
+"""Storm's REST interface: the paths below ``/api/v1/``, for programs that were written for Storm's.
+
+Which question it answers: which requests of Storm's interface are there, and what do changes answer?
+Rule 1: names, types and errors are Storm's; ``docs/rest.md`` lists what differs.
+Rule 2: a change needs the token, which Storm's does not; a change that is refused is an error, as Storm's are.
+Rule 3: JSONP is refused: with it every page of every site could read what is shown to this browser.
+
+Read before: ``asking``, ``storm_pages``, ``storm_topology``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sparkbolt.operate.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
+from sparkbolt.ui.asking import Asking, NoAnswerError
+from sparkbolt.ui.storm_pages import (
+    STORM_VERSION,
+    WINDOW_SECS_MAX,
+    Json,
+    alive_secs,
+    head_of,
+    is_own_window,
+    listed,
+    megabytes,
+    uptime,
+    window_of,
+    worker_pages,
+    workers_of,
+)
+from sparkbolt.ui.storm_topology import component_page, lag_page, metrics_page, topology_page, visualization
+from sparkbolt.version import __version__
+
+Page = Callable[[Request], Awaitable[Json]]
+
+LOG_LEVELS = {"ALL": "DEBUG", "TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
+"""log4j's levels that Python calls otherwise."""
+ROOT_LOGGERS = ("ROOT", "")
+
+
+def storm_routes() -> list[Route]:
+    """All paths of Storm's interface."""
+    reading: dict[str, Page] = {
+        "/cluster/configuration": cluster_configuration,
+        "/cluster/summary": cluster_summary,
+        "/nimbus/summary": nimbus_summary,
+        "/supervisor/summary": supervisor_summary,
+        "/supervisor": supervisor,
+        "/history/summary": history_summary,
+        "/owner-resources": owner_resources,
+        "/topology/summary": topology_summary,
+        "/topology-workers/{id}": topology_workers,
+        "/topology/{id}": topology,
+        "/topology/{id}/metrics": topology_metrics,
+        "/topology/{id}/lag": topology_lag,
+        "/topology/{id}/visualization": topology_visualization,
+        "/topology/{id}/component/{component}": topology_component,
+        "/topology/{id}/logconfig": log_config,
+    }
+    changing: dict[str, Page] = {
+        "/topology/{id}/activate": activate,
+        "/topology/{id}/deactivate": deactivate,
+        "/topology/{id}/kill/{secs}": kill,
+        "/topology/{id}/rebalance/{secs}": rebalance,
+        "/topology/{id}/debug/{action}/{percent}": debug,
+        "/topology/{id}/component/{component}/debug/{action}/{percent}": debug,
+        "/topology/{id}/logconfig": set_log_config,
+    }
+    return [
+        *(Route(f"/api/v1{path}", _answering(page), methods=["GET"]) for path, page in reading.items()),
+        *(Route(f"/api/v1{path}", _answering(page), methods=["POST"]) for path, page in changing.items()),
+    ]
+
+
+def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        if "callback" in request.query_params:
+            sentence = "JSONP is not answered, since every site could read it; ask without callback"
+            raise HTTPException(400, sentence)
+        return JSONResponse(await page(request))
+
+    return answer
+
+
+# ---- what a request says
+
+
+def _asking(request: Request) -> Asking:
+    asking: Asking = request.app.state.asking
+    return asking
+
+
+def _now_ms(request: Request) -> int:
+    return int(request.app.state.clock() * 1000)
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+def _sys(request: Request) -> bool:
+    return request.query_params.get("sys", "").lower() in ("1", "true")
+
+
+async def _document(request: Request) -> TopologyDocument:
+    return await _asking(request).document(_id(request))
+
+
+async def _window(request: Request, document: TopologyDocument) -> WindowDocument:
+    window = request.query_params.get("window", ALL_TIME)
+    if is_own_window(window):
+        return window_of(document, window, None)
+    if not (window.isdecimal() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
+        sentence = f"window={window!r} is neither {ALL_TIME} nor a number of seconds up to {WINDOW_SECS_MAX}"
+        raise HTTPException(400, sentence)
+    until_ms = document["now"]["time_ms"]
+    # Rounded, so that all who ask within a step share the answer.
+    since_ms = (until_ms - int(window) * 1000) // 10_000 * 10_000
+    return window_of(document, window, await _asking(request).series(_id(request), since_ms))
+
+
+async def _documents(request: Request) -> list[TopologyDocument]:
+    """The documents of what Storm would list. One whose topology hangs is left out for now."""
+    asking = _asking(request)
+    found = []
+    for entry in listed(await asking.topologies()):
+        try:
+            found.append(await asking.document(entry["id"]))
+        except NoAnswerError:
+            continue
+    return found
+
+
+# ---- the cluster
+
+
+async def cluster_configuration(request: Request) -> Json:
+    """What is configured for all topologies: of Storm's settings those that have a meaning here."""
+    return {
+        "storm.cluster.mode": "distributed",
+        "ui.host": request.url.hostname,
+        "ui.port": request.url.port,
+        "sparkbolt.version": __version__,
+    }
+
+
+async def cluster_summary(request: Request) -> Json:
+    """The sums of all topologies. A worker is a slot; Spark starts workers as they are needed, so none is free."""
+    documents = await _documents(request)
+    tasks = sum(head_of(each, 0)["tasksTotal"] for each in documents)
+    workers = [worker for each in documents for worker in workers_of(each)]
+    memory = round(sum(megabytes(each, "jvm", "driver", "worker") for each in documents), 1)
+    version = {"version": STORM_VERSION, "revision": "", "branch": "", "date": "", "srcChecksum": ""}
+    return {
+        "user": None,
+        "stormVersion": STORM_VERSION,
+        "stormVersionInfo": version,
+        "sparkboltVersion": __version__,
+        "supervisors": len({host for host, _ in workers}),
+        "topologies": len(documents),
+        "slotsTotal": len(workers),
+        "slotsUsed": len(workers),
+        "slotsFree": 0,
+        "executorsTotal": tasks,
+        "tasksTotal": tasks,
+        "schedulerDisplayResource": False,
+        "totalMem": memory,
+        "totalCpu": 0.0,
+        "availMem": 0.0,
+        "availCpu": 0.0,
+        "fragmentedMem": 0.0,
+        "fragmentedCpu": 0.0,
+        "memAssignedPercentUtil": "100.000" if memory else "0.0",
+        "cpuAssignedPercentUtil": "0.0",
+        "bugtracker-url": None,
+        "central-log-url": None,
+        "availGenerics": "",
+        "totalGenerics": "",
+    }
+
+
+async def nimbus_summary(request: Request) -> Json:
+    """The one process that answers here: it leads nothing, and is there as long as it answers."""
+    secs = int(request.app.state.clock() - request.app.state.started)
+    return {
+        "nimbuses": [
+            {
+                "host": request.url.hostname,
+                "port": request.url.port or 80,
+                "nimbusLogLink": "",
+                "status": "Leader",
+                "version": STORM_VERSION,
+                "nimbusUpTime": uptime(secs),
+                "nimbusUpTimeSeconds": str(secs),
+            }
+        ]
+    }
+
+
+async def supervisor_summary(request: Request) -> Json:
+    """The machines with workers."""
+    pages = _supervisors(await _documents(request), _now_ms(request))
+    return {
+        "supervisors": pages,
+        "schedulerDisplayResource": False,
+        "logviewerPort": request.url.port or 80,
+        "logviewerScheme": request.url.scheme,
+    }
+
+
+async def supervisor(request: Request) -> Json:
+    """One machine, by ``id`` or ``host``, which are the same here."""
+    wanted = request.query_params.get("id") or request.query_params.get("host")
+    documents, now_ms = await _documents(request), _now_ms(request)
+    workers = [worker for each in documents for worker in worker_pages(each, now_ms)]
+    return {
+        "supervisors": [each for each in _supervisors(documents, now_ms) if wanted in (None, each["host"])],
+        "workers": [each for each in workers if wanted in (None, each["host"])],
+        "schedulerDisplayResource": False,
+        "logviewerPort": request.url.port or 80,
+        "logviewerScheme": request.url.scheme,
+    }
+
+
+def _supervisors(documents: list[TopologyDocument], now_ms: int) -> list[Json]:
+    hosts: dict[str, Json] = {}
+    for document in documents:
+        secs = alive_secs(document["entry"], now_ms)
+        for host, _ in workers_of(document):
+            page = hosts.setdefault(host, {"slotsUsed": 0, "usedMem": 0.0, "uptimeSeconds": 0})
+            page["slotsUsed"] += 1
+            page["uptimeSeconds"] = max(page["uptimeSeconds"], secs)
+        for each in document["now"]["memory"]:
+            if each["host"] in hosts:
+                hosts[each["host"]]["usedMem"] += each["bytes"] / (1 << 20)
+    return [
+        {
+            "id": host,
+            "host": host,
+            "uptime": uptime(page["uptimeSeconds"]),
+            "uptimeSeconds": page["uptimeSeconds"],
+            "slotsTotal": page["slotsUsed"],
+            "slotsUsed": page["slotsUsed"],
+            "slotsFree": 0,
+            "schedulerDisplayResource": False,
+            "blacklisted": False,
+            "totalMem": round(page["usedMem"], 1),
+            "totalCpu": 0.0,
+            "usedMem": round(page["usedMem"], 1),
+            "usedCpu": 0.0,
+            "availMem": 0.0,
+            "availCpu": 0.0,
+            "logLink": "",
+            "version": STORM_VERSION,
+            "totalGenericResources": "",
+            "usedGenericResources": "",
+            "availGenericResources": "",
+        }
+        for host, page in hosts.items()
+    ]
+
+
+async def history_summary(request: Request) -> Json:
+    """The ids of all topologies that are known, those that have ended too."""
+    return {"topo-history": [entry["id"] for entry in await _asking(request).topologies()]}
+
+
+async def owner_resources(request: Request) -> Json:
+    """What each user's topologies use."""
+    owners: dict[str, Json] = {}
+    for document in await _documents(request):
+        head = head_of(document, 0)
+        page = owners.setdefault(
+            head["owner"],
+            {
+                "owner": head["owner"],
+                **dict.fromkeys(("totalTopologies", "totalExecutors", "totalWorkers", "totalTasks"), 0),
+                **dict.fromkeys(("totalMemoryUsage", "totalCpuUsage"), 0.0),
+                **dict.fromkeys(("memoryGuarantee", "cpuGuarantee"), "N/A"),
+                **dict.fromkeys(("memoryGuaranteeRemaining", "cpuGuaranteeRemaining"), "N/A"),
+                "isolatedNodes": -1,
+                **dict.fromkeys(("totalReqOnHeapMem", "totalReqOffHeapMem", "totalReqMem", "totalReqCpu"), 0.0),
+                **dict.fromkeys(("totalAssignedOnHeapMem", "totalAssignedOffHeapMem"), 0.0),
+            },
+        )
+        page["totalTopologies"] += 1
+        for name, of_head in (("totalExecutors", "executorsTotal"), ("totalWorkers", "workersTotal")):
+            page[name] += head[of_head]
+        page["totalTasks"] += head["tasksTotal"]
+        page["totalMemoryUsage"] += head["assignedTotalMem"]
+        page["totalAssignedOnHeapMem"] += head["assignedMemOnHeap"]
+        page["totalAssignedOffHeapMem"] += head["assignedMemOffHeap"]
+    return {"owners": list(owners.values()), "schedulerDisplayResource": False}
+
+
+# ---- topologies
+
+
+async def topology_summary(request: Request) -> Json:
+    """The topologies that run, and those that died or failed and were not started again."""
+    now_ms = _now_ms(request)
+    pages = [head_of(each, now_ms) for each in await _documents(request)]
+    return {"topologies": pages, "schedulerDisplayResource": False}
+
+
+async def topology_workers(request: Request) -> Json:
+    """Where its workers are."""
+    document = await _document(request)
+    return {
+        "hostPortList": [{"host": host, "port": port} for host, port in workers_of(document)],
+        "logviewerPort": request.url.port or 80,
+        "logviewerScheme": request.url.scheme,
+    }
+
+
+async def topology(request: Request) -> Json:
+    """One topology over a window."""
+    document = await _document(request)
+    return topology_page(document, await _window(request, document), _now_ms(request), sys=_sys(request))
+
+
+async def topology_metrics(request: Request) -> Json:
+    """Its counts by stream."""
+    document = await _document(request)
+    return metrics_page(document, await _window(request, document), sys=_sys(request))
+
+
+async def topology_lag(request: Request) -> Json:
+    """How far its spouts are behind."""
+    return lag_page(await _document(request))
+
+
+async def topology_visualization(request: Request) -> Json:
+    """Its graph."""
+    document = await _document(request)
+    return visualization(document, await _window(request, document), sys=_sys(request))
+
+
+async def topology_component(request: Request) -> Json:
+    """One component over a window."""
+    document, wanted = await _document(request), request.path_params["component"]
+    for component in document["components"]:
+        if component["id"] == wanted:
+            return component_page(document, component, await _window(request, document), _now_ms(request))
+    ids = ", ".join(component["id"] for component in document["components"])
+    raise HTTPException(404, f"topology {document['entry']['name']!r} has no component {wanted!r}; it has {ids}")
+
+
+async def log_config(request: Request) -> Json:
+    """The log level, if one is set, as log4j's root logger's."""
+    settings = (await _document(request))["settings"]
+    level = settings.get("log-level") or settings.get("log_level")
+    if not level:
+        return {"namedLoggerLevels": {}}
+    line = {"target_level": str(level).upper(), "reset_level": "INFO", "timeout": 0, "timeout_epoch": 0}
+    return {"namedLoggerLevels": {"ROOT": line}}
+
+
+# ---- changes
+
+
+async def _change(request: Request, what: str, told: str, *arguments: Any, **options: Any) -> Json:
+    answer = await _asking(request).change(_id(request), what, *arguments, by=request.state.by, **options)
+    _raise_refused(answer)
+    return {"topologyOperation": told, "topologyId": _id(request), "status": "success"}
+
+
+def _raise_refused(answer: Answer) -> None:
+    if answer["refused"]:
+        raise HTTPException(500, answer["text"])
+
+
+def _secs(request: Request) -> float:
+    text = str(request.path_params["secs"])
+    if not (text.isdecimal() and len(text) < 10):
+        raise HTTPException(400, f"{text!r} is no number of seconds to wait")
+    return float(text)
+
+
+async def _body(request: Request) -> Json:
+    text = await request.body()
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise HTTPException(400, f"the body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise HTTPException(400, "the body is no JSON object")
+    return value
+
+
+async def activate(request: Request) -> Json:
+    """Let spouts emit again."""
+    return await _change(request, "activate", "activate")
+
+
+async def deactivate(request: Request) -> Json:
+    """Stop spouts from emitting."""
+    return await _change(request, "deactivate", "deactivate")
+
+
+async def kill(request: Request) -> Json:
+    """Let open trees finish for at most these seconds, and end."""
+    return await _change(request, "kill", "kill", wait_secs=_secs(request))
+
+
+async def rebalance(request: Request) -> Json:
+    """What the Operator makes of it: it refuses what cannot be changed."""
+    _secs(request)
+    wanted = (await _body(request)).get("rebalanceOptions") or {}
+    if not isinstance(wanted, dict):
+        raise HTTPException(400, "rebalanceOptions is no JSON object")
+    options = {name: wanted[storm] for storm, name in _REBALANCE.items() if storm in wanted}
+    return await _change(request, "rebalance", "rebalance", **options)
+
+
+_REBALANCE = {"numWorkers": "num_workers", "executors": "executors"}
+
+
+async def debug(request: Request) -> Json:
+    """Storm samples tuples into a log; ours records the hops of named messages instead, so this is refused."""
+    await _asking(request).entry(_id(request))
+    sentence = "tuples are not sampled: trace a message, POST /api/v2/topologies/ID/trace, and read its story"
+    raise HTTPException(500, sentence)
+
+
+async def set_log_config(request: Request) -> Json:
+    """Set the log level. Only the root logger's can be set, and it stays until it is set again."""
+    levels = (await _body(request)).get("namedLoggerLevels")
+    if not isinstance(levels, dict) or not all(isinstance(each, dict) for each in levels.values()):
+        raise HTTPException(400, "namedLoggerLevels is no JSON object of objects")
+    others = [name for name in levels if name not in ROOT_LOGGERS]
+    if others:
+        raise HTTPException(500, f"the level of logger {others[0]!r} cannot be set; set ROOT's")
+    for line in levels.values():
+        level = str(line.get("target_level") or "INFO").upper()
+        answer = await _asking(request).change(
+            _id(request), "set", "log-level", LOG_LEVELS.get(level, level), by=request.state.by
+        )
+        _raise_refused(answer)
+    return await log_config(request)
