@@ -25,7 +25,7 @@ from sparkbolt.ui import shown
 WIDTH, HEIGHT = 420.0, 176.0
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 10.0, 14.0, 24.0
 POINTS_MAX = 120
-"""A longer series is thinned out to so many points: more than pixels can show."""
+"""A longer series is thinned out to so many points, or half as many bars: more would not be told apart."""
 STEPS_SECS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 604_800)
 LOUD = frozenset({"failed", "restarted", "killed", "outage"})
 """The kinds of events that are drawn in the colour of trouble."""
@@ -68,6 +68,25 @@ class Chart:
         return drawn(self)
 
 
+def tick_text(value: float, unit: str) -> str:
+    """A round number at an axis: as short as it can be.
+
+    >>> tick_text(40_000, "ms").replace(shown.SPACE, " "), tick_text(1_500, "ms").replace(shown.SPACE, " ")
+    ('40 s', '1.5 s')
+    """
+    if value == 0:
+        return "0"
+    if unit == "ms":
+        return f"{value / 1000:g}{shown.SPACE}s" if value >= 1000 else f"{value:g}{shown.SPACE}ms"
+    return UNITS[unit](value)
+
+
+def ticks_of(highest: float, unit: str) -> list[float]:
+    """The ticks of an axis; of sizes, in round numbers of their binary unit."""
+    scale = 1024.0 ** min(4, int(math.log(highest, 1024))) if unit == "size" and highest > 1 else 1.0
+    return [tick * scale for tick in nice_ticks(highest / scale)]
+
+
 def nice_ticks(highest: float, wanted: int = 3) -> list[float]:
     """Round numbers from 0 to at least ``highest``.
 
@@ -95,7 +114,7 @@ def time_ticks(first_ms: int, last_ms: int, wanted: int = 4) -> list[int]:
 
 def thinned(chart: Chart) -> Chart:
     """The chart with at most ``POINTS_MAX`` points."""
-    every = -(-len(chart.times_ms) // POINTS_MAX)
+    every = -(-len(chart.times_ms) // (POINTS_MAX // 2 if chart.bars else POINTS_MAX))
     if every <= 1:
         return chart
     starts = range(0, len(chart.times_ms), every)
@@ -119,10 +138,13 @@ def drawn(chart: Chart) -> str:
             f'<figure class="chart"><figcaption>{title}</figcaption>'
             '<p class="empty">Nothing was measured in this time.</p></figure>'
         )
-    frame = _Frame(chart.times_ms[0], chart.times_ms[-1], nice_ticks(max(known)))
+    frame = _Frame(chart.times_ms[0], chart.times_ms[-1], ticks_of(max(known), chart.unit))
     told = UNITS[chart.unit]
-    parts = [_grid(frame, told)]
-    parts += [_bars(chart, line, frame) if chart.bars else _line(chart, line, frame) for line in chart.lines]
+    parts = [_grid(frame, chart.unit)]
+    parts += [
+        _bars(chart, line, frame, number) if chart.bars else _line(chart, line, frame)
+        for number, line in enumerate(chart.lines)
+    ]
     parts += [_event(event, frame) for event in chart.events if frame.first_ms <= event["time_ms"] <= frame.last_ms]
     newest = [(line, next((v for v in reversed(line.values) if v is not None), None)) for line in chart.lines]
     legend = "".join(
@@ -157,12 +179,12 @@ class _Frame:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / self.ticks[-1]
 
 
-def _grid(frame: _Frame, told: Callable[[float], str]) -> str:
+def _grid(frame: _Frame, unit: str) -> str:
     parts = []
     for tick in frame.ticks:
         y = frame.y(tick)
         parts.append(f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(told(tick))}</text>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(tick_text(tick, unit))}</text>')
     long = frame.last_ms - frame.first_ms > 36 * 3_600_000
     for time_ms in time_ticks(frame.first_ms, frame.last_ms):
         at = shown.utc(time_ms)
@@ -186,11 +208,12 @@ def _line(chart: Chart, line: Line, frame: _Frame) -> str:
     return f'<path class="line line-{line.colour}" d="{d}"/>'
 
 
-def _bars(chart: Chart, line: Line, frame: _Frame) -> str:
-    width = max(1.5, (WIDTH - LEFT - RIGHT) / len(chart.times_ms) - 1)
-    base = frame.y(0)
+def _bars(chart: Chart, line: Line, frame: _Frame, number: int) -> str:
+    """The bars of one line, beside those of the others."""
+    width = max(1.0, ((WIDTH - LEFT - RIGHT) / len(chart.times_ms) - 0.6) / len(chart.lines))
+    base, aside = frame.y(0), width * (number - (len(chart.lines) - 1) / 2)
     d = "".join(
-        f"M{frame.x(time_ms):.1f},{base:.1f}V{frame.y(value):.1f}"
+        f"M{frame.x(time_ms) + aside:.1f},{base:.1f}V{frame.y(value):.1f}"
         for time_ms, value in zip(chart.times_ms, line.values, strict=True)
         if value
     )

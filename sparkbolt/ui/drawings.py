@@ -24,11 +24,14 @@ from sparkbolt.operate.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out
 from sparkbolt.ui import shown
 
 BOX = 66.0
+BOX_WIDTH = 164.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
 """The room before the spouts, for what waits to be read."""
 NAME_EM = 8.6
+BROAD = 1200.0
+"""A drawing that is wider is made to fit, as far as it stays legible."""
 NAME_MAX = 28
 """A longer name is cut in a drawing; its title has all of it."""
 HOPS_MAX = 60
@@ -48,19 +51,19 @@ def cut(name: str, most: int = NAME_MAX) -> str:
 
 
 def width_of(value: float) -> float:
-    """The width of an edge in pixels: 1 for nothing, 2 more for each power of ten.
+    """The width of an edge in pixels: 1.2 for nothing, about 1.2 more for each power of ten.
 
     >>> width_of(0), width_of(9), width_of(10**9)
-    (1.0, 3.0, 9.0)
+    (1.2, 2.4, 8.0)
     """
-    return round(min(9.0, 1.0 + 2.0 * math.log10(1 + max(0.0, value))), 1)
+    return round(min(8.0, 1.2 + 1.2 * math.log10(1 + max(0.0, value))), 1)
 
 
 @lru_cache(maxsize=64)
 def _flow_layout(shape: Shape) -> Layout:
     components, subscriptions = shape
     boxes = [
-        Node(level, id_, max(132.0, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
+        Node(level, id_, max(BOX_WIDTH, len(cut(id_)) * NAME_EM + 70, len(cut(kind)) * SMALL_EM + 30), BOX)
         for id_, level, kind in components
     ]
     return lay_out_graph(boxes, subscriptions, left=MARGIN + SOURCE, top=MARGIN)
@@ -112,7 +115,7 @@ def flow(document: TopologyDocument, window: str, base: str) -> Markup:
     width = layout.lefts[-1] + layout.widths[-1] + MARGIN
     height = layout.bottom + MARGIN
     parts = [
-        f'<svg class="flow" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'<svg class="flow{" broad" if width > BROAD else ""}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
         f'aria-label="How tuples flow through {escape(document["entry"]["name"])}">'
     ]
     parts += [_flow_edge(layout, edge, carried.get(edge.ends)) for edge in layout.edges]

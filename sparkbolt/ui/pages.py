@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,6 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from sparkbolt.core.base.words import Word
 from sparkbolt.operate.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
 from sparkbolt.ui import shown
+from sparkbolt.ui.app import error_status
 from sparkbolt.ui.asking import Asking
 from sparkbolt.ui.charts import bar
 from sparkbolt.version import __version__
@@ -196,21 +196,22 @@ def topology_page(request: Request, template: str, document: TopologyDocument, t
     )
 
 
-WHAT_TO_DO = {
-    401: "Log in with the token that sparkbolt ui printed when it started.",
-    403: "Go back, load the page again, and try once more.",
-    404: "The list of all topologies leads to those that are there.",
-    503: "Load the page again in some seconds. If it stays so, look whether the topology's machine and directory are there.",
+ERRORS = {
+    401: ("Log in first", "Log in with the token that sparkbolt ui printed when it started."),
+    403: ("Not allowed", "Go back, load the page again, and try once more."),
+    404: ("Not found", "The list of all topologies leads to those that are there."),
+    503: (
+        "No answer",
+        "Load the page again in some seconds. If it stays so, look whether the topology's machine and directory are there.",
+    ),
 }
+"""By status: the title of its page, and what to do."""
 
 
 def error_page(request: Request, error: Exception) -> Response:
     """The page of an error that a handler raised."""
-    from sparkbolt.ui.app import error_status
-
     status, sentence = error_status(error)
-    title = HTTPStatus(status).phrase if status in HTTPStatus else "Error"
-    to_do = WHAT_TO_DO.get(status, "The log of sparkbolt ui has more about it.")
+    title, to_do = ERRORS.get(status, ("Something went wrong", "The log of sparkbolt ui has more about it."))
     return rendered(request, "error.html", status=status, title=title, sentence=sentence, to_do=to_do, code=status)
 
 

@@ -68,7 +68,9 @@ def ms(value: float | None) -> str:
         return f"{value:.2g}{SPACE}ms"
     if value < 1000:
         return f"{value:.2f}{SPACE}ms" if value < 10 else f"{value:.0f}{SPACE}ms"
-    return f"{value / 1000:.2f}{SPACE}s" if value < 60_000 else span_text(value).replace(" ", SPACE)
+    if value < 60_000:
+        return f"{value / 1000:.{2 if value < 10_000 else 1}f}{SPACE}s"
+    return span_text(value).replace(" ", SPACE)
 
 
 def share(value: float | None) -> str:

@@ -40,7 +40,7 @@ from sparkbolt.ui.pages import (
 )
 from sparkbolt.ui.shown import VERY_BUSY, words
 
-MICRO_BATCHES_SHOWN = 60
+MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
 CHANGEABLE = {
     "log-level": ("log level", "How much the log says: DEBUG, INFO, WARNING or ERROR."),
