@@ -10,10 +10,12 @@ Read before: ``documents``, ``rest_types``.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-import textwrap
+import itertools
+import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -123,14 +125,21 @@ def _object(kind: Any, named: dict[str, Schema]) -> Schema:
 
 def field_notes(kind: type) -> dict[str, str]:
     """The docstring below each field of a class."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    notes = {}
-    for field, note in zip(body.body, body.body[1:], strict=False):
+    return _notes_of(kind.__module__).get(kind.__name__, {})
+
+
+@functools.cache
+def _notes_of(module: str) -> dict[str, dict[str, str]]:
+    """By class of a module: its fields' docstrings."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {body.name: dict(_notes(body)) for body in tree.body if isinstance(body, ast.ClassDef)}
+
+
+def _notes(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, note in itertools.pairwise(body.body):
         is_text = isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
-            notes[field.target.id] = inspect.cleandoc(str(note.value.value))  # type: ignore[attr-defined]
-    return notes
+        if is_text and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            yield field.target.id, inspect.cleandoc(ast.literal_eval(note.value))  # type: ignore[attr-defined]
 
 
 def mistake(value: Any, schema: Schema, named: dict[str, Schema], place: str = "the body") -> str | None:

@@ -10,7 +10,7 @@ Read before: ``asking``, ``rest_types``, ``openapi``, ``changes``.
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
@@ -44,6 +44,7 @@ from sparkbolt.ui.rest_types import (
     TraceBody,
     WindowsValue,
 )
+from sparkbolt.ui.security import json_body
 
 PREFIX = "/api/v2"
 LAST_MAX = 10_000
@@ -327,7 +328,7 @@ CHANGES = Operation(
 
 def rest_routes() -> list[Route]:
     """All paths of our own interface."""
-    description = document([*READING.values(), CHANGES, *CHANGING.values()], PREFIX)
+    description = _description()
     schemas = description["components"]["schemas"]
 
     async def openapi(_request: Request) -> Response:
@@ -339,6 +340,11 @@ def rest_routes() -> list[Route]:
         *(_route(operation, _reading(handler, operation)) for handler, operation in READING.items()),
         *(_route(operation, _changing(handler, operation, schemas)) for handler, operation in CHANGING.items()),
     ]
+
+
+@functools.cache
+def _description() -> dict[str, Any]:
+    return document([*READING.values(), CHANGES, *CHANGING.values()], PREFIX)
 
 
 def _route(operation: Operation, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
@@ -359,7 +365,7 @@ def _changing(
     schema = schema_of(operation.body, {})
 
     async def answer(request: Request) -> Response:
-        given = await _body(request)
+        given = await json_body(request)
         wrong = mistake(given, schema, schemas)
         if wrong:
             raise HTTPException(400, wrong)
@@ -367,16 +373,6 @@ def _changing(
         return JSONResponse(done, 409 if done["refused"] else 200 if done["done"] else 202)
 
     return answer
-
-
-async def _body(request: Request) -> Any:
-    text = await request.body()
-    if not text or request.state.form:  # a form has no more than the session's CSRF token
-        return {}
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"the body is no JSON: {error}") from None
 
 
 def read_parameter(parameter: Parameter, text: str | None) -> Any:

@@ -5,7 +5,8 @@ Rule 1: every request passes ``Guard``, before any handler; a handler may trust 
 Rule 2: nothing is changed without the token: as ``Authorization: Bearer``, or by a session that was begun with it. A
 session's requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
 Rule 3: secrets are compared in constant time, and are never part of a URL.
-Rule 4: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
+Rule 4: texts of requests and exceptions are told as values of JSON or as plain text, never as HTML.
+Rule 5: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
 
 Read before: nothing.
 """
@@ -15,18 +16,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request, cookie_parser
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sparkbolt.errors import ConfigError
-from sparkbolt.ui.errors import problem, storm_error
 
 BODY_BYTES_MAX = 1 << 20
 BODY_SECS_MAX = 10.0
@@ -270,6 +274,21 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
         raise Refusal(408, f"the body did not come within {BODY_SECS_MAX:g} s") from None
 
 
+async def json_body(request: Request) -> Any:
+    """The JSON of a request's body; an empty object without one, or for a form, which has a CSRF token only.
+
+    Raises:
+        HTTPException: 400; it is no JSON.
+    """
+    text = await request.body()
+    if not text or request.state.form:
+        return {}
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the body is no JSON: {error}") from None
+
+
 def form_fields(body: bytes) -> dict[str, str]:
     """The fields of a form; of one that is given twice the last.
 
@@ -296,6 +315,18 @@ def refused(scope: Scope, refusal: Refusal) -> Response:
     if refusal.status == 401 and is_page:
         return RedirectResponse(f"/login?next={quote(path, safe='/')}", 303)
     return PlainTextResponse(refusal.sentence + "\n", refusal.status, headers)
+
+
+def storm_error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as Storm's interface tells it: ``error`` is the status with its name, ``errorMessage`` a sentence."""
+    name = "Server Error" if status == 500 else HTTPStatus(status).phrase  # as Storm's server calls it
+    return JSONResponse({"error": f"{status} {name}", "errorMessage": sentence}, status, headers)
+
+
+def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as our own interface tells it: the problem details of RFC 9457."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
 def cookie_name(host: str) -> str:

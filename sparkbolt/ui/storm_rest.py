@@ -10,7 +10,6 @@ Read before: ``asking``, ``storm_pages``, ``storm_topology``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from starlette.routing import Route
 
 from sparkbolt.operate.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
 from sparkbolt.ui.asking import Asking, NoAnswerError
+from sparkbolt.ui.security import json_body
 from sparkbolt.ui.storm_pages import (
     STORM_VERSION,
     WINDOW_SECS_MAX,
@@ -385,13 +385,7 @@ def _secs(request: Request) -> float:
 
 
 async def _body(request: Request) -> Json:
-    text = await request.body()
-    if not text:
-        return {}
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise HTTPException(400, f"the body is no JSON: {error}") from None
+    value = await json_body(request)
     if not isinstance(value, dict):
         raise HTTPException(400, "the body is no JSON object")
     return value

@@ -292,8 +292,8 @@ def lag_page(document: TopologyDocument) -> Json:
         result: dict[str, Json] = {}
         for source, lag in lags.items():
             # Storm tells offsets beside; what is known here is how many positions are not finished.
-            topic, partition = _topic_and_partition(source)
-            result.setdefault(topic, {})[partition] = {"lag": lag}
+            topic, kafka_partition = _topic_and_partition(source)
+            result.setdefault(topic, {})[kafka_partition] = {"lag": lag}
         kind = types.get(spout, "")
         pages[spout] = {"spoutId": spout, "spoutType": SPOUT_TYPES.get(kind, kind), "spoutLagResult": result}
     return pages
