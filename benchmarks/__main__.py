@@ -10,7 +10,10 @@ import sys
 from benchmarks.figures import Printer
 from benchmarks.runs import Options
 
-NAMES = tuple("words columns floor ledger driver state windows kafka memory simulate peers ui".split())
+NAMES = (
+    *("words", "columns", "floor", "ledger", "driver", "state", "windows", "kafka", "memory", "simulate", "peers"),
+    "ui",
+)
 
 
 def count(text: str) -> int:

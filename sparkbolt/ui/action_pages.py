@@ -59,8 +59,8 @@ ACTIONS = {
     ),
     "restart": Action(
         "Restart",
-        "Its query ends and begins again from its checkpoint, in the same process. What was open in the micro-batch that "
-        "runs is done again.",
+        "Its query ends and begins again from its checkpoint, in the same process. The micro-batch that runs is done "
+        "again.",
         "Restart",
         danger=True,
     ),
@@ -118,7 +118,9 @@ def values_in(form: Mapping[str, str], fields: list[str]) -> dict[str, Any] | No
     Raises:
         MistakeError: a value is not JSON.
     """
-    typed = {name: form[f"{FIELD_PREFIX}{number}"] for number, name in enumerate(fields) if f"{FIELD_PREFIX}{number}" in form}
+    typed = {
+        name: form[f"{FIELD_PREFIX}{number}"] for number, name in enumerate(fields) if f"{FIELD_PREFIX}{number}" in form
+    }
     values, wrong = {}, {}
     for number, name in enumerate(fields):
         if name not in typed:
@@ -230,7 +232,7 @@ def rebalanced(form: Mapping[str, str]) -> dict[str, Any]:
     if text := form.get("parallelism", "").strip():
         wanted["parallelism"] = {form.get("component", ""): int(_number(text, "parallelism", "how many tasks"))}
     if not wanted:
-        raise MistakeError({"parallelism": "What should be changed? Give a component and how many tasks it should have."})
+        raise MistakeError({"parallelism": "Which component should have how many tasks?"})
     return wanted
 
 

@@ -156,9 +156,12 @@ def drawn(chart: Chart) -> str:
         {"name": line.name, "values": [None if v is None else float(f"{v:.4g}") for v in line.values]}
         for line in chart.lines
     ]
-    data = escape(json.dumps({"unit": chart.unit, "times": list(chart.times_ms), "lines": values}, separators=(",", ":")))
+    data = escape(
+        json.dumps({"unit": chart.unit, "times": list(chart.times_ms), "lines": values}, separators=(",", ":"))
+    )
     return (
-        f'<figure class="chart" data-chart="{data}"><figcaption>{title}<span class="legend">{legend}</span></figcaption>'
+        f'<figure class="chart" data-chart="{data}">'
+        f'<figcaption>{title}<span class="legend">{legend}</span></figcaption>'
         f'<svg viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" aria-label="{title} over time">{"".join(parts)}</svg>'
         '<p class="readout" aria-live="polite"></p></figure>'
     )
@@ -182,9 +185,9 @@ class _Frame:
 def _grid(frame: _Frame, unit: str) -> str:
     parts = []
     for tick in frame.ticks:
-        y = frame.y(tick)
+        y, text = frame.y(tick), escape(tick_text(tick, unit))
         parts.append(f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(tick_text(tick, unit))}</text>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{text}</text>')
     long = frame.last_ms - frame.first_ms > 36 * 3_600_000
     for time_ms in time_ticks(frame.first_ms, frame.last_ms):
         at = shown.utc(time_ms)
@@ -227,7 +230,8 @@ def _event(event: EventDocument, frame: _Frame) -> str:
     when = "" if at is None else at.strftime("%H:%M:%S UTC ")
     return (
         f'<g class="event {kind}"><title>{escape(when)}{escape(event["kind"])}: {escape(event["text"])}</title>'
-        f'<path d="M{x:.1f},{TOP - 4}V{HEIGHT - BOTTOM}"/><path class="flag" d="M{x:.1f},{TOP - 10}l4.5,0l-4.5,8l-4.5,-8Z"/></g>'
+        f'<path d="M{x:.1f},{TOP - 4}V{HEIGHT - BOTTOM}"/>'
+        f'<path class="flag" d="M{x:.1f},{TOP - 10}l4.5,0l-4.5,8l-4.5,-8Z"/></g>'
     )
 
 

@@ -108,16 +108,13 @@ def flow(document: TopologyDocument, window: str, base: str) -> Markup:
     secs = sums["secs"] if sums else 0.0
     numbers: Mapping[str, Numbers] = sums["components"] if sums else {}
     carried: dict[tuple[str, str], float] = {}
-    for one in sums["streams"] if sums and secs else []:
-        if one["sender"]:
-            way = (one["sender"], one["component"])
-            carried[way] = carried.get(way, 0.0) + one["executed"] / secs
+    for stream in sums["streams"] if sums and secs else []:
+        if stream["sender"]:
+            way = (stream["sender"], stream["component"])
+            carried[way] = carried.get(way, 0.0) + stream["executed"] / secs
     width = layout.lefts[-1] + layout.widths[-1] + MARGIN
     height = layout.bottom + MARGIN
-    parts = [
-        f'<svg class="flow{" broad" if width > BROAD else ""}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'aria-label="How tuples flow through {escape(document["entry"]["name"])}">'
-    ]
+    parts = [_svg("flow broad" if width > BROAD else "flow", width, height, f"Flow of {document['entry']['name']}")]
     parts += [_flow_edge(layout, edge, carried.get(edge.ends)) for edge in layout.edges]
     for node in layout.boxes:
         one = by_id[node.name or ""]
@@ -125,7 +122,7 @@ def flow(document: TopologyDocument, window: str, base: str) -> Markup:
         if lag is not None and one["id"] in document["now"]["lag"]:
             parts.append(_source(layout, node, lag))
         parts.append(_flow_box(layout, node, one, numbers.get(one["id"]), secs, base))
-    return Markup("".join(parts) + "</svg>")  # noqa: S704  each part escapes its texts
+    return Markup("".join(parts) + "</svg>")
 
 
 def _flow_edge(layout: Layout, edge: Edge, rate: float | None) -> str:
@@ -160,26 +157,41 @@ def _flow_box(
     done = (numbers["emitted"] if is_spout else numbers["executed"]) / secs if numbers and secs else None
     colour = "spout" if is_spout and shown.busy(capacity) in ("unknown", "idle") else f"cap-{shown.busy(capacity)}"
     told = f"{shown.rate(done)}" + ("" if capacity is None else f" · {shown.share(capacity)} busy")
-    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
     name, kind = escape(cut(one["id"])), escape(cut(one["type"].rpartition(".")[2]))
-    mark = (
-        f'<circle class="alarm" cx="{x + width - 4:.1f}" cy="{y + 4:.1f}" r="6"><title>{wrong:,} failed or errors</title>'
-        "</circle>"
-        if wrong
-        else ""
-    )
-    filled = "" if capacity is None else f'<rect class="filled" x="{x + 10:.1f}" y="{y + BOX - 8:.1f}" height="3" rx="1.5" '
-    filled += "" if capacity is None else f'width="{max(2.0, (width - 20) * min(1.0, capacity)):.1f}"/>'
+    left, right = (x + 24, x + width - 22) if is_spout else (x + 14, x + width - 14)
     return (
         f'<a class="box {colour}" href="{escape(base)}/components/{quote(one["id"], safe="")}" '
         f'aria-label="{escape(one["id"])}, {escape(told)}"><title>{escape(one["id"])} ({escape(one["type"])})</title>'
-        f'<rect class="body" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX}" rx="{BOX / 2 if is_spout else 8}"/>'
-        f'<text class="name" x="{x + (24 if is_spout else 14):.1f}" y="{y + 21:.1f}">{name}</text>'
-        f'<text class="times" x="{x + width - (22 if is_spout else 14):.1f}" y="{y + 21:.1f}" text-anchor="end">'
+        f'<rect class="body" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX}" '
+        f'rx="{BOX / 2 if is_spout else 8}"/>'
+        f'<text class="name" x="{left:.1f}" y="{y + 21:.1f}">{name}</text>'
+        f'<text class="times" x="{right:.1f}" y="{y + 21:.1f}" text-anchor="end">'
         f"\N{MULTIPLICATION SIGN}{one['parallelism']}</text>"
-        f'<text class="kind" x="{x + (24 if is_spout else 14):.1f}" y="{y + 36:.1f}">{kind}</text>'
-        f'<text class="told" x="{x + (24 if is_spout else 14):.1f}" y="{y + 52:.1f}">{escape(told)}</text>'
-        f"{'' if is_spout else filled}{mark}</a>"
+        f'<text class="kind" x="{left:.1f}" y="{y + 36:.1f}">{kind}</text>'
+        f'<text class="told" x="{left:.1f}" y="{y + 52:.1f}">{escape(told)}</text>'
+        f"{'' if is_spout else _filled(x, y, width, capacity)}{_alarm(x + width, y, numbers)}</a>"
+    )
+
+
+def _filled(x: float, y: float, width: float, capacity: float | None) -> str:
+    """The capacity as a bar at the foot of a box."""
+    if capacity is None:
+        return ""
+    part = max(2.0, (width - 20) * min(1.0, capacity))
+    return f'<rect class="filled" x="{x + 10:.1f}" y="{y + BOX - 8:.1f}" height="3" rx="1.5" width="{part:.1f}"/>'
+
+
+def _alarm(right: float, y: float, numbers: Numbers | None) -> str:
+    """A mark at a box whose component has failed something in the window."""
+    wrong = numbers["failed"] + numbers["errors"] if numbers else 0
+    title = f"<title>{wrong:,} failed or errors</title>"
+    return f'<circle class="alarm" cx="{right - 4:.1f}" cy="{y + 4:.1f}" r="6">{title}</circle>' if wrong else ""
+
+
+def _svg(kind: str, width: float, height: float, label: str) -> str:
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        f'role="{"img" if "tree" in kind else "group"}" aria-label="{escape(label)}">'
     )
 
 
@@ -215,7 +227,7 @@ def hop_columns(hops: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tupl
 
 
 def hop_state(hop: Mapping[str, Any]) -> str:
-    """What became of a tree's tuples at a task, as the name of a colour: ``failed``, ``held``, ``acked`` or ``sent``."""
+    """What became of a tree's tuples at a task, as a colour's name: ``failed``, ``held``, ``acked`` or ``sent``."""
     return next((state for state in ("failed", "held", "acked") if hop.get(state)), "sent")
 
 
@@ -224,8 +236,8 @@ def tree(story: Mapping[str, Any]) -> Markup:
     hops = story["hops"][:HOPS_MAX]
     if not hops:
         return Markup(
-            '<p class="empty">No hop of this tree was recorded. Trees of messages that are tried again are recorded, and '
-            "those that are traced: ask for it above, and look at the next attempt.</p>"
+            '<p class="empty">No hop of this tree was recorded. Trees of messages that are tried again are recorded, '
+            "and those that are traced: ask for it above, and look at the next attempt.</p>"
         )
     columns, pairs = hop_columns(hops)
     names = [f"{hop['component']}[{hop['task']}]" for hop in hops]
@@ -238,10 +250,7 @@ def tree(story: Mapping[str, Any]) -> Markup:
     layout = lay_out_graph(boxes, ways, left=MARGIN, top=MARGIN)
     width, height = layout.lefts[-1] + layout.widths[-1] + MARGIN, layout.bottom + MARGIN
     began = hops[0]["now_ms"]
-    parts = [
-        f'<svg class="flow tree" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
-        f'role="img" aria-label="The way of tree {escape(story["root"])}">'
-    ]
+    parts = [_svg("flow tree", width, height, f"The way of tree {story['root']}")]
     for edge in layout.edges:
         x, y = layout.stops(edge)[-1]
         parts.append(f'<path class="edge" stroke-width="1.5" d="{layout.path(edge)}"/>')
@@ -249,7 +258,7 @@ def tree(story: Mapping[str, Any]) -> Markup:
     for node in layout.boxes:
         index = int(node.name or 0)
         parts.append(_hop_box(layout, node, hops[index], names[index], counts[index], began))
-    return Markup("".join(parts) + "</svg>")  # noqa: S704  each part escapes its texts
+    return Markup("".join(parts) + "</svg>")
 
 
 def _hop_box(layout: Layout, node: Node, hop: Mapping[str, Any], name: str, emitted: int, began_ms: int) -> str:

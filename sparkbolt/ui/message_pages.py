@@ -130,7 +130,7 @@ async def tree_page(request: Request) -> Response:
     story = await asking.story(id_, root)
     if story is None:
         raise no_such(
-            f"nothing is known of a tree {root!r}: it is open and not traced, or so long ago that newer ones took its place"
+            f"nothing is known of a tree {root!r}: it is not traced, or so old that newer ones took its place"
         )
     return topology_page(
         request,

@@ -156,7 +156,7 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
 
 
 def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[tuple[str, str]]:
-    """What is wrong with a topology, as (``bad`` or ``warn``, a sentence); what to do is part of it where it is known."""
+    """What is wrong with a topology: (``bad`` or ``warn``, a sentence that says what to do, where it is known)."""
     state = TopologyState(entry["state"])
     said: list[tuple[str, str]] = []
     if state is TopologyState.DEAD:
@@ -202,7 +202,7 @@ ERRORS = {
     404: ("Not found", "The list of all topologies leads to those that are there."),
     503: (
         "No answer",
-        "Load the page again in some seconds. If it stays so, look whether the topology's machine and directory are there.",
+        "Load the page again in some seconds. If it stays so, see whether its machine and directory are there.",
     ),
 }
 """By status: the title of its page, and what to do."""

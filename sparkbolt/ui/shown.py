@@ -27,8 +27,8 @@ BUSY, VERY_BUSY = 0.6, 0.85
 def count(value: float | None) -> str:
     """A whole number with its thousands apart.
 
-    >>> count(1234567), count(0), count(None)
-    ('1,234,567', '0', '–')
+    >>> count(1234567), count(0), count(None) == UNKNOWN
+    ('1,234,567', '0', True)
     """
     return UNKNOWN if value is None else f"{round(value):,}"
 
@@ -50,8 +50,8 @@ def brief(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """So many a second.
 
-    >>> rate(1234.5).replace(SPACE, " "), rate(None)
-    ('1,234 /s', '–')
+    >>> rate(1234.5).replace(SPACE, " "), rate(None) == UNKNOWN
+    ('1,234 /s', True)
     """
     return UNKNOWN if value is None else f"{brief(value)}{SPACE}/s"
 
@@ -76,8 +76,8 @@ def ms(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A share of 1 in percent.
 
-    >>> share(0.834).replace(SPACE, " "), share(0.0004).replace(SPACE, " "), share(None)
-    ('83 %', '0 %', '–')
+    >>> share(0.834).replace(SPACE, " "), share(0.0004).replace(SPACE, " "), share(None) == UNKNOWN
+    ('83 %', '0 %', True)
     """
     return UNKNOWN if value is None else f"{100 * value:.0f}{SPACE}%"
 

@@ -19,6 +19,7 @@ from sparkbolt.operate.documents import (
     Numbers,
     SeriesDocument,
     SeriesPoint,
+    StreamSubscription,
     TopologyDocument,
     WindowDocument,
 )
@@ -42,9 +43,14 @@ from sparkbolt.ui.shown import VERY_BUSY, words
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
+COLOURS = "abcd"
+"""The colours of lines, as ``Line.colour``."""
 CHANGEABLE = {
     "log-level": ("log level", "How much the log says: DEBUG, INFO, WARNING or ERROR."),
-    "max-spout-pending": ("max spout pending", "How many trees of one task of a spout may be open at once; 0: no limit."),
+    "max-spout-pending": (
+        "max spout pending",
+        "How many trees of a spout's task may be open at once; 0: no limit.",
+    ),
     "micro-batch-target": ("micro-batch target", "How long a micro-batch should take, in milliseconds."),
 }
 """The settings that can be changed while a topology runs: their names for people, and what they mean."""
@@ -144,7 +150,7 @@ def _busiest(document: TopologyDocument, window: str) -> tuple[str, float] | Non
     numbers = document["windows"][window]["components"] if window in document["windows"] else {}
     found = [(one["capacity"], id_) for id_, one in numbers.items() if one["capacity"] is not None]
     capacity, id_ = max(found, default=(0.0, ""))
-    return (id_, capacity) if capacity is not None and capacity >= VERY_BUSY else None
+    return (id_, capacity) if capacity >= VERY_BUSY else None
 
 
 Reading = Callable[[SeriesPoint], float | None]
@@ -236,7 +242,10 @@ async def component_page(request: Request) -> Response:
         if sums
         else [],
         readers=[
-            (other["id"], way) for other in document["components"] for way in other["inputs"] if way["component"] == component
+            (other["id"], way)
+            for other in document["components"]
+            for way in other["inputs"]
+            if way["component"] == component
         ],
         errors=[error for error in document["errors"] if error["component"] == component][::-1][:50],
         watermark=document["now"]["watermarks"].get(component),
@@ -244,6 +253,16 @@ async def component_page(request: Request) -> Response:
         window=window,
         since=reach,
     )
+
+
+def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, StreamSubscription]]:
+    """Who subscribes to a component: (bolt, subscription)."""
+    return [
+        (other["id"], way)
+        for other in document["components"]
+        for way in other["inputs"]
+        if way["component"] == component
+    ]
 
 
 def component_charts(series: SeriesDocument, component: ComponentDocument) -> list[Chart]:
@@ -339,7 +358,7 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
     for one in spouts:
         id_ = one["id"]
         newest: dict[str, int] = next((p["lags"][id_] for p in points[::-1] if id_ in p.get("lags", {})), {})
-        sources = sorted(newest, key=lambda source: (-newest[source], source))[:4]
+        sources = sorted(newest, key=lambda source: (-newest[source], source))[: len(COLOURS)]
 
         def of(source: str, id_: str = id_) -> Reading:
             return lambda point: point.get("lags", {}).get(id_, {}).get(source)
@@ -347,7 +366,10 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
         def whole(point: SeriesPoint, id_: str = id_) -> float | None:
             return point["components"].get(id_, {}).get("lag")
 
-        lines = [Line(source, colour, _values(points, of(source)), True) for source, colour in zip(sources, "abcd")]
+        lines = [
+            Line(source, colour, _values(points, of(source)), True)
+            for source, colour in zip(sources, COLOURS, strict=False)
+        ]
         lines = lines or [Line("all partitions", "b", _values(points, whole), True)]
         charts.append(Chart(id_, "count", times, lines, series["events"]))
     return charts

@@ -50,8 +50,7 @@ KeyError: 'sku'
 
 
 def gist(**given: Any) -> Gist:
-    names = "micro_batches emitted executed acked failed set_aside errors open_trees retries lag rate".split()
-    return Gist(**{**dict.fromkeys(names, 0), **given})  # type: ignore[typeddict-item]
+    return Gist(**{**dict.fromkeys(Gist.__annotations__, 0), **given})  # type: ignore[typeddict-item]
 
 
 def entry(id_: str, state: str, **given: Any) -> TopologyEntry:
@@ -192,7 +191,9 @@ def window(name: str, secs: float) -> WindowDocument:
         ways = [("", stream) for stream in one["streams"]]
         ways += [(each["component"], each["stream"]) for each in one["inputs"]]
         for sender, stream in ways:
-            came = n // 40 if "refunds" in (sender, one["id"]) else n // 900 if stream == "rejected" else sums["executed"]
+            came = (
+                n // 40 if "refunds" in (sender, one["id"]) else n // 900 if stream == "rejected" else sums["executed"]
+            )
             streams.append(
                 StreamNumbers(
                     component=one["id"], sender=sender, stream=stream, executed=came if sender else 0,
@@ -235,7 +236,12 @@ def events() -> list[EventDocument]:
         (46, "activated", "its spouts emit again", "cli of ann"),
         (31, "outage", "enrich cannot reach prices.internal: connection refused", None),
         (29, "recovered", "enrich reached prices.internal after 1 min 52 s", None),
-        (16, "restarted", "the query failed: OSError: no space left on device; begins again from micro-batch 7204", None),
+        (
+            16,
+            "restarted",
+            "the query failed: OSError: no space left on device; begins at micro-batch 7204",
+            None,
+        ),
         (4, "letters", "2 dead letters were written: 'sku' is missing", None),
     ]
     return [EventDocument(time_ms=NOW_MS - m * MINUTE, kind=kind, text=text, by=by) for m, kind, text, by in told]
@@ -248,7 +254,9 @@ def now() -> NowDocument:
         micro_batch={"micro_batch_id": 8_112, "elapsed_ms": 740.0, "doing": "level 2 of 4, 3,100 executed so far"},
         lag={"orders": lag, "refunds": {"refunds-0": 1_204, "refunds-1": 14}},
         pending={"orders": 5_420, "refunds": 60},
-        watermarks={"revenue": {"watermark_ms": NOW_MS - 9_000, "behind_ms": 9_000, "windows": 8_421, "late_tuples": 37}},
+        watermarks={
+            "revenue": {"watermark_ms": NOW_MS - 9_000, "behind_ms": 9_000, "windows": 8_421, "late_tuples": 37}
+        },
         state={"rows": 88_214, "memory_bytes": 61 * MIB},
         memory=[
             {"process": "driver", "host": "shop-1", "pid": 4711, "bytes": 231 * MIB},
@@ -282,14 +290,12 @@ def point(time_ms: int, secs: float) -> SeriesPoint:
     lag = int(max(900.0, 8_000 + (minutes + 60) * 900 * (0.4 + max(0.0, (minutes + 31) / 31)))) if runs else 48_000
     bad = int(secs * (8 if slow > 1 else 0.9) * (1 + math.sin(minutes * 3))) if runs else 0
     split = {f"orders-{number}": int(lag * share) for number, share in enumerate((0.45, 0.3, 0.19, 0.06))}
-    nothing = dict.fromkeys(("p50", "p99", "p999", "max"))
+    usual = {"p50": 2_410.0, "p99": 7_870.0, "p999": 17_400.0, "max": 21_000.0}
     return SeriesPoint(
         time_ms=time_ms, secs=secs if runs else 0.0, emitted=acked, executed=acked * 4, acked=acked, failed=bad,
         set_aside=0, errors=bad, micro_batches=int(secs), micro_batch_ms=1_010.0 * slow * (1 + wave),
         open_trees=int(5_200 * slow * (1 + wave)), lag=lag,
-        complete=percentiles(2_410 * slow * (1 + wave), 7_870 * slow * (1 + 2 * wave), 17_400, 21_000 * slow * (1 + wave))
-        if runs
-        else nothing,
+        complete={name: value * slow * (1 + wave) if runs else None for name, value in usual.items()},
         capacity={"validate": 0.04, "enrich": min(1.0, 0.93 + wave / 3), "revenue": 0.27 + wave, "alerts": 0.02},
         components={
             "orders": {"emitted": acked, "failed": bad, "lag": lag},
@@ -380,7 +386,7 @@ def letter(number: int) -> dict[str, Any]:
         "attempts": attempts, "attempts_left_out": 0, "source": "orders/3", "position": 40_118 + number, "end": None,
         "message_id": None, "stream": "default", "fields": ["customer", "sku", "amount"],
         "tuples": [[f"c-{number}" if number != 1 else NASTY, None, number % 7]], "note": "",
-        "raw": {"value": body, "key": f"c-{number}", "headers": [["source", "web"]], "timestamp_ms": NOW_MS - 30 * MINUTE},
+        "raw": {"value": body, "key": f"c-{number}", "headers": [["source", "web"]], "timestamp_ms": NOW_MS},
         "replayed": number % 9 == 7, "discarded": number % 9 == 5,
     }  # fmt: skip
 
@@ -414,11 +420,15 @@ class Shop:
     def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
         return [micro_batch(number) for number in range(8_112 - last, 8_112)] if topology == ORDERS else []
 
-    def stories(self, topology: str, state: str = "failed", *, search: str = "", last: int = 100) -> list[dict[str, Any]]:
+    def stories(
+        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
+    ) -> list[dict[str, Any]]:
         if topology != ORDERS:
             return []
         found = [story(number, state) for number in range(self.trees)][::-1]
-        return [one for one in found if search in f"{one['source']}@{one['position']} {one['root']} {one['why']}"][-last:]
+        return [one for one in found if search in f"{one['source']}@{one['position']} {one['root']} {one['why']}"][
+            -last:
+        ]
 
     def story(self, topology: str, root: str) -> dict[str, Any] | None:
         for state in ("failed", "open", "acked"):
@@ -442,15 +452,20 @@ class Shop:
     ) -> list[dict[str, Any]]:
         texts = [
             ("INFO", None, "micro-batch 8111 is promoted: 1,204 emitted, 4,816 executed in 1.0 s"),
-            ("WARNING", "enrich", "KeyError: 'sku': {'customer': 'c-118', 'amount': 2}; its message is given again in 4 s"),
+            (
+                "WARNING",
+                "enrich",
+                "KeyError: 'sku': {'customer': 'c-118'}; its message is given again in 4 s",
+            ),
             ("PRINT", "alerts", f"alert: revenue of 12:19 is 41 % below yesterday's {NASTY}"),
             ("ERROR", "enrich", "cannot reach prices.internal: connection refused; its trees wait until it is back"),
             ("DEBUG", "revenue", "window of 12:18 to 12:19: 1,204 tuples"),
         ]
         lines = [
             {
-                "time_ms": NOW_MS - 900 * (60 - number), "level": level, "component": of, "task": number % 4 if of else None,
-                "micro_batch": 8_050 + number, "root": root(3) if level == "WARNING" else None, "text": text,
+                "time_ms": NOW_MS - 900 * (60 - number), "level": level, "component": of,
+                "task": number % 4 if of else None, "micro_batch": 8_050 + number,
+                "root": root(3) if level == "WARNING" else None, "text": text,
             }
             for number in range(60)
             for level, of, text in [texts[number * 7 % 5]]
