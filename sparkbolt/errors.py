@@ -33,6 +33,7 @@ __all__ = [
     "UnkeptError",
     "UnknownNameError",
     "WorkerStartError",
+    "WrongUseError",
 ]
 
 
@@ -180,6 +181,10 @@ class FencedError(CheckpointError):
 
 class OutdatedLifeError(SparkboltError):
     """Another driver has committed to Spark's log after this life loaded its ledger; the next life loads it anew."""
+
+
+class WrongUseError(SparkboltError):
+    """A command, or an operator, names something that does not exist, or cannot be; the exit code is 2."""
 
 
 class EngineError(SparkboltError):

@@ -24,7 +24,7 @@ class Launch:
 
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
         """Start a topology on Spark and return at once."""
-        from sparkbolt.spark.running import start
+        from sparkbolt.spark.starting import start
 
         return start(topology, **options)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -28,8 +31,21 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
 
-def pytest_configure() -> None:
-    """Ctrl-C is heard, by the programs that tests start too, where a shell has started all in the background."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Ctrl-C is heard, by the programs that tests start too, where a shell has started all in the background.
+
+    And no topology of a test, or of a program that a test starts, is registered in the home of the user.
+    """
+    before = os.environ.get("SPARKBOLT_HOME")
+    home = os.environ["SPARKBOLT_HOME"] = tempfile.mkdtemp(prefix="sparkbolt-tests-home-")
+
+    def restore() -> None:
+        shutil.rmtree(home, ignore_errors=True)
+        os.environ.pop("SPARKBOLT_HOME", None)
+        if before is not None:
+            os.environ["SPARKBOLT_HOME"] = before
+
+    config.add_cleanup(restore)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -63,6 +79,14 @@ class SharedModules(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedModules | None:
     """For ``--dist loadscope``; other ways have pytest-xdist's own schedulers."""
     return SharedModules(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home of the test's own, for it and for the programs that it starts."""
+    place = tmp_path / "home"
+    monkeypatch.setenv("SPARKBOLT_HOME", str(place))
+    return place
 
 
 @pytest.fixture(scope="session")

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sparkbolt.cli.locate import WrongUseError, load_topology, look_in
+from sparkbolt.cli.locate import load_topology, look_in
 from sparkbolt.cli.program import DRAIN_SECS, EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.tree_life import TreeState
-from sparkbolt.errors import InvalidTopology, SparkboltError
+from sparkbolt.errors import InvalidTopology, SparkboltError, WrongUseError
 from sparkbolt.version import __version__
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -382,7 +382,8 @@ def _checkpoint_repair(options: argparse.Namespace) -> int:
 
 
 def _dlq_list(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterLocation, list_letters
+    from sparkbolt.cli.dlq.commands import list_letters
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
@@ -390,7 +391,8 @@ def _dlq_list(options: argparse.Namespace) -> int:
 
 
 def _dlq_show(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterLocation, show_letters
+    from sparkbolt.cli.dlq.commands import show_letters
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     print("\n".join(show_letters(place, options.ids, as_json=options.json)))
@@ -398,7 +400,8 @@ def _dlq_show(options: argparse.Namespace) -> int:
 
 
 def _dlq_replay(options: argparse.Namespace) -> int:
-    from sparkbolt.cli.dlq.commands import LetterLocation, ReplayOrder, replay
+    from sparkbolt.cli.dlq.commands import ReplayOrder, replay
+    from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
     order = ReplayOrder(place, options.ids, options.spout, options.into, options.again)

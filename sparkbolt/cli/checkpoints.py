@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkbolt.cli.checkpoint_files import WritableDirectory, open_files
 from sparkbolt.core.base.files import Files
+from sparkbolt.core.base.locations import local_directory
 from sparkbolt.core.driver.ledger import agreement
 from sparkbolt.core.driver.ledger.files import begin_life
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.locations import local_directory
+from sparkbolt.spark.checkpoint_files import WritableDirectory, open_files
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:

@@ -409,7 +409,8 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
         rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
-    yield f"{outcome.kind} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
+    ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
+    yield f"{ended} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 

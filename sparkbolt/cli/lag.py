@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.model.topology import Topology
+from sparkbolt.errors import WrongUseError
 from sparkbolt.spouts.kafka import KafkaSpout
 from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
 

@@ -17,11 +17,7 @@ from types import ModuleType
 
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
-from sparkbolt.errors import SparkboltError
-
-
-class WrongUseError(SparkboltError):
-    """The command line names something that does not exist; the exit code is 2."""
+from sparkbolt.errors import SparkboltError, WrongUseError
 
 
 class BrokenModuleError(SparkboltError):

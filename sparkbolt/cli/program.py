@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 POLL_SECS = 0.2
 EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2, 3, 130
 EXIT_TIME_OVER = 4
-"""The exit code if the time of ``--for`` has expired, and trees or failed records were left for replay."""
+"""The exit code if trees or failed records were left for replay when the time of ``--for`` had expired, or when the
+topology was killed from outside."""
 DRAIN_SECS = 4.0
 """How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
 
@@ -67,6 +68,8 @@ class RunOutcome:
     """The number of the micro-batch that was cancelled."""
     time_over: bool = False
     """Whether it stopped because its time had expired, and not because of a signal."""
+    killed: str | None = None
+    """Who has killed it from outside, as in "killed by alice"; None if nobody has."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
@@ -81,13 +84,13 @@ class RunOutcome:
         """The exit code of the process.
 
         0: finished, or stopped with nothing left; 3: the same, but messages were set aside; 1: failed. If anything is
-        left for replay: 4 if the time of ``--for`` has expired, otherwise 130. Open trees are left for replay, and
-        records that failed and wait for a retry.
+        left for replay: 4 if the time of ``--for`` has expired, or if it was killed from outside, otherwise 130. Open
+        trees are left for replay, and records that failed and wait for a retry.
         """
         if self.kind == RunEnd.FAILED:
             return EXIT_FAILED
         if self.kind != RunEnd.FINISHED and (not self.drained or self.retries):
-            return EXIT_TIME_OVER if self.time_over else EXIT_LEFT
+            return EXIT_TIME_OVER if self.time_over or self.killed is not None else EXIT_LEFT
         return EXIT_SET_ASIDE if self.set_aside else EXIT_FINISHED
 
 
@@ -191,7 +194,7 @@ def run(
         stop_after_secs: stop, as with Ctrl-C, after so many seconds, counted from when Spark is up; None for never.
         drain_secs: how long a micro-batch may still run then; after that it is cancelled and left for replay.
         display: the display to use instead.
-        options: further arguments of ``sparkbolt.spark.running.start``.
+        options: further arguments of ``sparkbolt.spark.starting.start``.
 
     Returns:
         The last counters, also of a run that was stopped and drained.
@@ -260,6 +263,7 @@ def _start_and_watch(
     running: RunningTopology = topology.start(**options)
     requests.may_interrupt = False
     committed = 0
+    exit_code = EXIT_FAILED
 
     def heard(report: MicroBatchReport) -> None:
         nonlocal committed
@@ -276,7 +280,7 @@ def _start_and_watch(
         if failure is not None:
             log = jvm.keep_log()
             failure += f" (Spark's log: {log})" if log else ""
-        return RunOutcome(
+        outcome = RunOutcome(
             RunEnd.FAILED if failure is not None else RunEnd.FINISHED if end.finished else RunEnd.STOPPED,
             time.monotonic() - began,
             running.metrics(),
@@ -285,13 +289,17 @@ def _start_and_watch(
             failure,
             broken_off=None if drained else end.broken_off,
             time_over=end.time_over,
+            killed=end.killed,
             checkpointed=options.get("checkpoint") is not None,
             set_aside=running.set_aside_here,
             committed=committed,
             letters_directory=running.dead_letters_directory,
         )
+        exit_code = outcome.exit_code
+        return outcome
     finally:
         running.close()
+        running.exits(exit_code)
         jvm.show_prints(None)
 
 
@@ -303,6 +311,7 @@ class _End:
     failure: str | None = None
     broken_off: int | None = None
     time_over: bool = False
+    killed: str | None = None
 
 
 def _runs(progress: Progress) -> object:
@@ -318,6 +327,8 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
     time_over = False
     try:
         while not (requests.count or display.is_closed or time_over):
+            if running.killed is not None:
+                return _watch_killed(running, display, requests)
             if running.await_finished(POLL_SECS):
                 return _End(finished=True)
             display.look(running)
@@ -343,4 +354,15 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
         # The caller ignores ``broken_off`` if the run is drained after all.
         return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
     except EngineError as error:
+        if running.killed is not None and running.failure is None:
+            return _End(killed=running.killed)
         return _End(failure=str(error))
+
+
+def _watch_killed(running: RunningTopology, display: Display, requests: StopRequests) -> _End:
+    """Wait until a topology that was killed from outside has ended by itself; Ctrl-C ends it at once."""
+    display.draining(running.metrics().open_trees, asked=True)
+    while running.is_running and not requests.count:
+        display.look(running)
+        time.sleep(POLL_SECS)
+    return _End(killed=running.killed, failure=running.failure)

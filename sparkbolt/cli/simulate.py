@@ -27,10 +27,9 @@ from typing import IO, Any
 from rich.console import Console
 from rich.status import Status
 
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, WrongUseError
 from sparkbolt.sim.faults import history_of
 from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
 from sparkbolt.sim.report import (

@@ -11,17 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from sparkbolt.cli.checkpoint_files import open_files
-from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines
+from sparkbolt.core.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.core.model.causes import outcome_words
 from sparkbolt.core.model.story import Story, time_text
 from sparkbolt.core.model.tree_life import TreeState
-from sparkbolt.errors import CheckpointError, InvariantError
-
-READS_MAX = 5
-"""How often a log is read at most, if it changes while it is read."""
+from sparkbolt.errors import WrongUseError
+from sparkbolt.spark.checkpoint_files import open_files
 
 
 def open_ledger(directory: str) -> LedgerReader:
@@ -31,20 +26,7 @@ def open_ledger(directory: str) -> LedgerReader:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint, or the checkpoint is damaged.
     """
-    where = f"checkpoint {directory}"
-    files = open_files(directory)
-    for attempt in range(READS_MAX):
-        try:
-            return LedgerReader(files, _last_commit(files), where)
-        except CheckpointError:
-            # A running topology may have compacted its log after its last commit was looked up here.
-            if attempt == READS_MAX - 1 or files.read("tasks") is None:
-                raise
-    raise InvariantError("the last attempt at reading a ledger returns or raises")
-
-
-def _last_commit(files: Files) -> int:
-    return max((int(name) for name in files.names("spark/commits") if name.isdigit()), default=-1)
+    return read_ledger(open_files(directory), f"checkpoint {directory}")
 
 
 def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:

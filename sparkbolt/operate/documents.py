@@ -80,6 +80,8 @@ class TopologyEntry(TypedDict):
     pid: int
     pid_started: float
     """When the process was started, as the operating system counts, so that a pid that was used again is seen."""
+    pid_space: str
+    """The boot of the machine and the process namespace in which ``pid`` counts; empty if unknown."""
     checkpoint: str | None
     """The path or URL of its checkpoint; None if it is temporary."""
     control: str | None

@@ -44,13 +44,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.files import Files
+from sparkbolt.core.base.locations import local_directory, scheme_of
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.model.lane import Lane, moved
-from sparkbolt.core.model.topology import Topology, changes
+from sparkbolt.core.model.topology import Topology, changes, differs
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs, local_directory, scheme_of
+from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to end."""
@@ -357,11 +358,7 @@ class Checkpoint:
 
     def _refuse(self, differences: Sequence[str]) -> None:
         if differences:
-            listed = "".join(f"\n  - {difference}" for difference in differences)
-            raise CheckpointError(
-                f"checkpoint {self.directory} was begun by a topology that differs:{listed}\nGive the topology the "
-                "shape it had, or start it with a new checkpoint directory (which starts from the beginning)"
-            )
+            raise CheckpointError(differs(self.directory, differences))
 
     def last_commit(self) -> int:
         """The number of the last micro-batch that Spark has committed; -1 if there is none."""

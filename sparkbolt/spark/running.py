@@ -12,22 +12,21 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import cloudpickle
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparkbolt.core.base.exceptions import said
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.driver.restart_policy import Restarts
 from sparkbolt.core.model.components import Spout
-from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
@@ -37,25 +36,18 @@ from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
-from sparkbolt.errors import CheckpointError, EngineError, SpoutOpenError
-from sparkbolt.spark import code_shipping, scratch
+from sparkbolt.errors import EngineError, SpoutOpenError
+from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.presence import Presence
+from sparkbolt.operate.steering import Steering
+from sparkbolt.spark import scratch
 from sparkbolt.spark.activity_pages import warning
-from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
+from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.error_log import ErrorLog
-from sparkbolt.spark.failure_text import explain, query_failure
-from sparkbolt.spark.jvm import quieten_py4j
+from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.life import Life, now_ms
-from sparkbolt.spark.session import (
-    await_executors,
-    check_reachable,
-    check_usable,
-    cores_of,
-    for_lane,
-    given_session,
-    is_local,
-    make_session,
-    why_gone,
-)
+from sparkbolt.spark.operated import Operated
+from sparkbolt.spark.session import why_gone
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
 
@@ -75,11 +67,12 @@ class RunningOnSpark(RunningTopology):
         checkpoint: Checkpoint,
         temporary: str | None,
         open_secs: float | None = None,
+        presence: Presence | None = None,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit.
+        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it.
 
         Raises:
             EngineError: a spout cannot be opened.
@@ -96,7 +89,10 @@ class RunningOnSpark(RunningTopology):
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
+        self._closing, self._closed = threading.Lock(), threading.Event()
         self._ended = False
+        self._presence = presence
+        self._operated = Operated(self)
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
         """The last life that failed, and why."""
@@ -195,7 +191,10 @@ class RunningOnSpark(RunningTopology):
         try:
             if self._coordinator.ledger.replayed is not None:  # logged twice rather than never
                 self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
+            if self._presence is not None:
+                self._presence.attach(self._operated)
             for thread in self._make_threads():
+                thread.set_active(self._coordinator.active)
                 thread.start()
                 self._threads.append(thread)
             self._life.start()
@@ -236,6 +235,7 @@ class RunningOnSpark(RunningTopology):
             self._fail(failure.text + why)
             return False
         log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
+        self._note("restarted", f"its query failed: {failure.text}")
         return not self._stopping.wait(restart.wait_secs)
 
     def _await_end(self) -> QueryFailure | None:
@@ -249,7 +249,9 @@ class RunningOnSpark(RunningTopology):
                     return None
             life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
-            return life.failure or query_failure(error)
+            return None if self._operated.takes_restart(life) else life.failure or query_failure(error)
+        if self._operated.takes_restart(life):
+            return None
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
     def _fail(self, failure: str) -> None:
@@ -296,15 +298,31 @@ class RunningOnSpark(RunningTopology):
             self._failure = reason
             coordinator.active = False
         metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
+        self._operated.promoted(metrics)
+        if self._steering is not None:
+            self._operated.note_promotion(self._steering, promotion)
         self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
+
+    @property
+    def _steering(self) -> Steering | None:
+        return self._presence.steering if self._presence is not None else None
+
+    def _note(self, kind: str, text: str) -> None:
+        if self._steering is not None:
+            self._steering.note(kind, text)
 
     def _spout_reported(self, report: ErrorReport) -> None:
         self._error_log.report(report)
+        if self._steering is not None:
+            self._operated.note_error(self._steering, report)
         with self._changed:
             self._coordinator.ledger.metrics.of(report.component).errors += 1
 
     def _spout_raised(self, failure: SpoutFailure) -> None:
         self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure))
+        if self._steering is not None:
+            report = ErrorReport(failure.component, failure.task, *said(failure.error))
+            self._operated.note_error(self._steering, report)
         with self._changed:
             self._coordinator.ledger.metrics.of(failure.component).errors += 1
 
@@ -366,6 +384,17 @@ class RunningOnSpark(RunningTopology):
     def failure(self) -> str | None:
         """Why the topology failed, in a sentence; None if it did not fail, or will be restarted."""
         return self._failure
+
+    @property
+    def killed(self) -> str | None:
+        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has."""
+        kill = self._operated.killed
+        return kill.why if kill is not None else None
+
+    def exits(self, exit_code: int) -> None:
+        """Tell those who operate the topology with which exit code its process ends."""
+        if self._presence is not None:
+            self._presence.exits(exit_code)
 
     @property
     def trouble(self) -> str | None:
@@ -482,7 +511,8 @@ class RunningOnSpark(RunningTopology):
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:
-                    raise EngineError(f"topology {self.topology.name!r} is not running")
+                    why = f": it was {self.killed}" if self.killed is not None else ""
+                    raise EngineError(f"topology {self.topology.name!r} is not running{why}")
                 left = 0.1 if until is None else min(0.1, until - time.monotonic())
                 if left <= 0:
                     return False
@@ -519,9 +549,18 @@ class RunningOnSpark(RunningTopology):
         if self._calls.has_this_thread:
             threading.Thread(target=self.close, name="sparkbolt-close").start()
             return
-        if self._stopping.is_set():
+        with self._closing:
+            first = not self._stopping.is_set()
+            self._stopping.set()
+        if not first:  # another thread ends everything, such as that of a kill from outside
+            self._closed.wait(0.0 if threading.current_thread() is self._supervisor else None)
             return
-        self._stopping.set()
+        try:
+            self._end_everything()
+        finally:
+            self._closed.set()
+
+    def _end_everything(self) -> None:
         self._calls.break_off()
         self._life.stop_query()
         while self._supervisor.is_alive() and threading.current_thread() is not self._supervisor:
@@ -531,67 +570,11 @@ class RunningOnSpark(RunningTopology):
         self._life.end()
         self._listeners.end()
         self._error_log.tell_withheld(at_once=True)
+        if self._presence is not None:
+            failed = self._failure is not None
+            self._presence.ended(
+                TopologyState.FAILED if failed else TopologyState.ENDED, self._failure if failed else self.killed
+            )
         self._checkpoint.close()
         if self._temporary is not None:
             scratch.remove(self._temporary)
-
-
-def start(
-    topology: Topology,
-    *,
-    checkpoint: str | os.PathLike[str] | None = None,
-    master: str | None = None,
-    spark: SparkSession | None = None,
-    settings: dict[str, str] | None = None,
-    py_files: Sequence[str] = (),
-    open_secs: float | None = None,
-) -> RunningOnSpark:
-    """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
-    if spark is not None:
-        check_usable(spark)
-    place = None if checkpoint is None else os.fspath(checkpoint)
-    refuse_if_in_use(place)
-    quieten_py4j()
-    for left in scratch.sweep():
-        log.info("%s was left by a process that has died, and is removed", left)
-    if spark is not None:
-        session = given_session(spark, "a session was given (spark=...)", master, settings)
-    else:
-        session = make_session(topology.name, master, settings)
-    check_usable(session)
-    check_reachable(session, place)
-    code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
-    temporary = scratch.make("checkpoint-") if place is None else None
-    try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs)
-    except BaseException:
-        if temporary is not None:
-            scratch.remove(temporary)
-        raise
-    running.start()
-    return running
-
-
-def _running(
-    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
-) -> RunningOnSpark:
-    """Lock and check the checkpoint, lay out the topology, and begin the first life."""
-    try:
-        held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
-    try:
-        held.cut_back()
-        placement = held.placement(topology)
-        if placement is None:
-            await_executors(session)
-        lane = lay_out(topology, cores_of(session), placement)
-        held.keep_placement(lane, placement)
-        held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningOnSpark(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
-    except OSError as error:
-        held.close()
-        raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None
-    except BaseException:
-        held.close()
-        raise

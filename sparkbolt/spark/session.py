@@ -28,10 +28,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
-from sparkbolt.spark.locations import check_master, scheme_of
+from sparkbolt.spark.locations import check_master
 
 log = logging.getLogger("sparkbolt")
 JAVA_VERSION_MIN = 17

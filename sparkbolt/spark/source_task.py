@@ -48,4 +48,4 @@ def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
-    return run_entry(worker, moment, piece.index, piece.entry, piece.records).to_rows(worker.lane)
+    return run_entry(worker, moment, piece.index, piece.entry, piece.records, piece.traced).to_rows(worker.lane)

@@ -54,7 +54,7 @@ LAYERS = {
     "spouts": _layer(f"{MODEL} spouts", None),
     "bolts": _layer(f"{MODEL} spouts bolts", None),
     "sim": _layer(f"{ALL_OF_CORE} sim", None),
-    "operate": _layer(f"{ALL_OF_CORE} version operate", None),
+    "operate": _layer(f"{ALL_OF_CORE} version spouts bolts operate", None),
     "spark": _layer(f"{ALL_OF_CORE} version operate spark", None),
     "ui": _layer(f"{ALL_OF_CORE} version operate spark ui", None),
     "cli": _layer(f"{ALL_OF_CORE} version windows spouts bolts sim operate spark ui cli", None),

@@ -101,9 +101,9 @@ def test_start_and_run_are_typed() -> None:
 
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
     from sparkbolt.cli import program
-    from sparkbolt.spark import running
+    from sparkbolt.spark import running, starting
 
-    there = set(inspect.signature(running.start).parameters) - {"topology"}
+    there = set(inspect.signature(starting.start).parameters) - {"topology"}
     assert set(inspect.signature(Topology.start).parameters) - {"self"} == there
     own = set(inspect.signature(program.run).parameters) - {"topology", "options"}
     assert (

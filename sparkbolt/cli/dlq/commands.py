@@ -9,226 +9,23 @@ Rule 3: a letter that cannot be replayed unchanged is left out and reported; it 
 Rule 4: a line that is not a valid letter is reported by every command, and no tuples are written to where the letters
 are.
 
-Read before: ``core.model.dead_letters``, ``bolts.dead_letter_files``.
+Read before: ``operate.letters.stores``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-from urllib.parse import urlparse
 
-from sparkbolt.bolts.dead_letter_files import append_lines, letters_of, read_letters
-from sparkbolt.cli.checkpoint_files import open_files
-from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, LettersFound, Replay
-from sparkbolt.cli.dlq.topic import KAFKA, LetterTopic, client_properties, give_again
-from sparkbolt.cli.locate import WrongUseError
-from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
-from sparkbolt.core.model.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.story import short_values, time_text
-from sparkbolt.errors import SparkboltError
-from sparkbolt.spark.locations import local_directory
-
-REPLAYED = ".replayed"
-"""The suffix of the file with the ids of replayed letters; it is added to the name of the file of letters."""
-
-
-class LetterStore(Protocol):
-    """A store of dead letters: a file, a folder of a checkpoint, or a topic."""
-
-    def letters(self) -> LettersFound:
-        """All letters, in the order in which they were written."""
-
-    def replayed(self) -> set[str]:
-        """The ids of the letters that were replayed."""
-
-    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Replay letters and note them as replayed.
-
-        Args:
-            letters: the letters to replay.
-            into: the target, if it is not where the messages came from.
-        """
-
-
-class LetterFile:
-    """A file of letters, as ``dead_letters="file:PATH"`` writes it."""
-
-    def __init__(self, path: str, client: Mapping[str, str]) -> None:
-        """Check that the file exists.
-
-        Raises:
-            WrongUseError: there is no such file, or properties of a Kafka client were given, which a file does not use.
-        """
-        if client:
-            raise WrongUseError(f"--client-config is for letters in a topic (kafka:HOST:PORT/TOPIC), {path} is a file")
-        self._path = os.path.expanduser(path)
-        if not os.path.isfile(self._path):
-            raise WrongUseError(
-                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the "
-                "PATH of the spout's dead_letters='file:PATH'"
-            )
-
-    def letters(self) -> LettersFound:
-        """All letters of the file."""
-        read = read_letters(self._path)
-        return LettersFound(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
-
-    def replayed(self) -> set[str]:
-        """The ids in the file of replayed letters beside this file."""
-        try:
-            with open(self._path + REPLAYED, encoding="ascii") as file:
-                return {line.strip() for line in file if line.strip()}
-        except FileNotFoundError:
-            return set()
-
-    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Append the tuples to the file ``into``, one JSON object per line, as ``JsonLinesSpout`` reads them.
-
-        Raises:
-            WrongUseError: ``into`` is missing, or is where the letters are.
-        """
-        if into is None:
-            raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
-        done = append_tuples(letters, into, (self._path, self._path + REPLAYED))
-        if done.ids:
-            append_lines(self._path + REPLAYED, done.ids)
-        return done
-
-
-def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str]) -> Replay:
-    """Append the tuples of letters to a file, one JSON object per line, as ``JsonLinesSpout`` reads them.
-
-    Args:
-        letters: the letters to replay.
-        into: the path of the file.
-        read: the files and directories that contain the letters and the notes about them.
-
-    Raises:
-        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory.
-    """
-    path = os.path.abspath(os.path.expanduser(into))
-    if any(_is_in(path, place) for place in read):
-        raise WrongUseError(
-            f"--into {into} is where the dead letters are read from, and tuples are none: name another file, which a "
-            "JsonLinesSpout of the topology reads"
-        )
-    if os.path.isdir(path):
-        raise WrongUseError(f"--into {into} is a directory: name a file in it, which a JsonLinesSpout reads")
-    done = Replay()
-    lines: list[str] = []
-    for letter in letters:
-        why = _not_for_json(letter)
-        if why is not None:
-            done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
-            continue
-        lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
-        done.ids.append(letter.id)
-    done.tuples = len(lines)
-    if lines:
-        append_lines(path, lines)
-    return done
-
-
-def _is_in(path: str, place: str) -> bool:
-    """Whether a path is the file or directory ``place``, or is below it; links are followed."""
-    if os.path.exists(path) and os.path.exists(place) and os.path.samefile(path, place):
-        return True
-    real = os.path.realpath(place)
-    return os.path.commonpath([os.path.realpath(path), real]) == real
-
-
-def _not_for_json(letter: DeadLetter) -> str | None:
-    """Why a letter's tuples cannot be written as JSON without a change; None if they can."""
-    if not letter.tuples:
-        return f"it has no tuples ({letter.note or 'the message could not be read'})"
-    for values in letter.values():
-        for name, value in values.items():
-            try:
-                same = plain(value) == value and json.loads(json.dumps(value)) == value
-            except (TypeError, ValueError):
-                same = False
-            if not same:
-                return f"field {name!r} holds {type(value).__name__}, for which JSON has no form: replay it by program"
-    return None
-
-
-class LetterFolder:
-    """The dead letters of a checkpoint, in its folder ``dead-letters``, on any file system."""
-
-    def __init__(self, directory: str, client: Mapping[str, str]) -> None:
-        """Check that the checkpoint exists.
-
-        Args:
-            directory: the checkpoint, or its folder ``dead-letters``.
-            client: properties of Kafka's client, for a replay to Kafka.
-
-        Raises:
-            WrongUseError: there is no such directory.
-        """
-        self._client = client
-        above, _, name = directory.rstrip("/").rpartition("/")
-        self._directory = (above or ".") if name == LETTERS_FOLDER else directory
-        self._files = open_files(self._directory, write=True)
-
-    def letters(self) -> LettersFound:
-        """All letters of the folder, in the order of their micro-batches."""
-        names = sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
-        bodies = {name: self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names}
-        lines = [(name, at, line) for name in names for at, line in enumerate(bodies[name].splitlines(), start=1)]
-        read = letters_of(line for _, _, line in lines)
-        damaged = [lines[number - 1][:2] for number in read.damaged]
-        return LettersFound(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
-
-    def replayed(self) -> set[str]:
-        """The ids in the file ``replayed`` beside the letters."""
-        return set((self._files.read(f"{LETTERS_FOLDER}/replayed") or b"").decode("ascii").split())
-
-    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
-        """Append the tuples to a file, one JSON object per line; or write messages of Kafka to Kafka again, unchanged.
-
-        Raises:
-            WrongUseError: ``into`` is missing, or is where the letters are.
-        """
-        if into is None:
-            raise WrongUseError(
-                "say where they go: --into FILE, which a JsonLinesSpout of the topology reads; or, for messages of "
-                "Kafka, --into kafka:HOST:PORT (to their topics) or kafka:HOST:PORT/TOPIC"
-            )
-        if into.startswith(KAFKA):
-            done = give_again(letters, into[len(KAFKA) :], self._client)
-        else:
-            local = local_directory(self._directory)
-            done = append_tuples(letters, into, () if local is None else (os.path.join(local, LETTERS_FOLDER),))
-        if done.ids:
-            known = sorted(self.replayed().union(done.ids))
-            self._files.write(f"{LETTERS_FOLDER}/replayed", "".join(f"{id_}\n" for id_ in known).encode())
-        return done
-
-
-def shelf_at(where: str, client: Mapping[str, str]) -> LetterStore:
-    """The store for a checkpoint, a folder or a file."""
-    url = urlparse(where)
-    folder = url.scheme not in ("", "file") or os.path.isdir(os.path.expanduser(url.path if url.scheme else where))
-    return LetterFolder(os.path.expanduser(where), client) if folder else LetterFile(where, client)
-
-
-SHELVES: Mapping[str, Callable[[str, Mapping[str, str]], LetterStore]] = {FILE: shelf_at, KAFKA: LetterTopic}
-"""By prefix of a location, what makes the store from the rest. Without a known prefix it is a folder or a file."""
-
-
-@dataclass(frozen=True)
-class LetterLocation:
-    """The location of dead letters, as it is given on the command line."""
-
-    where: str
-    client_config: str | None = None
-    """A file of properties of Kafka's client; it is read when the store is opened, and never printed."""
+from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.operate.letters.common import ID_CHARACTERS_SHOWN, LettersFound
+from sparkbolt.operate.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.spark.checkpoint_files import open_files
 
 
 def open_letters(place: LetterLocation) -> LetterStore:
@@ -237,11 +34,7 @@ def open_letters(place: LetterLocation) -> LetterStore:
     Raises:
         WrongUseError: there is no such store.
     """
-    client = client_properties(place.client_config) if place.client_config is not None else {}
-    for start, make in SHELVES.items():
-        if place.where.startswith(start):
-            return make(place.where[len(start) :], client)
-    return shelf_at(place.where, client)
+    return open_store(place, open_files)
 
 
 def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_json: bool) -> list[str]:

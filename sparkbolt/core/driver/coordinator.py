@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -29,6 +30,7 @@ from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
+from sparkbolt.core.driver.overrides import Overrides, traced_sequences
 from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
@@ -82,6 +84,8 @@ class Coordinator:
         self.ledger = ledger
         self.life = ledger.life
         self.active = True
+        self.overrides = Overrides()
+        """What an operator has changed; ``override`` sets it."""
         self.spouts = spouts
         self.buffers = {
             number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
@@ -117,7 +121,7 @@ class Coordinator:
     def _buffers_of(self, spec: Any) -> dict[int, SpoutBuffer]:
         if not isinstance(spec.component, Spout):
             return {}
-        limit = spec.config.max_spout_pending or SPOUT_BUFFER_RECORDS_MAX
+        limit = self.max_spout_pending(spec.id) or SPOUT_BUFFER_RECORDS_MAX
         keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
         fails = spec.dead_letters == CHECKPOINT
         return {number: SpoutBuffer(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
@@ -126,14 +130,61 @@ class Coordinator:
         target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
         if spout is not None:
             return RateController(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
-        limit = (spec.config.max_spout_pending or SPOUT_BUFFER_RECORDS_MAX) * len(self.topology.tasks(spec.id))
-        return RateController(target_ms, FIRST_RECORDS, limit, GROWTH_AT_FIRST)
+        return RateController(target_ms, FIRST_RECORDS, self._records_max(spec.id), GROWTH_AT_FIRST)
+
+    def _records_max(self, component: str) -> int:
+        """How many records of a ``Spout`` one micro-batch may have."""
+        limit = self.max_spout_pending(component) or SPOUT_BUFFER_RECORDS_MAX
+        return limit * len(self.topology.tasks(component))
 
     def take_over(self, old: Coordinator) -> None:
         """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
         self.active = old.active
+        self.override(old.overrides)
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
+
+    # What an operator changes.
+
+    def max_spout_pending(self, component: str) -> int | None:
+        """How many trees of one task of a component may be open at once; None: there is no limit."""
+        own = self.topology.components[component].config.max_spout_pending
+        return self.overrides.max_spout_pending.get(component, own)
+
+    @property
+    def message_timeout_secs(self) -> float:
+        """How long a tree may stay open before it fails."""
+        return self.overrides.message_timeout_secs or self.config.message_timeout_secs
+
+    def override(self, overrides: Overrides) -> None:
+        """Let these settings apply from the next plan on; what they leave out applies as ``Config`` has it.
+
+        Nothing may be staged: its entry in the log has the terms under which it was staged.
+        """
+        check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it first")
+        self.overrides = overrides
+        target_ms = float(overrides.micro_batch_target_ms or self.config.micro_batch_target_ms)
+        for component, rate in self.rates.items():
+            partitioned = component in self.spouts
+            rate.limit(target_ms, self.config.micro_batch_bytes_max if partitioned else self._records_max(component))
+        for number, buffer in self.buffers.items():
+            limit = self.max_spout_pending(self.topology.task_owner(number)[0])
+            buffer.pending_max = limit or SPOUT_BUFFER_RECORDS_MAX
+        self._limit_buffers()
+        every = self.message_timeout_secs / (ROTATIONS - 1)
+        self._next_rotation += min(0.0, every - self._rotate_every)
+        self._rotate_every = every
+        terms = self.ledger.messages.terms
+        policies = {name: policy_of(self.topology.components[name]) for name in terms.policies}
+        self.ledger.messages.terms = replace(terms, policies=overrides.policies(policies))
+
+    def traced_of(self, entry: Entry) -> tuple[int, ...]:
+        """The sequences of an entry of the plan in force whose trees an operator wants to be traced."""
+        if not self.overrides.traces:
+            return ()
+        component = self.topology.task_owner(entry.task)[0]
+        ids = [] if entry.source is not None else [id_ for _, id_ in self.buffers[entry.task].planned_of(entry)]
+        return traced_sequences(self.overrides.traces, component, entry, ids)
 
     # Plans.
 
@@ -268,7 +319,7 @@ class Coordinator:
     def _held_back(self) -> bool:
         """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
         for component in self.lane.starters:
-            limit = self.topology.components[component].config.max_spout_pending
+            limit = self.max_spout_pending(component)
             if limit is None:
                 continue
             unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
@@ -306,7 +357,7 @@ class Coordinator:
     def _budget(self, component: str, probe: int | None) -> int:
         """How many positions of a spout may be read; with ``probe``, about half of that many messages."""
         rate = self.rates[component]
-        limit = self.topology.components[component].config.max_spout_pending
+        limit = self.max_spout_pending(component)
         rooms = [] if probe is None else [probe - probe // 2]
         if limit is not None and self.lane.tracked:
             rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))

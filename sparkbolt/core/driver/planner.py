@@ -108,7 +108,9 @@ class Planner:
         for index, entry in enumerate(plan.entries):
             if entry in alive:
                 records = tuple(self.coordinator.records_of(entry)) if entry.source is None else ()
-                pieces.setdefault(entry.task, []).append(Piece(index, entry, records))
+                pieces.setdefault(entry.task, []).append(
+                    Piece(index, entry, records, self.coordinator.traced_of(entry))
+                )
         shares: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), most)))]
         for own in sorted(pieces.values(), key=_size, reverse=True):
             min(shares, key=_size).extend(own)

@@ -104,6 +104,11 @@ class RateController:
             self.growth = 2.0
         return factor
 
+    def limit(self, target_ms: float, budget_max: int) -> None:
+        """Go on with another target and another limit; what was measured remains."""
+        self.target_ms, self.budget_max = target_ms, budget_max
+        self.budget = max(1, min(self.budget, budget_max))
+
     def positions_for(self, trees: int) -> int:
         """How many positions may be read so that at most about ``trees`` trees begin."""
         return int(trees / self.records_per_position)

@@ -91,6 +91,18 @@ class RunningTopology(ABC):
     def failure(self) -> str | None:
         """Why the topology failed for good, in a sentence; None if it did not."""
 
+    @property
+    @abstractmethod
+    def killed(self) -> str | None:
+        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has.
+
+        A topology that was killed ends when its open trees have finished, or their time is over.
+        """
+
+    @abstractmethod
+    def exits(self, exit_code: int) -> None:
+        """Tell those who operate the topology with which exit code its process ends; called after ``stop``."""
+
     @abstractmethod
     def progress(self) -> Progress:
         """Return how far the current micro-batch, which is not committed yet, has come."""

@@ -388,6 +388,20 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def differs(directory: str, differences: Sequence[str]) -> str:
+    """Say that a checkpoint does not fit a topology, and what to do.
+
+    Args:
+        directory: the checkpoint.
+        differences: one sentence each, as ``changes`` returns them.
+    """
+    listed = "".join(f"\n  - {difference}" for difference in differences)
+    return (
+        f"checkpoint {directory} was begun by a topology that differs:{listed}\nGive the topology the shape it had, or "
+        "start it with a new checkpoint directory (which starts from the beginning)"
+    )
+
+
 def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     found = [f"{what.format(name)} is gone" for name in old if name not in new]
     found += [f"{what.format(name)} is new" for name in new if name not in old]

@@ -382,3 +382,5 @@ class Piece:
     index: int
     entry: Entry
     records: tuple[Record, ...] = ()
+    traced: tuple[int, ...] = ()
+    """The sequences whose trees an operator wants to be traced, besides those that ``trace`` chooses."""

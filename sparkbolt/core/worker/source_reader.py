@@ -28,7 +28,7 @@ from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
-from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM
+from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, encode_control
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
@@ -44,10 +44,11 @@ from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 class EntryReader:
     """Reads one entry of a plan, and sends its rows within a stage."""
 
-    def __init__(self, stage: Stage, entry: Entry) -> None:
-        """Read ``entry`` within ``stage``, whose piece belongs to this entry alone."""
+    def __init__(self, stage: Stage, entry: Entry, traced: Sequence[int] = ()) -> None:
+        """Read ``entry`` within ``stage``, whose piece belongs to this entry alone; ``traced`` is as in ``Piece``."""
         self._stage = stage
         self._entry = entry
+        self._traced = np.array(traced, dtype=np.int64)
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
         spout = stage.worker.spout(entry.task) if entry.source is not None else None
@@ -326,7 +327,7 @@ class EntryReader:
             of = np.repeat(np.arange(len(starts)), run_lengths(starts, len(keys))) if several else None
             parents = Parents(roots, roots, ordinals, None, of)
             self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
-        attempts = self._attempts(stream, columns, parents, len(keys))
+        attempts = self._attempts(stream, columns, parents, sequences)
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
         path = ((self._entry.task, stream.index),)
@@ -335,9 +336,9 @@ class EntryReader:
         )
 
     def _attempts(
-        self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, count: int
+        self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, sequences: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint8] | None:
-        """The attempt of each row, uint8[count], with ``TRACED`` where ``trace`` chooses the row.
+        """The attempt of each row, uint8[rows], with ``TRACED`` where ``trace`` or an operator chooses the row.
 
         None: all rows are first attempts, and none is traced.
         """
@@ -351,9 +352,14 @@ class EntryReader:
                 text = f"trace raised {line_of(chooser.error)}; such tuples are not traced"
                 self._stage.report(ErrorReport(self._component, self._index, text))
                 self._stage.counts(self._component).errors += 1
+        if len(self._traced) and parents is not None:
+            wanted = np.isin(sequences, self._traced)
+            if wanted.any():
+                wished = np.where(wanted, np.uint8(TRACED), np.uint8(0))
+                marks = wished if marks is None else marks | wished
         if attempt == 1 and marks is None:
             return None
-        attempts = np.full(count, attempt, dtype=np.uint8)
+        attempts = np.full(len(sequences), attempt, dtype=np.uint8)
         return attempts if marks is None else attempts | marks
 
 
@@ -392,7 +398,14 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     return rows
 
 
-def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records: Sequence[Record] = ()) -> StageResult:
+def run_entry(
+    worker: Worker,
+    moment: Moment,
+    piece: int,
+    entry: Entry,
+    records: Sequence[Record] = (),
+    traced: Sequence[int] = (),
+) -> StageResult:
     """Read one entry of a plan, and run the bolts that are fused behind its spout.
 
     Args:
@@ -401,9 +414,10 @@ def run_entry(worker: Worker, moment: Moment, piece: int, entry: Entry, records:
         piece: the entry's index in the plan.
         entry: what to read.
         records: for an entry of a ``Spout``, the records that it emitted.
+        traced: the sequences whose trees are traced in any case.
     """
     from sparkbolt.core.worker.dead_letter_reader import LetterReader
 
     stage = Stage(worker, moment, piece)
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry).read(records)
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced).read(records)
     return stage.finish()

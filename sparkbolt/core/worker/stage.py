@@ -29,7 +29,7 @@ from sparkbolt.core.model.pickling import attributes_of
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
-from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, Origin, tick
+from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, TRACED, Origin, tick
 from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
 from sparkbolt.core.protocol.frames import (
     Column,
@@ -340,8 +340,9 @@ class Stage:
         """Record hops, if rows are marked or failed; any other frame costs only three checks."""
         if rows.attempts is not None or result.failures:
             self.recorder.worked(task.context, rows, result.failures, result.held)
-        if result.late_fails or (result.late_acks and self.lane.traces):
-            self.recorder.settled(task.context, result.late_acks if self.lane.traces else (), result.late_fails)
+        late_acks = result.late_acks if self.lane.traces else [tup for tup in result.late_acks if tup.mark & TRACED]
+        if result.late_fails or late_acks:
+            self.recorder.settled(task.context, late_acks, result.late_fails)
 
     def _judge(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
         """Count for how many of its tuples a bolt did its work (``health``)."""

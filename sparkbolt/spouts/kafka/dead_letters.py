@@ -33,7 +33,8 @@ STREAMS = "__streams.errors."
 LETTER = "sparkbolt.letter"
 TIMESTAMP = "sparkbolt.timestamp"
 """The original message's timestamp in ms since the epoch; the letter's own is its time of writing, for retention."""
-REPLAYED = "sparkbolt.replayed"
+REPLAYED, DISCARDED = "sparkbolt.replayed", "sparkbolt.discarded"
+"""Headers of messages that note what an operator has done with the letter of this id."""
 GONE = "sparkbolt.gone"
 """Header of letters without an original message: the letter has no key and value and is never replayed."""
 LETTER_BYTES_MAX = 262_144
@@ -208,6 +209,7 @@ class TopicRead:
     damaged: list[str] = field(default_factory=list)
     """Places of the messages that are not letters: ``partition 0, offset 17``."""
     replayed: set[str] = field(default_factory=set)
+    discarded: set[str] = field(default_factory=set)
 
 
 def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
@@ -249,10 +251,12 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
 
 def _sort(found: TopicRead, known: set[str], message: Any) -> None:
     raw = raw_of(message)
-    replayed = dict(raw.headers).get(REPLAYED)
-    if replayed is not None:
-        found.replayed.add(replayed.decode())
-        return
+    headers = dict(raw.headers)
+    for header, ids in ((REPLAYED, found.replayed), (DISCARDED, found.discarded)):
+        noted = headers.get(header)
+        if noted is not None:
+            ids.add(noted.decode())
+            return
     try:
         letter = letter_of(raw)
     except (ValueError, RecursionError):
@@ -273,6 +277,17 @@ def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], 
     """
     producer = give_again(settings, letters, into)
     notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
+    send(settings, producer, [(topic, note, None) for note in notes])
+
+
+def discard(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
+    """Record in the topic of the letters that an operator has seen to them.
+
+    Raises:
+        LettersNotTakenError: Some notes were not accepted.
+    """
+    producer = made(settings, client_library().Producer, settings.producer(**LONG))
+    notes = [RawMessage(None, headers=((DISCARDED, id_.encode()),)) for id_ in ids]
     send(settings, producer, [(topic, note, None) for note in notes])
 
 

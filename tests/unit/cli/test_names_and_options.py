@@ -14,7 +14,8 @@ import pytest
 
 from sparkbolt import Topology
 from sparkbolt.cli import main, program, seconds
-from sparkbolt.cli.locate import BrokenModuleError, WrongUseError, load_topology, look_in
+from sparkbolt.cli.locate import BrokenModuleError, load_topology, look_in
+from sparkbolt.errors import WrongUseError
 
 MODULE = """
 from sparkbolt import TopologyBuilder

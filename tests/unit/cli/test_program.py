@@ -56,6 +56,8 @@ class FakeRunning:
     """What the driver is in."""
     trouble: str | None = None
     waits_for: str | None = None
+    killed: str | None = None
+    exit_code: int | None = None
     set_aside_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
 
@@ -81,6 +83,9 @@ class FakeRunning:
 
     def deactivate(self) -> None:
         self.deactivated = True
+
+    def exits(self, exit_code: int) -> None:
+        self.exit_code = exit_code
 
     def stop(self, drain: bool) -> bool:
         return self.drains and self.failure is None

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.cli.stories import open_ledger
-from sparkbolt.spark.locations import answer_within, check_hdfs, check_master, local_directory, scheme_of
+from sparkbolt.core.base.locations import local_directory, scheme_of
+from sparkbolt.errors import WrongUseError
+from sparkbolt.spark.locations import answer_within, check_hdfs, check_master
 
 pytest.importorskip("pyspark")
 

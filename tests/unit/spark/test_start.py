@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, EngineError, Topology, TopologyBuilder
-from sparkbolt.spark import running as running_module
-from sparkbolt.spark.running import start
+from sparkbolt.spark import starting as starting_module
+from sparkbolt.spark.starting import start
 from sparkbolt.spouts import GeneratorSpout
 
 
@@ -65,7 +65,7 @@ def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     def make_session(*_: Any) -> Any:
         raise SparkIsStartedError
 
-    monkeypatch.setattr(running_module, "make_session", make_session)
+    monkeypatch.setattr(starting_module, "make_session", make_session)
     with ExitStack() as stack:
 
         def begin(owner: str) -> Any:

@@ -1,4 +1,4 @@
-"""The reader: reads a ledger without its topology, for ``sparkbolt errors`` and ``sparkbolt explain``.
+"""The reader: reads a ledger without its topology, for those who look at a checkpoint.
 
 Which question it answers: what does the log beside a checkpoint contain about a tree, whether the topology runs or not?
 
@@ -24,9 +24,11 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import Story, root_text
 from sparkbolt.core.model.tree_life import TreeState
-from sparkbolt.errors import CheckpointError, SparkboltError
+from sparkbolt.errors import CheckpointError, InvariantError, SparkboltError
 
 TASKS_FILE = "tasks"
 _ROOT = re.compile(r"(?:0x)?([0-9a-f]{16})", re.IGNORECASE)
@@ -36,6 +38,31 @@ _MESSAGE = re.compile(r"(.+)@(\d+)")
 
 class UnknownTreeError(SparkboltError):
     """The requested tree cannot be a tree of this topology, or nothing is kept about it."""
+
+
+READS_MAX = 5
+"""How often a log is read at most, if it changes while it is read."""
+
+
+def last_commit_of(files: Files) -> int:
+    """The last micro-batch that Spark has committed; -1 if none is."""
+    return max((int(name) for name in files.names("spark/commits") if name.isdigit()), default=-1)
+
+
+def read_ledger(files: Files, where: str) -> LedgerReader:
+    """The ledger of a checkpoint, whether its topology runs or not.
+
+    Raises:
+        CheckpointError: the files are no checkpoint, or are damaged.
+    """
+    for attempt in range(READS_MAX):
+        try:
+            return LedgerReader(files, last_commit_of(files), where)
+        except CheckpointError:
+            # A running topology may have compacted its log after its last commit was looked up here.
+            if attempt == READS_MAX - 1 or files.read(TASKS_FILE) is None:
+                raise
+    raise InvariantError("the last attempt at reading a ledger returns or raises")
 
 
 def dump_tasks(lane: Lane) -> bytes:
@@ -110,6 +137,10 @@ class LedgerReader:
         """The newest failed trees, oldest first."""
         return [tree.to_story() for tree in self._ledger.failed]
 
+    def failed_trees(self) -> list[FailedTree]:
+        """The same trees, as the ledger has them."""
+        return self._ledger.failed
+
     def traced(self) -> list[Story]:
         """The newest traced trees that were acked, oldest first."""
         return self._ledger.traced
@@ -117,6 +148,26 @@ class LedgerReader:
     def open(self, limit: int) -> list[Story]:
         """Up to ``limit`` open trees; for each task those that it started first."""
         return [self._ledger.story(key) for key in self._ledger.open_keys(limit)]
+
+    @property
+    def metrics(self) -> TopologyMetrics:
+        """The counts since the first start, as they were promoted last; open trees are counted."""
+        return self._ledger.metrics.copy_for(self._first)
+
+    @property
+    def retries(self) -> int:
+        """How many messages wait for a retry, as far as the checkpoint knows them."""
+        return self._ledger.retries
+
+    @property
+    def last_ms(self) -> int:
+        """The time of the last promoted micro-batch, in milliseconds since the epoch; 0 before the first."""
+        return self._ledger.last_now_ms
+
+    @property
+    def tasks(self) -> dict[str, tuple[int, int]]:
+        """By component: (the number of its first task, how many it has)."""
+        return dict(self._first)
 
     @property
     def counts(self) -> dict[str, int]:

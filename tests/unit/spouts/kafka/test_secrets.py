@@ -11,10 +11,10 @@ from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
 from sparkbolt.cli.check import examine, report_lines
-from sparkbolt.cli.dlq.topic import client_properties
 from sparkbolt.cli.graph import text_drawing
 from sparkbolt.cli.svg import svg_drawing
 from sparkbolt.errors import ConfigError
+from sparkbolt.operate.letters.topic import client_properties
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.dead_letters import read_topic

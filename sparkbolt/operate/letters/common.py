@@ -1,4 +1,4 @@
-"""Common: what all stores of dead letters return to ``sparkbolt dlq``.
+"""Common: what all stores of dead letters return.
 
 Which question it answers: what is reported about letters and about a replay, whatever the store is?
 Rule: this module knows no particular store.
@@ -8,6 +8,7 @@ Read before: ``core.model.dead_letters``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from sparkbolt.core.model.dead_letters import DeadLetter
@@ -50,3 +51,25 @@ class Replay:
     ids: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """A sentence for each letter that could not be replayed."""
+
+
+def newest_letters(letters: Iterable[DeadLetter], last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+    """The last of the letters that are wanted, each id once, in their order; at most ``last`` are held."""
+    found: dict[str, DeadLetter] = {}
+    for letter in letters:
+        if wanted(letter) and letter.id not in found:
+            found[letter.id] = letter
+            if len(found) > last:
+                del found[next(iter(found))]
+    return list(found.values())
+
+
+def letters_named(letters: Iterable[DeadLetter], ids: Collection[str]) -> list[DeadLetter]:
+    """The letters with these ids, each once."""
+    found: dict[str, DeadLetter] = {}
+    for letter in letters:
+        if letter.id in ids and letter.id not in found:
+            found[letter.id] = letter
+            if len(found) == len(ids):
+                break
+    return list(found.values())

@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.base.files import Files
-from sparkbolt.errors import InvariantError
-from sparkbolt.spark.locations import local_directory
+from sparkbolt.core.base.locations import local_directory
+from sparkbolt.errors import InvariantError, WrongUseError
 
 
 class LocalDirectory:

@@ -1,21 +1,27 @@
-"""Topic: ``sparkbolt dlq`` for a Kafka topic, ``kafka:HOST:PORT/TOPIC``.
+"""Topic: dead letters in a Kafka topic, ``kafka:HOST:PORT/TOPIC``.
 
 Which question it answers: which letters are in the topic, and how does a message get back to its own topic?
 Rule 1: a message is replayed unchanged, with its key and headers, to its own kafka_partition, or to the topic that
 ``--into`` names. The ids of replayed letters are noted in the topic of the letters.
 Rule 2: properties of the client, such as those of SASL and TLS, come from a file and are never printed.
 
-Read before: ``commands``, ``spouts.kafka.dead_letters``.
+Read before: ``common``, ``spouts.kafka.dead_letters``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sparkbolt.cli.dlq.common import ID_CHARACTERS_SHOWN, LettersFound, Replay
-from sparkbolt.cli.locate import WrongUseError
 from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.errors import WrongUseError
+from sparkbolt.operate.letters.common import (
+    ID_CHARACTERS_SHOWN,
+    LettersFound,
+    Replay,
+    letters_named,
+    newest_letters,
+)
 
 
 def client_properties(path: str) -> dict[str, str]:
@@ -72,7 +78,7 @@ class LetterTopic:
         from sparkbolt.spouts.kafka.dead_letters import read_topic
 
         found = read_topic(self._settings, self._topic)
-        self._replayed = found.replayed
+        self._replayed, self._discarded = found.replayed, found.discarded
         letters = sorted(found.letters, key=lambda letter: letter.last.ended_ms)
         return LettersFound(letters, found.repeated, found.damaged, "message")
 
@@ -81,6 +87,27 @@ class LetterTopic:
         if not hasattr(self, "_replayed"):
             self.letters()
         return self._replayed
+
+    def discarded(self) -> set[str]:
+        """The ids of the letters that are noted as discarded."""
+        self.replayed()
+        return self._discarded
+
+    def discard(self, ids: Collection[str]) -> None:
+        """Note letters as seen to, in the topic of the letters."""
+        from sparkbolt.spouts.kafka.dead_letters import discard
+
+        discard(self._settings, self._topic, sorted(ids))
+        if hasattr(self, "_discarded"):
+            self._discarded.update(ids)
+
+    def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+        """The newest letters that are wanted."""
+        return newest_letters(self.letters().letters, last, wanted)
+
+    def named(self, ids: Collection[str]) -> list[DeadLetter]:
+        """The letters with these ids."""
+        return letters_named(self.letters().letters, ids)
 
     def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
         """Write the messages again to their own topics, or to the topic ``into``.

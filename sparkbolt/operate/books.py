@@ -1,0 +1,104 @@
+"""Books: the newest errors and events of a topology, kept in its driver.
+
+Which question it answers: what went wrong lately, how often, and what happened to the topology, by whose hand?
+Rule 1: errors that are alike (same component, same text) are one entry with a count; the newest ``ERRORS_MAX`` are
+kept.
+Rule 2: the newest ``EVENTS_MAX`` events are kept, in the file ``events`` of the checkpoint too, one JSON object a line.
+
+Read before: ``documents``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import cast
+
+from sparkbolt.operate.documents import ErrorDocument, EventDocument
+
+ERRORS_MAX = 100
+TEXT_CHARACTERS_MAX = 2000
+TRACEBACK_CHARACTERS_MAX = 20_000
+EVENTS_FILE = "events"
+EVENTS_MAX = 200
+
+
+class ErrorBook:
+    """The newest errors of a topology; its methods may be called from any thread."""
+
+    def __init__(self, host: str) -> None:
+        """Begin without errors; ``host`` is named in each."""
+        self._host = host
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[str, str], ErrorDocument] = OrderedDict()
+
+    def add(self, component: str, task: int, text: str, traceback: str | None, time_ms: int) -> None:
+        """Note an error of a task."""
+        text = text[:TEXT_CHARACTERS_MAX]
+        with self._lock:
+            known = self._found.pop((component, text), None)
+            self._found[component, text] = ErrorDocument(
+                time_ms=time_ms,
+                component=component,
+                task=task,
+                text=text,
+                traceback=traceback[-TRACEBACK_CHARACTERS_MAX:] if traceback else known and known["traceback"],
+                host=self._host,
+                count=1 if known is None else known["count"] + 1,
+            )
+            if len(self._found) > ERRORS_MAX:
+                self._found.popitem(last=False)
+
+    def all(self) -> list[ErrorDocument]:
+        """The errors, the newest last."""
+        with self._lock:
+            return list(self._found.values())
+
+
+class EventBook:
+    """The newest events of a topology; its methods may be called from any thread."""
+
+    def __init__(self, before: bytes | None = None) -> None:
+        """Go on with the content of the file ``events``; lines that are damaged are passed over."""
+        self._lock = threading.Lock()
+        self._events: deque[EventDocument] = deque(events_in(before or b""), maxlen=EVENTS_MAX)
+        self.dirty = False
+        """Whether there are events that were not written yet."""
+        self.listeners: list[Callable[[EventDocument], None]] = []
+        """Called with each event, in the thread that notes it; they must not raise."""
+
+    def add(self, kind: str, text: str, by: str | None, time_ms: int) -> EventDocument:
+        """Note an event; ``kind`` as in ``EventDocument``."""
+        event = EventDocument(time_ms=time_ms, kind=kind, text=text[:TEXT_CHARACTERS_MAX], by=by)
+        with self._lock:
+            self._events.append(event)
+            self.dirty = True
+        for listener in self.listeners:
+            listener(event)
+        return event
+
+    def all(self) -> list[EventDocument]:
+        """The events, the newest last."""
+        with self._lock:
+            return list(self._events)
+
+    def dumps(self) -> bytes:
+        """The content of the file ``events``; from now on it is not ``dirty``."""
+        with self._lock:
+            self.dirty = False
+            return b"".join(json.dumps(event).encode() + b"\n" for event in self._events)
+
+
+def events_in(data: bytes) -> list[EventDocument]:
+    """The events of a file, the newest last."""
+    found: list[EventDocument] = []
+    for line in data.splitlines()[-EVENTS_MAX:]:
+        try:
+            body = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(body, dict) and isinstance(body.get("time_ms"), int) and isinstance(body.get("kind"), str):
+            found.append(cast(EventDocument, {"text": "", "by": None, **body}))
+    return found

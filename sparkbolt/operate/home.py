@@ -1,0 +1,385 @@
+"""Home: the registry of topologies, a file for each run in ``SPARKBOLT_HOME``.
+
+Which question it answers: which topologies run, which have ended, and which died without a word?
+
+    HOME/topologies/ID.json   the entry of one run (``TopologyEntry``), rewritten every few seconds while it runs
+    HOME/tokens/ID            the secret that who asks it over TCP must know
+
+Rule 1: an entry is a claim. A reader checks it: on the same machine, whether the process lives; elsewhere, whether the
+entry was rewritten within ``BEAT_LOST_SECS``. A topology that died without a word is dead, whatever its entry says.
+Rule 2: clocks of machines differ. So a reader that looks again counts by its own clock since when the entry has not
+changed, and a first look compares times of one clock, that of the file system, where it can.
+Rule 3: nobody waits for a home: what a file system does not answer within ``READ_SECS`` is taken from the last look.
+Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
+
+Read before: ``documents``, ``home_files``, ``processes``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.documents import Gist, TopologyEntry, TopologyState
+from sparkbolt.operate.home_files import HomeFiles, Seen, open_home
+from sparkbolt.operate.processes import ProcessNote, gone
+
+HOME_ENV = "SPARKBOLT_HOME"
+FOLDER, TOKENS = "topologies", "tokens"
+BEAT_LOST_SECS = 30.0
+"""After so many seconds without a sign of life, a topology on another machine is taken for dead."""
+READ_SECS = 0.7
+"""How long a reader waits for the file system of a home."""
+ENDED_MAX = 200
+"""How many entries of topologies that have ended are kept: the newest."""
+ENDED_DAYS_MAX = 30
+"""For how many days they are kept."""
+ENTRY_BYTES_MAX = 1 << 20
+IDS_TRIED_MAX = 1000
+TAKEN_SECS = 3600.0
+"""After so long, an id that was taken and has no entry belongs to a process that has died."""
+_TAKEN = b"{}\n"
+"""The content of the file by which an id is taken."""
+_NO_GIST = Gist(
+    micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0, lag=0,
+    rate=0.0,
+)  # fmt: skip
+_ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
+    "id": ((str,), None),
+    "name": ((str,), None),
+    "state": ((str,), TopologyState.STARTING),
+    "why": ((str, type(None)), None),
+    "started_ms": ((int,), 0),
+    "ended_ms": ((int, type(None)), None),
+    "beat_ms": ((int,), 0),
+    "exit_code": ((int, type(None)), None),
+    "host": ((str,), ""),
+    "user": ((str,), ""),
+    "pid": ((int,), 0),
+    "pid_started": ((int, float), 0.0),
+    "pid_space": ((str,), ""),
+    "checkpoint": ((str, type(None)), None),
+    "control": ((str, type(None)), None),
+    "spark_ui": ((str, type(None)), None),
+    "application_id": ((str, type(None)), None),
+    "master": ((str, type(None)), None),
+    "version": ((str,), ""),
+    "log_directory": ((str, type(None)), None),
+    "command": ((list,), []),
+    "gist": ((dict,), {}),
+}
+"""The fields of an entry: their types, and what stands for one that is missing; None for ``id``: it may not be."""
+Found = TypeVar("Found")
+
+
+class HomeError(SparkboltError):
+    """The home cannot be read: its file system does not answer, or refuses."""
+
+
+class UnknownTopologyError(SparkboltError):
+    """No topology is registered under that name or id."""
+
+
+class AmbiguousTopologyError(SparkboltError):
+    """Several topologies of that name run: one of their ids says which is meant."""
+
+
+def default_home() -> str:
+    """``SPARKBOLT_HOME``, or the user's own default: ``$XDG_STATE_HOME/sparkbolt``, ``~/.local/state/sparkbolt``."""
+    given = os.environ.get(HOME_ENV, "").strip()
+    if given:
+        return given
+    state = os.environ.get("XDG_STATE_HOME", "").strip()
+    return os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "sparkbolt")
+
+
+def checked_entry(data: bytes) -> TopologyEntry | None:
+    """The entry that a file holds, whatever version wrote it; None if it holds none."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in ("id", "name")):
+        return None
+    found: dict[str, Any] = {}
+    for name, (kinds, default) in _ENTRY.items():
+        value = body.get(name, default)
+        found[name] = value if isinstance(value, kinds) and not isinstance(value, bool) else default
+    gist = {name: value for name, value in found["gist"].items() if name in _NO_GIST and _is_number(value)}
+    found["gist"] = {**_NO_GIST, **gist}
+    found["command"] = [str(word) for word in found["command"]]
+    return cast(TopologyEntry, found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def no_gist() -> Gist:
+    """The numbers of a topology that has done nothing yet."""
+    return Gist(**_NO_GIST)
+
+
+@dataclass
+class _Watched:
+    """What this reader has seen of one entry."""
+
+    seen: Seen
+    entry: TopologyEntry
+    since_s: float
+    """When this reader saw it first as it is, on its own monotonic clock."""
+    changed: bool = False
+    """Whether this reader has seen it change."""
+
+
+class Home:
+    """The registry of one home; its methods may be called from any thread."""
+
+    def __init__(
+        self, place: str | None = None, *, files: HomeFiles | None = None, mono: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Use the home ``place``, a path or URL (None: ``default_home()``); nothing is made before it is written to.
+
+        Raises:
+            ConfigError: the URL names no file system that can be used.
+        """
+        self.place = place or default_home()
+        self.files = files or open_home(self.place)
+        self._mono = mono
+        self._lock = threading.Lock()
+        self._watched: dict[str, _Watched] = {}
+        self._last: list[TopologyEntry] | None = None
+        self._reading: threading.Thread | None = None
+        self._trouble: str | None = None
+
+    # For readers.
+
+    def entries(self) -> list[TopologyEntry]:
+        """All registered topologies, judged: those that run first, then those that have ended, the newest first.
+
+        Raises:
+            HomeError: the home has never answered this reader, and does not now.
+        """
+        with self._lock:
+            if self._reading is None or not self._reading.is_alive():
+                self._reading = threading.Thread(target=self._look, name="sparkbolt-home", daemon=True)
+                self._reading.start()
+            reading = self._reading
+        reading.join(READ_SECS)
+        if self._last is None:
+            raise HomeError(
+                f"the home {self.place} cannot be read: {self._trouble or 'it does not answer'}. Is its disk mounted, "
+                f"and does {HOME_ENV} name the right one?"
+            )
+        return sorted(
+            (self._judged(entry) for entry in self._last),
+            key=lambda entry: (not TopologyState.of(entry["state"]).runs, -entry["started_ms"], entry["id"]),
+        )
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last look failed, or has not come back; then ``entries`` are those of an earlier one."""
+        reading = self._reading
+        if reading is not None and reading.is_alive():
+            return f"the home {self.place} does not answer"
+        return self._trouble
+
+    def _look(self) -> None:
+        try:
+            listing = self.files.listing(FOLDER)
+            watched: dict[str, _Watched] = {}
+            for name, seen in listing.items():
+                one = self._watch(name, seen) if name.endswith(".json") else None
+                if one is not None:
+                    watched[name] = one
+            self._watched, self._last = watched, [one.entry for one in watched.values()]
+            self._trouble = None
+        except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
+            self._trouble = f"{type(error).__name__}: {error}"
+
+    def _watch(self, name: str, seen: Seen) -> _Watched | None:
+        known = self._watched.get(name)
+        if known is not None and known.seen == seen:
+            return known
+        data = self.files.read(f"{FOLDER}/{name}") if seen[1] <= ENTRY_BYTES_MAX else None
+        entry = checked_entry(data) if data else None
+        if entry is None or f"{entry['id']}.json" != name:
+            return known
+        return _Watched(seen, entry, self._mono(), changed=known is not None)
+
+    def _judged(self, entry: TopologyEntry) -> TopologyEntry:
+        if not TopologyState.of(entry["state"]).runs:
+            return {**entry, "control": None}
+        ended = gone(ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"]))
+        if ended:
+            why = f"its process ({entry['pid']}) is gone, and has not said how it ended"
+        elif ended is None and (silent := self._silent_secs(entry)) > BEAT_LOST_SECS:
+            why = f"{entry['host']} has given no sign of life for {silent:.0f} s"
+        else:
+            return entry
+        dead: TopologyEntry = {**entry, "state": TopologyState.DEAD, "why": why, "control": None}
+        dead["ended_ms"] = entry["beat_ms"]
+        return dead
+
+    def _silent_secs(self, entry: TopologyEntry) -> float:
+        """For how many seconds an entry has not been rewritten, as far as this reader can know (rule 2)."""
+        watched = self._watched.get(f"{entry['id']}.json")
+        own = self._mono() - watched.since_s if watched is not None else 0.0
+        if watched is None or watched.changed or own > BEAT_LOST_SECS:
+            return own
+        modified_ms = watched.seen[0] // 1_000_000
+        age = time.time() - max(entry["beat_ms"], modified_ms) / 1000
+        if age > BEAT_LOST_SECS:  # the clocks may differ: what does the clock of the file system say?
+            now_ms = self.files.now_ms()
+            age = age if now_ms is None else (now_ms - modified_ms) / 1000
+        return max(own, age)
+
+    def find(self, topology: str) -> TopologyEntry:
+        """The entry of a topology, by its id or name; of several of one name the newest, one that runs before others.
+
+        Raises:
+            UnknownTopologyError: none is registered under that name or id; the message names similar ones.
+            AmbiguousTopologyError: two of that name run; the message names their ids.
+            HomeError: the home does not answer.
+        """
+        return chosen(self.entries(), topology, self.place)
+
+    def token(self, id_: str) -> str | None:
+        """The secret of a topology that is asked over TCP; None if none is known here."""
+        given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
+        data = None if given else self.files.read(f"{TOKENS}/{safe(id_)}")
+        return given or (data.decode("ascii", "replace").strip() if data else None)
+
+    # For the process that runs a topology.
+
+    def new_id(self, name: str, now_ms: int) -> str:
+        """An id for a topology that starts now: ``NAME-N-SECONDS``, as Storm's; no other run has it.
+
+        The id is taken by a file. If the home does not answer, N is the number of the process.
+        """
+        start = safe(name)
+        taken: list[str] = []
+
+        def take() -> None:
+            own = [_number(file, start) for file in self.files.listing(FOLDER)]
+            first = max(own, default=0) + 1
+            for number in range(first, first + IDS_TRIED_MAX):
+                id_ = f"{start}-{number}-{now_ms // 1000}"
+                if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN):
+                    taken.append(id_)
+                    return
+
+        with contextlib.suppress(TimeoutError, OSError):
+            within(2 * READ_SECS, take)
+        return taken[0] if taken else f"{start}-{os.getpid()}-{now_ms // 1000}"
+
+    def write(self, entry: TopologyEntry, *, durable: bool = False) -> None:
+        """Write an entry; readers see the old one or the new one.
+
+        Raises:
+            OSError: the home is gone, its disk is full, or it may not be written to.
+        """
+        data = json.dumps(entry, separators=(",", ":")).encode()
+        self.files.write(f"{FOLDER}/{entry['id']}.json", data + b"\n", durable=durable)
+
+    def write_token(self, id_: str) -> str:
+        """Make a secret for a topology, store it in a file that only this user can read, and return it."""
+        given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
+        token = given or secrets.token_urlsafe(32)
+        if not given:
+            self.files.write(f"{TOKENS}/{safe(id_)}", token.encode())
+        return token
+
+    def remove_token(self, id_: str) -> None:
+        """Remove the secret of a topology that has ended."""
+        self.files.remove(f"{TOKENS}/{safe(id_)}")
+
+    def prune(self) -> None:
+        """Remove the entries of topologies that ended long ago, and all but the newest ``ENDED_MAX``.
+
+        Also ids that were taken by processes that died before they wrote an entry.
+        """
+        ended = [entry for entry in self.entries() if not TopologyState.of(entry["state"]).runs]
+        ended.sort(key=lambda entry: entry["ended_ms"] or entry["beat_ms"], reverse=True)
+        oldest_ms = (time.time() - ENDED_DAYS_MAX * 86_400) * 1000
+        for place, entry in enumerate(ended):
+            if place >= ENDED_MAX or (entry["ended_ms"] or entry["beat_ms"]) < oldest_ms:
+                self.files.remove(f"{FOLDER}/{entry['id']}.json")
+                self.remove_token(entry["id"])
+        for name, (modified_ns, size) in self.files.listing(FOLDER).items():
+            if size <= len(_TAKEN) and time.time() - modified_ns / 1e9 > TAKEN_SECS:
+                self.files.remove(f"{FOLDER}/{name}")
+
+
+def safe(name: str) -> str:
+    """A name as part of an id: it may stand in a URL and be a file's name.
+
+    >>> safe("word count/2"), safe("../x")
+    ('word_count_2', '_._x')
+    """
+    text = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:150]
+    return f"_{text[1:]}" if text.startswith(".") else text or "_"
+
+
+def _number(file: str, start: str) -> int:
+    match = re.fullmatch(rf"{re.escape(start)}-(\d{{1,9}})-\d+\.json", file)
+    return int(match[1]) if match else 0
+
+
+def chosen(entries: Iterable[TopologyEntry], topology: str, place: str) -> TopologyEntry:
+    """The entry that an id or a name means; see ``Home.find``."""
+    known = list(entries)
+    for entry in known:
+        if entry["id"] == topology:
+            return entry
+    named = [entry for entry in known if entry["name"] == topology]
+    running = [entry for entry in named if TopologyState.of(entry["state"]).runs]
+    if len(running) > 1:
+        ids = ", ".join(entry["id"] for entry in running)
+        raise AmbiguousTopologyError(f"{len(running)} topologies named {topology!r} run: say which by its id ({ids})")
+    if running or named:
+        return (running or named)[0]
+    names = {name for entry in known for name in (entry["name"], entry["id"])}
+    hint = did_you_mean(topology, names) or (": `sparkbolt list` shows those that are" if known else ": none is")
+    raise UnknownTopologyError(f"no topology {topology!r} is registered in {place}{hint}")
+
+
+def within(secs: float, do: Callable[[], Found]) -> Found:
+    """Call a function in a thread of its own, and return what it returns.
+
+    Raises:
+        TimeoutError: it has not returned within ``secs`` seconds; it is left behind.
+    """
+    found: list[Found] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(do())
+        except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="sparkbolt-within", daemon=True)
+    thread.start()
+    thread.join(secs)
+    if raised:
+        raise raised[0]
+    if not found:
+        raise TimeoutError(f"there is no answer within {secs:g} s")
+    return found[0]
+
+
+def is_place(topology: str) -> bool:
+    """Whether a topology is named by the path or URL of a checkpoint, not by a name or id."""
+    return "/" in topology or Path(topology, "tasks").is_file()

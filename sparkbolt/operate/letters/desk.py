@@ -1,0 +1,190 @@
+"""Desk: the dead letters of one topology, wherever they are.
+
+Which question it answers: which dead letters wait, and how is one given again, or discarded?
+Rule: only letters that are asked for are held in memory, however many there are.
+
+Read before: ``stores``, ``edits``, ``operate.description``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.model.dead_letters import CHECKPOINT, DeadLetter
+from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.operate.description import Description
+from sparkbolt.operate.documents import Answer
+from sparkbolt.operate.letters.common import ID_CHARACTERS_SHOWN
+from sparkbolt.operate.letters.edits import edited
+from sparkbolt.operate.letters.stores import LetterLocation, LetterStore, OpenFiles, open_store
+from sparkbolt.operate.letters.topic import KAFKA
+
+LEFT_OUT_SHOWN_MAX = 20
+AT_ONCE_MAX = 10_000
+"""How many letters may be given again with one request."""
+
+
+class LetterDesk:
+    """The stores of a topology's dead letters."""
+
+    def __init__(
+        self, directory: str, description: Description, open_files: OpenFiles, client_config: str | None = None
+    ) -> None:
+        """Prepare; stores are opened when they are asked.
+
+        Args:
+            directory: the checkpoint.
+            description: says where the dead letters of each spout are.
+            open_files: opens the checkpoint.
+            client_config: a file with properties of Kafka's client.
+        """
+        self._directory, self._description = directory, description
+        self._open_files, self._client_config = open_files, client_config
+        self.trouble: list[str] = []
+        """Sentences about stores that cannot be read."""
+
+    def _places(self) -> list[str]:
+        named = dict.fromkeys(self._description.letters.values()) or {CHECKPOINT: None}
+        return [self._directory if place == CHECKPOINT else place for place in named]
+
+    def _stores(self) -> list[LetterStore]:
+        found = []
+        for place in self._places():
+            try:
+                client = self._client_config if place.startswith(KAFKA) or place == self._directory else None
+                found.append(open_store(LetterLocation(place, client), self._open_files))
+            except WrongUseError:  # nothing was ever written there
+                continue
+            except Exception as error:  # noqa: BLE001  brokers are away: the other stores are read all the same
+                self._no_store(place, error)
+        return found
+
+    def _no_store(self, place: str, error: Exception) -> None:
+        text = str(error) if isinstance(error, SparkboltError) else line_of(error)
+        self.trouble.append(f"the dead letters in {place} cannot be read: {text}")
+
+    def newest(self, search: str, last: int, *, replayed: bool, discarded: bool) -> list[dict[str, Any]]:
+        """The newest letters, the newest last; see ``Operator.letters``."""
+        if last < 1:
+            return []
+        found: list[tuple[DeadLetter, bool, bool]] = []
+        for store in self._stores():
+            try:
+                again, dropped = store.replayed(), store.discarded()
+
+                def wanted(letter: DeadLetter, again: set[str] = again, dropped: set[str] = dropped) -> bool:
+                    shown = (replayed or letter.id not in again) and (discarded or letter.id not in dropped)
+                    return shown and _matches(letter, search)
+
+                letters = store.newest(last, wanted)
+            except Exception as error:  # noqa: BLE001  brokers are away: the other stores are read all the same
+                self._no_store("one of their places", error)
+                continue
+            found += [(letter, letter.id in again, letter.id in dropped) for letter in letters]
+        found.sort(key=lambda one: one[0].last.ended_ms)
+        return [_to_json(*one) for one in found[-last:]]
+
+    def one(self, id_: str) -> dict[str, Any] | None:
+        """One letter, by its id or the beginning of it; None if there is none, or several are meant."""
+        for store, letters in self._named([id_]):
+            if len(letters) == 1:
+                return _to_json(letters[0], letters[0].id in store.replayed(), letters[0].id in store.discarded())
+        return None
+
+    def _named(self, ids: Sequence[str]) -> list[tuple[LetterStore, list[DeadLetter]]]:
+        """By store, the letters with these ids or beginnings of ids."""
+        starts = tuple(id_ for id_ in ids if id_)
+        found = []
+        for store in self._stores():
+            whole = {id_ for id_ in starts if len(id_) == 32}
+            letters = store.named(whole) if whole else []
+            parts = tuple(id_ for id_ in starts if len(id_) != 32)
+            if parts:
+                known = {letter.id for letter in letters}
+                more = store.newest(AT_ONCE_MAX, partial(_begins_with, parts))
+                letters += [letter for letter in more if letter.id not in known]
+            if letters:
+                found.append((store, letters))
+        return found
+
+    def discard(self, ids: Sequence[str]) -> Answer:
+        """Mark letters as seen to."""
+        _check_count(ids)
+        count = 0
+        for store, letters in self._named(ids):
+            fresh = {letter.id for letter in letters} - store.discarded()
+            if fresh:
+                store.discard(fresh)
+            count += len(letters)
+        if not count:
+            raise WrongUseError(_nothing_named(ids, self.trouble))
+        return Answer(done=True, refused=False, text=f"{count} dead letter(s) discarded: {_short(ids)}")
+
+    def replay(self, ids: Sequence[str], values: Mapping[str, Any] | None, target: str | None) -> Answer:
+        """Give letters again."""
+        _check_count(ids)
+        if values and len(ids) != 1:
+            raise WrongUseError(f"values can be edited in one dead letter at a time, got {len(ids)}")
+        tuples, given, left_out = 0, 0, list[str]()
+        for store, letters in self._named(ids):
+            if values and len(letters) != 1:
+                raise WrongUseError(f"{len(letters)} dead letters have ids that begin with {ids[0]!r}: name one")
+            chosen = [edited(letter, values) for letter in letters] if values else letters
+            for into, group in groupby(chosen, key=lambda letter: target or self._target_of(letter)):
+                done = store.replay(list(group), into)
+                tuples, given = tuples + done.tuples, given + len(done.ids)
+                left_out += done.left_out
+        if not given and not left_out:
+            raise WrongUseError(_nothing_named(ids, self.trouble))
+        told = "".join(f"\n  {sentence}" for sentence in left_out[:LEFT_OUT_SHOWN_MAX])
+        missed = f"; {len(left_out)} could not be:{told}" if left_out else ""
+        how = " with edited values" if values else ""
+        text = f"{given} letter(s) replayed{how}, {tuples} tuple(s): {_short(ids)}{missed}"
+        return Answer(done=given > 0, refused=not given, text=text)
+
+    def _target_of(self, letter: DeadLetter) -> str | None:
+        """Where a letter goes if nobody says it: to the brokers that its message came from."""
+        brokers = self._description.brokers.get(letter.component)
+        place = self._description.letters.get(letter.component, CHECKPOINT)
+        if place.startswith(KAFKA):  # the store itself knows where its messages came from
+            return None
+        if brokers is not None and letter.raw is not None:
+            return f"{KAFKA}{brokers}"
+        raise WrongUseError(
+            f"say where dead letter {letter.id[:ID_CHARACTERS_SHOWN]} goes: it did not come from Kafka, or its message "
+            "is not there; name a file that a JsonLinesSpout of the topology reads"
+        )
+
+
+def _begins_with(parts: tuple[str, ...], letter: DeadLetter) -> bool:
+    return letter.id.startswith(parts)
+
+
+def _check_count(ids: Sequence[str]) -> None:
+    if not ids or len(ids) > AT_ONCE_MAX:
+        raise WrongUseError(f"name 1 to {AT_ONCE_MAX:,} dead letters, got {len(ids):,}")
+
+
+def _nothing_named(ids: Sequence[str], trouble: Sequence[str]) -> str:
+    return "; ".join([f"no dead letter has an id that begins with {_short(ids)}", *trouble])
+
+
+def _short(ids: Sequence[str]) -> str:
+    shown = ", ".join(id_[:ID_CHARACTERS_SHOWN] for id_ in ids[:5])
+    return f"{shown} and {len(ids) - 5} more" if len(ids) > 5 else shown
+
+
+def _matches(letter: DeadLetter, search: str) -> bool:
+    if not search:
+        return True
+    last = letter.last
+    texts = (letter.id, letter.where, last.cause, last.reason, last.component, last.root)
+    return any(search.lower() in text.lower() for text in texts)
+
+
+def _to_json(letter: DeadLetter, replayed: bool, discarded: bool) -> dict[str, Any]:
+    return {**letter.to_json(), "replayed": replayed, "discarded": discarded}

@@ -1,0 +1,98 @@
+"""Operable: what a running topology must be able to do so that it can be operated from outside.
+
+Which question it answers: what does ``steering`` ask of an engine, and what does it get to see?
+Rule: ``look`` and ``state`` never wait for a micro-batch. The others may wait: ``steering`` calls them in a thread of
+its own.
+
+Read before: ``documents``, ``core.driver.overrides``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparkbolt.core.driver.overrides import Overrides
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.progress import Progress
+from sparkbolt.operate.documents import TopologyState
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a running topology shows at a moment."""
+
+    state: TopologyState
+    why: str | None = None
+    """Why it is in this state, or what is wrong; None if all is well."""
+    metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
+    """As of the last micro-batch that was promoted, if ``fresh`` is False."""
+    fresh: bool = False
+    retries: int = 0
+    progress: Progress = field(default_factory=Progress)
+    outages: tuple[str, ...] = ()
+    trouble: str | None = None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a topology runs; None: unknown."""
+
+    master: str | None = None
+    spark_ui: str | None = None
+    application_id: str | None = None
+
+
+class Operable(Protocol):
+    """A running topology, for those who operate it. All methods may be called from any thread."""
+
+    @property
+    def lane(self) -> Lane:
+        """The topology, laid out."""
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The path or URL of the checkpoint; None if it is temporary."""
+
+    def places(self) -> Places:
+        """Where it runs."""
+
+    def look(self, patience_secs: float) -> Look:
+        """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
+
+    def set_active(self, active: bool) -> None:
+        """Let spouts emit, or stop them from emitting.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def override(self, overrides: Overrides) -> None:
+        """Let changed settings apply, in this life and those that follow.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def kill(self, wait_secs: float, why: str) -> None:
+        """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
+
+    def restart(self, why: str) -> None:
+        """End the query, and begin another life from the checkpoint; it counts as no failure.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """A file of the checkpoint; None if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a file of the checkpoint durable.
+
+        Raises:
+            FencedError: another driver has taken over the checkpoint.
+            OSError: it cannot be written.
+        """

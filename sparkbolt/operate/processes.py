@@ -1,0 +1,82 @@
+"""Processes: which process is this, and does that one still live?
+
+Which question it answers: is the process that wrote this note the one that has its number now?
+Rule 1: a process number says nothing by itself: it counts only within one boot of one machine (in one container), and
+it is used again. So a note has the number, when the process was started, and the space in which the number counts.
+Rule 2: what cannot be known is not guessed: then ``gone`` is None.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessNote:
+    """What identifies a process from outside."""
+
+    host: str
+    pid: int
+    started: float
+    """When it was started, in seconds since the machine's boot; 0: unknown."""
+    space: str
+    """The boot and the process namespace in which ``pid`` counts; empty if unknown."""
+
+
+def this_process() -> ProcessNote:
+    """The note of this process."""
+    return ProcessNote(socket.gethostname(), os.getpid(), started_of(os.getpid()) or 0.0, pid_space())
+
+
+@cache
+def pid_space() -> str:
+    """The boot of this machine and the process namespace of this process; empty if the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def started_of(pid: int) -> float | None:
+    """When a process was started, in seconds since the machine's boot; None if there is none, or it has ended.
+
+    A process that has ended and whose parent has not asked for its end yet counts as ended.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may contain anything
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def gone(note: ProcessNote) -> bool | None:
+    """Whether a process has ended; None if this process cannot know, since the other one is elsewhere.
+
+    >>> gone(this_process())
+    False
+    """
+    own = pid_space()
+    if own:
+        if note.space != own:
+            return None
+        started = started_of(note.pid)
+        return started is None or bool(note.started and abs(started - note.started) > 0.5)
+    if note.host != socket.gethostname():
+        return None
+    try:
+        os.kill(note.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # a process of another user
+        return False
+    return False

@@ -1,0 +1,443 @@
+"""Steering: what becomes of a request to a running topology.
+
+Which question it answers: what does each verb do, when is it so, and what does the topology remember?
+Rule 1: what is asked for is durable in the checkpoint (``intent``) before it applies, so that it also holds after a
+crash. ``kill`` and ``restart`` are not remembered: a topology that was killed runs when it is started again.
+Rule 2: requests are carried out one after another, by one thread. A request waits ``WAIT_SECS`` for it; if the thread
+is not done then, since the engine is busy, the answer says that it was accepted, and it is carried out later.
+Rule 3: ``document`` waits for nothing: what the engine does not show at once is as of the last micro-batch.
+
+Read before: ``operable``, ``intent``, ``books``, ``describe``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.topology import changes, differs
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.operate import describe
+from sparkbolt.operate.books import EVENTS_FILE, ErrorBook, EventBook
+from sparkbolt.operate.description import DESCRIPTION_FILE, Description
+from sparkbolt.operate.documents import Answer, Gist, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.operate.intent import (
+    CONTROL_FILE,
+    MESSAGE_CHARACTERS_MAX,
+    RESET,
+    TRACES_MAX,
+    Intent,
+    Trace,
+    checked_setting,
+)
+from sparkbolt.operate.operable import Look, Operable
+from sparkbolt.operate.registration import News, Rate
+
+WAIT_SECS = 0.5
+"""How long a request waits until it is carried out."""
+LOOK_SECS = 0.2
+"""How long a beat waits for fresh numbers."""
+REQUESTS_MAX = 100
+"""How many requests may wait to be carried out."""
+FLUSH_SECS = 2.0
+"""How long events may wait to be written to the checkpoint."""
+log = logging.getLogger("sparkbolt")
+
+
+TEXTS = ("component", "key", "value", "message", "kind", "text")
+"""Arguments that are texts, in any request."""
+
+
+def done(text: str) -> Answer:
+    """It is so now."""
+    return Answer(done=True, refused=False, text=text)
+
+
+def accepted(text: str) -> Answer:
+    """It will be so."""
+    return Answer(done=False, refused=False, text=text)
+
+
+def refused(text: str) -> Answer:
+    """It will not be so."""
+    return Answer(done=False, refused=True, text=text)
+
+
+class _Job:
+    """A request on its way."""
+
+    def __init__(self, act: Callable[[], Answer]) -> None:
+        self.act = act
+        self.answer: Answer | None = None
+        self.over = threading.Event()
+
+
+class Steering:
+    """Carries out what operators ask of one running topology."""
+
+    def __init__(
+        self,
+        operable: Operable,
+        *,
+        entry: Callable[[], TopologyEntry],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wait_secs: float = WAIT_SECS,
+    ) -> None:
+        """Read what operators have asked for earlier; ``apply_first`` lets it apply.
+
+        Args:
+            operable: the topology.
+            entry: returns the topology's entry as it was registered last.
+            now_ms: the wall clock.
+            wait_secs: how long a request waits until it is carried out.
+        """
+        self._operable, self._entry, self._now_ms, self._wait_secs = operable, entry, now_ms, wait_secs
+        where = f"checkpoint {operable.checkpoint}"
+        self._intent = Intent.loads(operable.read(CONTROL_FILE), where)
+        self._level_before: int | None = None
+        self.errors = ErrorBook(socket.gethostname())
+        self.events = EventBook(operable.read(EVENTS_FILE))
+        self.extend: list[Callable[[TopologyDocument], None]] = []
+        """Functions that add to a document before it is answered; they must not wait."""
+        self._rate = Rate()
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(REQUESTS_MAX)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sparkbolt-steering", daemon=True)
+
+    @property
+    def intent(self) -> Intent:
+        """What operators have asked for."""
+        return self._intent
+
+    @property
+    def _topology(self) -> Any:
+        return self._operable.lane.topology
+
+    # The life of it.
+
+    def apply_first(self) -> None:
+        """Let apply what was asked for in earlier runs; called once, before the topology processes anything."""
+        intent = self._intent
+        self._set_level(intent.log_level)
+        self._operable.override(intent.overrides(self._topology))
+        self.note("started", self._started_text())
+        described = Description.of(self._operable.lane, describe.settings_of(self._operable.lane, intent))
+        self._operable.write(DESCRIPTION_FILE, described.dumps())
+        if not intent.active:
+            self._operable.set_active(False)
+            log.warning(
+                "topology %r begins inactive, as %s has asked for: its spouts emit nothing until `sparkbolt activate "
+                "%s`",
+                self._topology.name,
+                intent.by or "somebody",
+                self._topology.name,
+            )
+
+    def begin(self) -> None:
+        """Begin to carry out requests."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Carry out what was accepted, write the events, and end; waits a little for it."""
+        self._ended.set()
+        try:
+            self._jobs.put_nowait(None)
+        except queue.Full:
+            log.debug("requests are waiting while topology %r ends", self._topology.name)
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(FLUSH_SECS)
+        if self._level_before is not None:
+            log.setLevel(self._level_before)
+
+    def note(self, kind: str, text: str, by: str | None = None) -> None:
+        """Note an event; it is written to the checkpoint soon."""
+        self.events.add(kind, text, by, self._now_ms())
+
+    def news(self) -> News:
+        """What is told to the home with each beat."""
+        look, places = self._look(LOOK_SECS), self._operable.places()
+        return News(
+            state=look.state,
+            why=look.why,
+            spark_ui=places.spark_ui,
+            application_id=places.application_id,
+            master=places.master,
+            gist=self.gist(look),
+        )
+
+    def _look(self, patience_secs: float) -> Look:
+        look = self._operable.look(patience_secs)
+        if look.state == TopologyState.INACTIVE and look.why is None and not self._intent.active:
+            return replace(look, why=f"deactivated by {self._intent.by or 'somebody'}")
+        return look
+
+    def gist(self, look: Look) -> Gist:
+        """The few numbers of a list of topologies."""
+        gist = describe.gist_of(look)
+        return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
+
+    def _started_text(self) -> str:
+        kept = [] if self._intent.active else [f"inactive, as {self._intent.by or 'somebody'} has asked for"]
+        kept += [f"{key} changed" for key in self._intent.settings]
+        kept += [f"{len(self._intent.traces)} message(s) traced"] if self._intent.traces else []
+        return f"version {self._topology.version}" + (f"; as it was left: {', '.join(kept)}" if kept else "")
+
+    # Requests.
+
+    def ask(self, verb: str, arguments: Mapping[str, Any], by: str) -> Any:
+        """Carry out a request, and return its answer, which is JSON.
+
+        Raises:
+            ConfigError: there is no such verb, or its arguments are wrong.
+        """
+        if verb == "ping":
+            return {"id": self._entry()["id"], "time_ms": self._now_ms()}
+        if verb == "document":
+            return self.document()
+        acts: Mapping[str, Callable[..., Answer]] = {
+            "activate": self.activate,
+            "deactivate": self.deactivate,
+            "kill": self.kill,
+            "restart": self.restart,
+            "set": self.set,
+            "rebalance": self.rebalance,
+            "trace": self.trace,
+            "note": self.note_of,
+        }
+        act = acts.get(verb)
+        if act is None:
+            raise ConfigError(f"a topology knows no request {verb!r}")
+        for name in TEXTS:
+            if not isinstance(arguments.get(name), str | None):
+                raise ConfigError(f"request {verb!r}: {name} is {arguments[name]!r:.100}, expected a text")
+        try:
+            inspect.signature(act).bind(**arguments, by=by)
+        except TypeError as error:
+            raise ConfigError(f"request {verb!r}: its arguments are wrong ({error})") from None
+        return act(**arguments, by=by)
+
+    def document(self) -> TopologyDocument:
+        """All about the topology, as far as it is known without waiting."""
+        look = self._look(0.0)
+        entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
+        entry["beat_ms"] = self._now_ms()
+        document = TopologyDocument(
+            entry=entry,
+            live=True,
+            components=describe.components_of(self._operable.lane),
+            settings=describe.settings_of(self._operable.lane, self._intent),
+            windows=describe.windows_of(look.metrics, entry, self._now_ms()),
+            now=describe.now_of(look, self._now_ms()),
+            errors=self.errors.all(),
+            events=self.events.all(),
+        )
+        for extend in self.extend:
+            extend(document)
+        return document
+
+    def activate(self, *, by: str) -> Answer:
+        """Let spouts emit again."""
+        return self._carry_out(lambda: self._set_active(True, by), "its spouts emit again as soon as it takes it in")
+
+    def deactivate(self, *, by: str) -> Answer:
+        """Stop spouts from emitting, until ``activate``, over restarts too."""
+        return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it takes it in")
+
+    def _set_active(self, active: bool, by: str) -> Answer:
+        self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
+        before = self._operable.look(0.0).state
+        self._operable.set_active(active)
+        self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
+        word = "active" if active else "inactive"
+        if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
+            return done(f"it was {word} already, and stays so{self._how_long()}")
+        text = "its spouts emit" if active else "its spouts emit nothing more, open trees finish, and it stays so"
+        return done(f"it is {word}: {text}{self._how_long()}")
+
+    def _how_long(self) -> str:
+        return " over restarts" if self._operable.checkpoint is not None else " until it ends (it has no checkpoint)"
+
+    def kill(self, *, wait_secs: Any = None, by: str) -> Answer:
+        """Stop the spouts, let open trees finish, and end the topology."""
+        if wait_secs is not None and not (isinstance(wait_secs, int | float) and 0 <= wait_secs < 1e9):
+            raise ConfigError(f"kill: wait_secs is {wait_secs!r}, expected a number of seconds of at least 0")
+        secs = self._message_timeout_secs() if wait_secs is None else float(wait_secs)
+        look = self._operable.look(0.0)
+        self._operable.kill(secs, f"killed by {by}")
+        self.note("killed", f"its open trees have up to {secs:g} s", by)
+        trees = look.metrics.open_trees
+        return accepted(
+            f"it is killed: its spouts emit nothing more, {trees:,} open tree(s) have up to {secs:g} s to finish, and "
+            "then it ends; what is not finished is left for replay"
+        )
+
+    def _message_timeout_secs(self) -> float:
+        own = self._intent.overrides(self._topology).message_timeout_secs
+        return float(own or self._topology.config.message_timeout_secs)
+
+    def restart(self, *, by: str) -> Answer:
+        """End the query, and begin again from the checkpoint."""
+
+        def act() -> Answer:
+            self._operable.restart(f"restarted by {by}")
+            self.note("restarted", "asked for: it begins again from its checkpoint", by)
+            return accepted(
+                "its query ends and begins again from the checkpoint; a micro-batch that runs now is broken off and "
+                "runs again"
+            )
+
+        return self._carry_out(act, "it begins again as soon as it takes it in")
+
+    def set(self, *, key: str, value: str, component: str | None = None, by: str) -> Answer:
+        """Change a setting."""
+        if component is not None and component not in self._topology.components:
+            hint = did_you_mean(component, self._topology.components)
+            return refused(f"there is no component {component!r}{hint}")
+        try:
+            name, where, parsed = checked_setting(self._topology, str(key), str(value), component)
+        except ConfigError as error:
+            return refused(str(error))
+
+        def act() -> Answer:
+            if parsed == RESET:
+                self._remember(self._intent.without_setting(name, component))
+            else:
+                self._remember(self._intent.with_setting(name, where, parsed))
+            self._operable.override(self._intent.overrides(self._topology))
+            self._set_level(self._intent.log_level)
+            whose = f" of {where!r}" if where else ""
+            shown = "as in its Config" if parsed == RESET else "without a limit" if parsed is None else str(parsed)
+            self.note("set", f"{name}{whose} is {shown}", by)
+            return done(f"{name}{whose} is {shown} now, and stays so{self._how_long()}")
+
+        return self._carry_out(act, "it applies as soon as it takes it in")
+
+    def _set_level(self, level: str | None) -> None:
+        if level is None:
+            if self._level_before is not None:
+                log.setLevel(self._level_before)
+                self._level_before = None
+            return
+        if self._level_before is None:
+            self._level_before = log.level
+        log.setLevel(level.upper())
+
+    def rebalance(self, *, by: str, **wanted: Any) -> Answer:
+        """Refuse another parallelism with the sentence of a start, and say what else can be changed."""
+        parallelism = wanted.get("parallelism", {})
+        if not isinstance(parallelism, dict):
+            raise ConfigError("rebalance: parallelism is no object of component and number")
+        mistakes, other = [], dict[str, int]()
+        for name, number in parallelism.items():
+            if name not in self._topology.components:
+                mistakes.append(f"there is no component {name!r}{did_you_mean(name, self._topology.components)}")
+            elif not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                mistakes.append(f"parallelism of {name!r} is {number!r}, expected a number of at least 1")
+            elif number != self._topology.components[name].parallelism:
+                other[name] = number
+        can = (
+            "what a restart can change: the code of components, their settings in Config (those of `sparkbolt set` "
+            "at once), and how many cores Spark has (--master)"
+        )
+        if mistakes:
+            return refused("; ".join(mistakes))
+        if other:
+            before = self._topology.fingerprint()
+            after = {**before, "components": {**before["components"]}}
+            for name, number in other.items():
+                after["components"][name] = {**before["components"][name], "parallelism": number}
+            place = self._operable.checkpoint or "of this run"
+            return refused(f"{differs(place, changes(before, after))}\n{can}")
+        if wanted.get("workers") is not None:
+            return refused(
+                f"Spark decides how many processes run: set it with --master and Spark's own configuration; {can}"
+            )
+        return done(f"nothing is to be changed: every component has the parallelism that was asked for; {can}")
+
+    def trace(self, *, message: str, component: str | None = None, stop: Any = False, by: str) -> Answer:
+        """Record the hops of messages with this id, or at this ``source@position``, from now on."""
+        if not 0 < len(message) <= MESSAGE_CHARACTERS_MAX:
+            raise ConfigError(f"trace: expected a message id, or source@position, of 1 to {MESSAGE_CHARACTERS_MAX}")
+        spouts = [spec.id for spec in self._topology.spouts]
+        if component is not None and component not in spouts:
+            return refused(f"there is no spout {component!r}: the spouts are {', '.join(spouts)}")
+        if not self._operable.lane.tracked:
+            return refused("nothing is tracked here (acker_tasks=0), so there are no trees to be traced")
+
+        def act() -> Answer:
+            if stop:
+                self._remember(self._intent.without_trace(message))
+                dropped = None
+            else:
+                intent, dropped = self._intent.with_trace(Trace(message, component, by, self._now_ms()))
+                self._remember(intent)
+            self._operable.override(self._intent.overrides(self._topology))
+            self.note("traced", f"message {message} is {'no longer ' if stop else ''}traced", by)
+            if stop:
+                return done(f"message {message} is no longer traced")
+            more = f"; {dropped.message} is no longer traced, since {TRACES_MAX} are the limit" if dropped else ""
+            return done(
+                f"the hops of message {message} are recorded whenever it is emitted from now on: see its story once "
+                f"it is acked or has failed{more}"
+            )
+
+        return self._carry_out(act, "its hops are recorded as soon as it takes it in")
+
+    def note_of(self, *, kind: str, text: str, by: str) -> Answer:
+        """Note what an operator did with the topology's dead letters."""
+        if kind != "letters":
+            raise ConfigError(f"note: an event of kind {kind!r} is not for operators to note")
+        self.note(kind, str(text), by)
+        return done("noted")
+
+    # The thread that carries out.
+
+    def _carry_out(self, act: Callable[[], Answer], later: str) -> Answer:
+        job = _Job(act)
+        if self._ended.is_set():
+            return refused(f"topology {self._topology.name!r} is ending")
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            return refused(f"{REQUESTS_MAX} requests wait already: ask again later")
+        job.over.wait(self._wait_secs)
+        return job.answer or accepted(f"accepted; the topology is busy, and {later}")
+
+    def _run(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=FLUSH_SECS)
+            except queue.Empty:
+                self._flush()
+                continue
+            if job is None:
+                self._flush()
+                return
+            try:
+                job.answer = job.act()
+            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
+                text = str(error) if isinstance(error, SparkboltError) else line_of(error)
+                log.error("a request of an operator could not be carried out: %s", text)
+                job.answer = refused(f"it could not be carried out: {text}")
+            job.over.set()
+
+    def _remember(self, intent: Intent) -> None:
+        self._operable.write(CONTROL_FILE, intent.dumps())
+        self._intent = intent
+
+    def _flush(self) -> None:
+        if not self.events.dirty:
+            return
+        try:
+            self._operable.write(EVENTS_FILE, self.events.dumps())
+        except Exception as error:  # noqa: BLE001  the next event tries again
+            log.debug("the events of topology %r cannot be written: %s", self._topology.name, line_of(error))

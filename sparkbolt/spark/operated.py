@@ -1,0 +1,226 @@
+"""Operated: a running topology on Spark, as those see it who operate it from outside.
+
+Which question it answers: what does the engine show at once, and how is it stopped, restarted and changed from outside?
+Rule 1: ``look`` never waits for the lock longer than it is told: the numbers are then those of the last micro-batch.
+Rule 2: a change of settings applies between a promotion and the next staging, never in between.
+Rule 3: a kill is carried out by a thread of its own. Whoever waits for the topology sees that it does not run any more.
+
+Read before: ``life``, ``operate.operable``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from sparkbolt.core.driver.overrides import Overrides
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.outage import OutageChange, Phase
+from sparkbolt.core.model.reports import ErrorReport, Promotion
+from sparkbolt.errors import EngineError
+from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.steering import Steering
+from sparkbolt.spark.life import Life, now_ms
+
+if TYPE_CHECKING:
+    from sparkbolt.spark.running import RunningOnSpark
+
+KILL_POLL_SECS = 0.2
+REPORTS_NOTED_MAX = 1000
+"""How many errors of one micro-batch are noted."""
+log = logging.getLogger("sparkbolt")
+
+
+@dataclass
+class Kill:
+    """An order to end the topology."""
+
+    why: str
+    until_s: float
+    """When the open trees must have finished, by the monotonic clock; a later order may only shorten it."""
+
+
+class Operated:
+    """The ``Operable`` of a ``RunningOnSpark``."""
+
+    def __init__(self, running: RunningOnSpark) -> None:
+        """Show ``running``, which is just being made."""
+        self._running = running
+        self._places: Places | None = None
+        self._metrics = TopologyMetrics()
+        self._retries = 0
+        self._outages: tuple[str, ...] = ()
+        self._restart_of: Life | None = None
+        self._restart_why: str | None = None
+        self._killing = threading.Lock()
+        self.killed: Kill | None = None
+
+    # What is shown.
+
+    @property
+    def lane(self) -> Lane:
+        """The topology, laid out."""
+        return self._running.lane
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The path or URL of the checkpoint; None if it is temporary."""
+        return None if self._running._temporary is not None else self._running._checkpoint.directory
+
+    def places(self) -> Places:
+        """Where it runs; Spark is asked once."""
+        if self._places is None:
+            context = self._running._spark.sparkContext
+            with suppress(Py4JError, OSError, AttributeError):  # the JVM is ending
+                self._places = Places(str(context.master), context.uiWebUrl, context.applicationId)
+        return self._places or Places()
+
+    def promoted(self, metrics: TopologyMetrics) -> None:
+        """Keep the numbers of a promotion; called under the lock, with a copy that nobody changes."""
+        self._metrics = metrics
+        self._retries = self._running._coordinator.retries
+
+    def look(self, patience_secs: float) -> Look:
+        """What it shows now; with patience, spouts are asked for their lag, too."""
+        running = self._running
+        fresh = running._changed.acquire(timeout=patience_secs) if patience_secs else running._changed.acquire(False)
+        if fresh:
+            try:
+                self._see(ask_spouts=patience_secs > 0 and not running._stopping.is_set())
+            finally:
+                running._changed.release()
+        state, why = self._state()
+        return Look(
+            state=state,
+            why=why,
+            metrics=self._metrics,
+            fresh=fresh,
+            retries=self._retries,
+            progress=running.progress(),
+            outages=self._outages,
+            trouble=running.trouble,
+            waits_for=running.waits_for,
+        )
+
+    def _see(self, *, ask_spouts: bool) -> None:
+        coordinator = self._running._coordinator
+        metrics = coordinator.ledger.metrics
+        if ask_spouts:
+            metrics.see_sources(coordinator.spouts)
+        self._metrics = metrics.copy_for(self._running.topology.components)
+        self._retries = coordinator.retries
+        self._outages = tuple(coordinator.ledger.outages.sentences(now_ms()))
+
+    def _state(self) -> tuple[TopologyState, str | None]:
+        running, kill = self._running, self.killed
+        if running.failure is not None:
+            return TopologyState.FAILED, running.failure
+        if running._stopping.is_set():
+            return TopologyState.ENDED, kill.why if kill is not None else None
+        if kill is not None:
+            return TopologyState.KILLED, kill.why
+        trouble = running.trouble
+        if running._failed is not None and trouble is not None:
+            return TopologyState.RESTARTING, trouble
+        if self._restart_of is not None and not (self._restart_of is not running._life and running._life_works):
+            return TopologyState.RESTARTING, self._restart_why
+        if not running._coordinator.active:
+            return TopologyState.INACTIVE, trouble
+        if running._life_works:
+            return TopologyState.ACTIVE, trouble
+        waits_for = running.waits_for
+        return (TopologyState.STARTING if waits_for is not None else TopologyState.ACTIVE), trouble or waits_for
+
+    # What is noted.
+
+    def note_promotion(self, steering: Steering, promotion: Promotion) -> None:
+        """Note the errors and outages of a promotion."""
+        time_ms = now_ms()
+        for report in promotion.reports[:REPORTS_NOTED_MAX]:
+            steering.errors.add(report.component, report.task, report.text, report.traceback, time_ms)
+        for change in promotion.outages:
+            steering.note(*_outage_event(change))
+
+    def note_error(self, steering: Steering, report: ErrorReport) -> None:
+        """Note an error of a spout in the driver."""
+        steering.errors.add(report.component, report.task, report.text, report.traceback, now_ms())
+
+    # What is changed.
+
+    def set_active(self, active: bool) -> None:
+        """Let spouts emit, or stop them from emitting."""
+        self._running._check_not_stopped("activated" if active else "deactivated")
+        self._running._set_active(active)
+
+    def override(self, overrides: Overrides) -> None:
+        """Let changed settings apply, as soon as nothing is staged."""
+        running = self._running
+        with running._changed:
+            while running._coordinator.ledger.staged is not None:
+                running._check_not_stopped("changed")
+                running._changed.wait(KILL_POLL_SECS)
+            running._coordinator.override(overrides)
+
+    def read(self, name: str) -> bytes | None:
+        """A file of the checkpoint."""
+        return self._running._checkpoint.files.read(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a file of the checkpoint durable, if no other driver has taken it over."""
+        self._running._checkpoint.check_life()
+        self._running._checkpoint.files.write(name, data)
+
+    def restart(self, why: str) -> None:
+        """End the query; the supervisor begins another life."""
+        running = self._running
+        running._check_not_stopped("restarted")
+        if self.killed is not None:
+            raise EngineError(f"topology {running.topology.name!r} was killed and is ending")
+        life = running._life
+        self._restart_why, self._restart_of = why, life
+        log.warning("topology %r is %s: its query ends, and begins again", running.topology.name, why)
+        life.stop_query()
+
+    def takes_restart(self, life: Life) -> bool:
+        """Whether the query of a life has ended because a restart was asked for."""
+        return self._restart_of is life and not self._running._stopping.is_set()
+
+    def kill(self, wait_secs: float, why: str) -> None:
+        """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
+        until_s = time.monotonic() + wait_secs
+        with self._killing:
+            if self.killed is not None:
+                self.killed.until_s = min(self.killed.until_s, until_s)
+                return
+            self.killed = Kill(why, until_s)
+        log.warning("topology %r is %s: it ends within %g s", self._running.topology.name, why, wait_secs)
+        threading.Thread(target=self._end_killed, args=(self.killed,), name="sparkbolt-kill", daemon=True).start()
+
+    def _end_killed(self, kill: Kill) -> None:
+        running = self._running
+        running._set_active(False)
+        try:
+            while time.monotonic() < kill.until_s:
+                if running.await_drained(min(KILL_POLL_SECS, max(0.0, kill.until_s - time.monotonic()))):
+                    break
+        except EngineError as error:
+            log.error("topology %r ended before its open trees had finished: %s", running.topology.name, error)
+        running.close()
+
+
+def _outage_event(change: OutageChange) -> tuple[str, str]:
+    bolt = change.component
+    if change.after is Phase.OUT:
+        why = f", most often because of {change.reason!r}" if change.reason else ""
+        return "outage", f"bolt {bolt!r} fails nearly everything it gets{why}"
+    if change.after is Phase.SPENT:
+        return "outage", f"bolt {bolt!r} still fails nearly everything, and patience is used up"
+    return "recovered", f"bolt {bolt!r} takes tuples again"

@@ -1,0 +1,106 @@
+"""Starting: what happens between ``topology.start`` and the object that the user holds.
+
+Which question it answers: in which order are session, checkpoint and topology made ready, and what is undone if one of
+them is not?
+Rule: what is refused is refused before anything is written or started.
+
+Read before: ``running``, ``checkpoint``, ``session``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.errors import CheckpointError
+from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.presence import Presence
+from sparkbolt.spark import code_shipping, scratch
+from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
+from sparkbolt.spark.failure_text import explain
+from sparkbolt.spark.jvm import quieten_py4j
+from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.session import (
+    await_executors,
+    check_reachable,
+    check_usable,
+    cores_of,
+    for_lane,
+    given_session,
+    is_local,
+    make_session,
+)
+
+log = logging.getLogger("sparkbolt")
+
+
+def start(
+    topology: Topology,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    master: str | None = None,
+    spark: SparkSession | None = None,
+    settings: dict[str, str] | None = None,
+    py_files: Sequence[str] = (),
+    open_secs: float | None = None,
+) -> RunningOnSpark:
+    """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
+    if spark is not None:
+        check_usable(spark)
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    refuse_if_in_use(place)
+    quieten_py4j()
+    for left in scratch.sweep():
+        log.info("%s was left by a process that has died, and is removed", left)
+    if spark is not None:
+        session = given_session(spark, "a session was given (spark=...)", master, settings)
+    else:
+        session = make_session(topology.name, master, settings)
+    check_usable(session)
+    check_reachable(session, place)
+    code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
+    temporary = scratch.make("checkpoint-") if place is None else None
+    try:
+        running = _running(topology, session, place or str(temporary), temporary, open_secs)
+    except BaseException:
+        if temporary is not None:
+            scratch.remove(temporary)
+        raise
+    running.start()
+    return running
+
+
+def _running(
+    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
+) -> RunningOnSpark:
+    """Lock and check the checkpoint, lay out the topology, and begin the first life."""
+    try:
+        held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
+    presence = Presence(topology.name, None if temporary is not None else held.directory)
+    try:
+        held.cut_back()
+        placement = held.placement(topology)
+        if placement is None:
+            await_executors(session)
+        lane = lay_out(topology, cores_of(session), placement)
+        held.keep_placement(lane, placement)
+        held.files.write(TASKS_FILE, dump_tasks(lane))
+        own = for_lane(session, lane.spark_partitions)
+        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence)
+    except OSError as error:
+        held.close()
+        why = f"checkpoint {place} cannot be written: {explain(str(error))}"
+        presence.ended(TopologyState.FAILED, why)
+        raise CheckpointError(why) from None
+    except BaseException as error:
+        held.close()
+        presence.ended(TopologyState.FAILED, str(error) or type(error).__name__)
+        raise
