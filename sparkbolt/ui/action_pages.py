@@ -19,9 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sparkbolt.operate.documents import Answer, TopologyDocument
-from sparkbolt.ui.message_pages import letter_of, letter_shown
-from sparkbolt.ui.pages import Tab, asking_of, no_such, path_of, topology_page
-from sparkbolt.ui.topology_pages import CHANGEABLE
+from sparkbolt.operate.intent import SETTINGS
+from sparkbolt.operate.letters.edits import RAW_VALUE
+from sparkbolt.ui.message_pages import RAW, letter_of, letter_shown, raw_text
+from sparkbolt.ui.pages import Tab, asking_of, no_such, path_of, topology_of, topology_page
 
 LETTER_PREFIX = "letter-"
 FIELD_PREFIX = "field-"
@@ -141,14 +142,14 @@ async def ask_page(request: Request) -> Response:
     name, action = _action(request)
     if name not in ("activate", "deactivate", "kill", "restart"):
         raise no_such(f"{action.title} begins on the page of {action.back}")
-    document = await asking_of(request).document(request.path_params["topology"])
+    document = await asking_of(request).document(topology_of(request))
     return _confirm(request, document, name, {})
 
 
 async def act_page(request: Request) -> Response:
     """``POST /topologies/ID/do/ACTION``: asks once more, or does what was confirmed."""
     name, action = _action(request)
-    id_, form = request.path_params["topology"], dict(request.state.form)
+    id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
     if name in ("replay", "discard") and not letters_in(form):
         return _answered(request, document, action, _refusal("No letter was chosen: tick the letters first."), 422)
@@ -191,8 +192,8 @@ async def _arguments(
         return (), {"wait_secs": _number(text, "wait_secs", "how many seconds to wait at most") if text else None}
     if name == "set":
         key, value = form.get("key", ""), form.get("value", "").strip()
-        if key not in CHANGEABLE or not value:
-            raise MistakeError({"value": f"Which setting, and to what? It can be {', '.join(CHANGEABLE)}."})
+        if key not in SETTINGS or not value:
+            raise MistakeError({"value": f"Which setting, and to what? It can be {', '.join(SETTINGS)}."})
         return (key, value), {"component": form.get("component") or None}
     if name == "trace":
         message = form.get("message", "").strip()
@@ -203,32 +204,45 @@ async def _arguments(
         return (), rebalanced(form)
     if name in ("replay", "discard"):
         ids = letters_in(form)
-        if name == "discard" or len(ids) > 1 or not any(each.startswith(FIELD_PREFIX) for each in form):
+        if name == "discard" or len(ids) > 1 or not any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
             return (ids,), {}
-        letter = await letter_of(request, id_, ids[0])
-        before = letter["tuples"][0] if len(letter["tuples"]) == 1 else []
-        typed = values_in(form, letter["fields"]) or {}
-        changed = {
-            field: typed[field]
-            for field, value in zip(letter["fields"], before, strict=False)
-            if field in typed and typed[field] != value
-        }
+        changed = changed_values(await letter_of(request, id_, ids[0]), form)
         return (ids,), {"values": changed} if changed else {}
     return (), {}
 
 
+def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """What was changed in the record of a letter, or in its message as it came.
+
+    Raises:
+        MistakeError: a value is not JSON.
+    """
+    before = letter["tuples"][0] if len(letter["tuples"]) == 1 else []
+    typed = values_in(form, letter["fields"]) or {}
+    changed = {
+        field: typed[field]
+        for field, value in zip(letter["fields"], before, strict=False)
+        if field in typed and typed[field] != value
+    }
+    if RAW in form and letter["raw"] is not None:
+        text = form[RAW].replace("\r\n", "\n")  # as browsers send the ends of lines
+        if text != raw_text(letter["raw"].get("value")):
+            changed[RAW_VALUE] = text
+    return changed
+
+
 def rebalanced(form: Mapping[str, str]) -> dict[str, Any]:
-    """What a form asks of ``rebalance``: ``num_workers``, and ``parallelism`` by component.
+    """What a form asks of ``rebalance``: ``workers``, and ``parallelism`` by component.
 
     Raises:
         MistakeError: a number is none.
 
-    >>> rebalanced({"component": "split", "parallelism": "4", "num_workers": ""})
+    >>> rebalanced({"component": "split", "parallelism": "4", "workers": ""})
     {'parallelism': {'split': 4}}
     """
     wanted: dict[str, Any] = {}
-    if text := form.get("num_workers", "").strip():
-        wanted["num_workers"] = int(_number(text, "num_workers", "how many workers"))
+    if text := form.get("workers", "").strip():
+        wanted["workers"] = int(_number(text, "workers", "how many workers"))
     if text := form.get("parallelism", "").strip():
         wanted["parallelism"] = {form.get("component", ""): int(_number(text, "parallelism", "how many tasks"))}
     if not wanted:

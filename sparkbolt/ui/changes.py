@@ -60,7 +60,7 @@ class Cursor:
     def of_text(cls, text: str) -> Cursor | None:
         """The cursor that an id stands for; None if it is none."""
         parts = text.split(".")
-        if len(parts) != 4 or not all(part.isdecimal() and len(part) < 20 for part in parts):
+        if len(parts) != 4 or not all(part.isdecimal() and part.isascii() and len(part) < 20 for part in parts):
             return None
         return cls(*map(int, parts))
 
@@ -90,8 +90,8 @@ class Reader:
     def __init__(self, cursor: Cursor | None) -> None:
         """Go on from ``cursor``; None: tell only what comes."""
         self._cursor = cursor
-        self._state: StateEvent | None = None
-        self._numbers: NumbersEvent | None = None
+        self._state: tuple[Any, ...] | None = None
+        self._numbers = ""
 
     def events(self, document: TopologyDocument) -> list[str]:
         """The events that lead from what was told to this document."""
@@ -99,18 +99,17 @@ class Reader:
         self._cursor = end = Cursor.at_end_of(document)
         found: list[tuple[str, Any]] = []
         entry = document["entry"]
-        known = self._state
         state: StateEvent = {"entry": entry, "live": document["live"]}
-        if known is None or _words(known) != _words(state):
+        if self._state != (known := _words(state)):
             found.append(("state", state))
-            self._state = state
+            self._state = known
         found += [("happened", each) for each in after(document["events"], cursor.event_ms, cursor.events)]
         found += [("error-reported", each) for each in after(document["errors"], cursor.error_ms, cursor.errors)]
         now = document["now"]
         numbers: NumbersEvent = {"time_ms": now["time_ms"], "gist": entry["gist"], "now": now}
-        if numbers != self._numbers:
+        if self._numbers != (text := json.dumps(numbers)):
             found.append(("numbers", numbers))
-            self._numbers = numbers
+            self._numbers = text
         return [event_text(name, value, str(end)) for name, value in found]
 
 

@@ -27,6 +27,7 @@ from sparkbolt.ui.pages import (
     no_such,
     now_ms,
     sliced,
+    topology_of,
     topology_page,
     wanted_rows,
 )
@@ -37,11 +38,15 @@ OPEN_MAX = 2000
 """So many open trees are grouped by who holds them."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
+RAW = "raw-value"
+"""The field of a form with the message as it came."""
+LETTERS_MAX = 20_000
+"""How far back letters are looked for that wait."""
 
 
 async def trees_page(request: Request) -> Response:
     """``/topologies/ID/trees``: failed, late, open and traced trees; or those that a search finds."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     state, search = chosen(request, "state", TREE_STATES), request.query_params.get("q", "")
     holders: list[dict[str, Any]] = []
@@ -124,7 +129,7 @@ def then_of(story: Mapping[str, Any]) -> str:
 
 async def tree_page(request: Request) -> Response:
     """``/topologies/ID/trees/ROOT``: one tree, drawn, with each hop and its time."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     root = request.path_params["root"]
     story = await asking.story(id_, root)
@@ -152,7 +157,7 @@ async def tree_page(request: Request) -> Response:
 
 async def letters_page(request: Request) -> Response:
     """``/topologies/ID/dead-letters``: those that wait for somebody, or all."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     which, search = chosen(request, "show", LETTER_LISTS), request.query_params.get("q", "")
     letters = await _letters(request, id_, which, search, wanted_rows(request))
@@ -175,8 +180,13 @@ async def _letters(request: Request, id_: str, which: str, search: str, wanted: 
     """The newest letters of a list; discarded and replayed ones do not wait."""
     if which == "all":
         return await asking_of(request).letters(id_, search=search, last=wanted, replayed=True)
-    letters = await asking_of(request).letters(id_, search=search, last=wanted, replayed=False)
-    return [one for one in letters if not (one.get("replayed") or one.get("discarded"))]
+    asked = wanted
+    while True:
+        letters = await asking_of(request).letters(id_, search=search, last=asked, replayed=False)
+        waiting = [one for one in letters if not (one.get("replayed") or one.get("discarded"))]
+        if len(waiting) >= wanted or len(letters) < asked or asked >= LETTERS_MAX:
+            return waiting[-wanted:]
+        asked *= 4
 
 
 def preview(letter: Mapping[str, Any]) -> str:
@@ -208,7 +218,11 @@ def raw_text(value: Any) -> str:
             value = base64.b64decode(str(text), validate=True).decode("utf-8", "backslashreplace")
         except ValueError:  # not base64: it is shown as it is
             value = text
-    return "none" if value is None else str(value)[:RAW_CHARACTERS_MAX]
+    text = "none" if value is None else str(value)
+    return text if len(text) <= RAW_CHARACTERS_MAX else text[:RAW_CHARACTERS_MAX] + CUT
+
+
+CUT = " ... (the rest is left out)"
 
 
 async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any]:
@@ -226,7 +240,7 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
 
 async def letter_page(request: Request) -> Response:
     """``/topologies/ID/dead-letters/LETTER``: its story, its record, and what can be done with it."""
-    id_ = request.path_params["topology"]
+    id_ = topology_of(request)
     document = await asking_of(request).document(id_)
     letter = await letter_of(request, id_, request.path_params["letter"])
     return letter_shown(request, document, letter, {})
@@ -253,6 +267,8 @@ def letter_shown(
         wrong=wrong,
         others=letter["tuples"] if len(letter["tuples"]) > 1 else [],
         raw=raw,
+        can_edit_raw=raw is not None and not letter["tuples"] and not raw_text(raw.get("value")).endswith(CUT),
+        raw_typed=typed.get(RAW),
         raw_value=raw_text(raw.get("value")) if raw else None,
         raw_key=raw_text(raw.get("key")) if raw else None,
         headers=[(name, raw_text(value)) for name, value in raw["headers"]] if raw else [],

@@ -119,8 +119,14 @@ def _object(kind: Any, named: dict[str, Schema]) -> Schema:
         "type": "object",
         "description": inspect.cleandoc(kind.__doc__ or ""),
         "properties": properties,
-        "required": sorted(kind.__required_keys__),
+        "required": required_fields(kind),
     }
+
+
+def required_fields(kind: Any) -> list[str]:
+    """The fields that are never missing. ``__required_keys__`` is wrong where annotations are texts."""
+    hints = get_type_hints(kind, include_extras=True)
+    return sorted(name for name, hint in hints.items() if kind.__total__ and get_origin(hint) is not NotRequired)
 
 
 def field_notes(kind: type) -> dict[str, str]:
@@ -242,7 +248,7 @@ def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]
     if changes:
         described["security"] = [{"token": []}]
     if operation.body is not None:
-        required = bool(operation.body.__required_keys__)
+        required = bool(required_fields(operation.body))
         body = {"application/json": {"schema": schema_of(operation.body, named)}}
         described["requestBody"] = {"required": required, "content": body}
     return described

@@ -26,10 +26,12 @@ from sparkbolt.core.base.words import Word
 from sparkbolt.operate.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
 from sparkbolt.ui import shown
 from sparkbolt.ui.app import error_status
-from sparkbolt.ui.asking import Asking
+from sparkbolt.ui.asking import Asking, UnknownTopology
 from sparkbolt.ui.charts import bar
 from sparkbolt.version import __version__
 
+HEX = "~"
+"""What an id in a URL begins with that is written in hexadecimal digits."""
 PAGE_ROWS = 50
 """How many rows a page of a list has."""
 WINDOWS = {"600": "10 min", "10800": "3 h", "86400": "1 day", ALL_TIME: "all time"}
@@ -109,10 +111,31 @@ def now_ms(request: Request) -> float:
 def path_of(topology: str, *parts: str) -> str:
     """The path of a topology's page; every part is escaped.
 
+    A topology that is known by its checkpoint only has a path or URL as its id: slashes in it become ``~`` and a text
+    of letters and digits, which ``topology_of`` turns back.
+
     >>> path_of("word-count-1-1700", "components", "a/b")
     '/topologies/word-count-1-1700/components/a%2Fb'
+    >>> path_of("/data/words", "log")
+    '/topologies/~2f646174612f776f726473/log'
     """
-    return "/".join(["/topologies", *(quote(part, safe="") for part in (topology, *parts) if part)])
+    first = f"{HEX}{topology.encode().hex()}" if "/" in topology or topology.startswith(HEX) else topology
+    return "/".join(["/topologies", *(quote(part, safe="") for part in (first, *parts) if part)])
+
+
+def topology_of(request: Request) -> str:
+    """The id or name of the topology that a URL names.
+
+    Raises:
+        HTTPException: it names none.
+    """
+    text: str = request.path_params["topology"]
+    if not text.startswith(HEX):
+        return text
+    try:
+        return bytes.fromhex(text.removeprefix(HEX)).decode()
+    except ValueError:
+        raise no_such(f"no topology has the id {text!r}") from None
 
 
 @lru_cache(maxsize=1)
@@ -165,7 +188,7 @@ def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[
     elif state is TopologyState.FAILED:
         said.append(("bad", f"It failed: {entry['why'] or 'the reason is not known; see its log'}"))
     elif entry["why"]:
-        said.append(("warn", entry["why"]))
+        said.append(("warn" if state.runs else "hint", entry["why"]))
     if document is None:
         return said
     now = document["now"]
@@ -211,6 +234,8 @@ ERRORS = {
 def error_page(request: Request, error: Exception) -> Response:
     """The page of an error that a handler raised."""
     status, sentence = error_status(error)
+    if isinstance(error, UnknownTopology):
+        sentence = f"No topology has the id or name {request.path_params.get('topology', '')!r}."
     title, to_do = ERRORS.get(status, ("Something went wrong", "The log of sparkbolt ui has more about it."))
     return rendered(request, "error.html", status=status, title=title, sentence=sentence, to_do=to_do, code=status)
 

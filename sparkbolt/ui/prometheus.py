@@ -26,6 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -235,7 +236,7 @@ def buckets(found: Iterable[Sequence[float]], slowest: dict[str, Any] | None = N
     for le_ms, count in found:
         # The small share is for a bound that is one of ours but for its rounding.
         counts[bisect_left(BUCKETS_SECS, le_ms / 1000 * (1 - 1e-9))] += count
-    bounds = [*(f"{bound:g}" for bound in BUCKETS_SECS), "+Inf"]
+    bounds = [*map(floatToGoString, BUCKETS_SECS), "+Inf"]
     lines: list[Any] = []
     total = 0.0
     for bound, count in zip(bounds, counts, strict=True):

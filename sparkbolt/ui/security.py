@@ -254,7 +254,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
     """
     too_large = Refusal(413, f"a body has at most {BODY_BYTES_MAX} bytes")
     announced = headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced[:20]) > BODY_BYTES_MAX:
+    if not (announced.isdecimal() and announced.isascii()) or int(announced[:20]) > BODY_BYTES_MAX:
         raise too_large
     parts: list[bytes] = []
     size = 0

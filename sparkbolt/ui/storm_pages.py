@@ -130,8 +130,9 @@ def window_of(document: TopologyDocument, window: str, series: SeriesDocument | 
         shares[id_] = {name: count / wide[name] if wide[name] else 0.0 for name, count in sums.items()}  # type: ignore[literal-required]
         shares[id_]["transferred"] = shares[id_]["emitted"]
         components[id_] = _scaled_numbers(wide, sums, shares[id_])
-        if wide["capacity"] is not None and secs:
-            components[id_]["capacity"] = wide["capacity"] * shares[id_]["execute_ms"] * around["secs"] / secs
+        busy = [(point["capacity"][id_], point["secs"]) for point in series["points"] if id_ in point["capacity"]]
+        measured = sum(each for _, each in busy)
+        components[id_]["capacity"] = sum(share * each for share, each in busy) / measured if measured else None
     return {
         **around,
         "window": window,

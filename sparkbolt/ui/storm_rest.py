@@ -117,7 +117,7 @@ async def _window(request: Request, document: TopologyDocument) -> WindowDocumen
     window = request.query_params.get("window", ALL_TIME)
     if is_own_window(window):
         return window_of(document, window, None)
-    if not (window.isdecimal() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
+    if not (window.isdecimal() and window.isascii() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
         sentence = f"window={window!r} is neither {ALL_TIME} nor a number of seconds up to {WINDOW_SECS_MAX}"
         raise HTTPException(400, sentence)
     until_ms = document["now"]["time_ms"]
@@ -379,7 +379,7 @@ def _raise_refused(answer: Answer) -> None:
 
 def _secs(request: Request) -> float:
     text = str(request.path_params["secs"])
-    if not (text.isdecimal() and len(text) < 10):
+    if not (text.isdecimal() and text.isascii() and len(text) < 10):
         raise HTTPException(400, f"{text!r} is no number of seconds to wait")
     return float(text)
 

@@ -23,6 +23,7 @@ from sparkbolt.operate.documents import (
     TopologyDocument,
     WindowDocument,
 )
+from sparkbolt.operate.intent import LOG_LEVELS, SETTINGS
 from sparkbolt.ui.charts import Chart, Line
 from sparkbolt.ui.drawings import flow
 from sparkbolt.ui.pages import (
@@ -36,6 +37,7 @@ from sparkbolt.ui.pages import (
     path_of,
     rendered,
     sliced,
+    topology_of,
     topology_page,
     wanted_rows,
 )
@@ -86,7 +88,7 @@ async def topologies_page(request: Request) -> Response:
 
 async def one_topology_page(request: Request) -> Response:
     """``/topologies/ID``: its state, its graph, its charts and its components."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     reach, window = chosen(request, "since", SPANS_SECS), chosen(request, "window", WINDOWS)
     series = await asking.series(id_, since_ms=_since(request, document, reach))
@@ -216,7 +218,7 @@ def topology_charts(series: SeriesDocument) -> list[Chart]:
 
 async def component_page(request: Request) -> Response:
     """``/topologies/ID/components/C``: its tasks, its streams, its errors, its windows."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     component = request.path_params["component"]
     found = [one for one in document["components"] if one["id"] == component]
@@ -289,7 +291,7 @@ def component_charts(series: SeriesDocument, component: ComponentDocument) -> li
 
 async def micro_batches_page(request: Request) -> Response:
     """``/topologies/ID/micro-batches``: where the time of each went."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     batches = (await asking.micro_batches(id_, last=MICRO_BATCHES_SHOWN))[::-1]
     window = chosen(request, "window", WINDOWS)
@@ -332,7 +334,7 @@ def part_colours(names: Sequence[str]) -> dict[str, str]:
 
 async def lag_page(request: Request) -> Response:
     """``/topologies/ID/kafka``: what is not finished, by partition, and over time."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     reach = chosen(request, "since", SPANS_SECS)
     series = await asking.series(id_, since_ms=_since(request, document, reach))
@@ -377,22 +379,22 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
 
 async def settings_page(request: Request) -> Response:
     """``/topologies/ID/settings``: what applies, and what can be changed."""
-    document = await asking_of(request).document(request.path_params["topology"])
+    document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
     changeable = [
-        (key, label, meaning, settings.get(SETTING_OF.get(key, key), settings.get(key)))
-        for key, (label, meaning) in CHANGEABLE.items()
+        (key, setting, MEANINGS.get(key, ""), settings.get(SETTING_OF.get(key, key.replace("-", "_"))))
+        for key, setting in SETTINGS.items()
     ]
     own = [(one, name, value) for one in document["components"] for name, value in sorted(one["settings"].items())]
-    fixed = [(words(name), value) for name, value in sorted(settings.items()) if name not in CHANGEABLE]
+    fixed = [(words(name), value) for name, value in sorted(settings.items())]
     return topology_page(
-        request, "settings.html", document, Tab.SETTINGS, changeable=changeable, fixed=fixed, own=own, levels=LEVELS
+        request, "settings.html", document, Tab.SETTINGS, changeable=changeable, fixed=fixed, own=own, levels=LOG_LEVELS
     )
 
 
 async def log_page(request: Request) -> Response:
     """``/topologies/ID/log``: the newest lines, of all or of one component."""
-    asking, id_ = asking_of(request), request.path_params["topology"]
+    asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     component, search = request.query_params.get("component", ""), request.query_params.get("q", "")
     lines = await asking.log(id_, component=component or None, search=search, last=LOG_LINES)
@@ -403,6 +405,6 @@ async def log_page(request: Request) -> Response:
 
 async def errors_page(request: Request) -> Response:
     """``/topologies/ID/errors``: all errors, the newest first."""
-    document = await asking_of(request).document(request.path_params["topology"])
+    document = await asking_of(request).document(topology_of(request))
     page = sliced(request, document["errors"][-wanted_rows(request) :])
     return topology_page(request, "errors.html", document, Tab.OVERVIEW, page=page)

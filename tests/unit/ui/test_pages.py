@@ -331,7 +331,7 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
         ("restart", {}, ("restart", ORDERS)),
         ("kill", {"wait_secs": "20"}, ("kill", ORDERS, 20.0)),
         ("kill", {}, ("kill", ORDERS, None)),
-        ("set", {"key": "log-level", "value": "DEBUG"}, ("set", ORDERS, "log-level", "DEBUG", None)),
+        ("set", {"key": "log-level", "value": "debug"}, ("set", ORDERS, "log-level", "debug", None)),
         (
             "set",
             {"key": "max-spout-pending", "value": "9", "component": "orders"},
