@@ -1,0 +1,47 @@
+"""Page routes: the URLs of all pages, and of what they are drawn with.
+
+Which question it answers: which page is at which path?
+
+Read before: ``topology_pages``, ``message_pages``, ``action_pages``.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from sparkbolt.ui import action_pages, message_pages, topology_pages
+from sparkbolt.ui.pages import rendered
+from sparkbolt.ui.security import local_path
+
+ONE = "/topologies/{topology}"
+
+
+async def login_page(request: Request) -> Response:
+    """``GET /login``: asks for the token."""
+    return rendered(request, "login.html", next=local_path(request.query_params.get("next", "/")))
+
+
+def page_routes() -> list[BaseRoute]:
+    """All pages; they are given to ``make_app``."""
+    pages = {
+        "/": topology_pages.topologies_page,
+        ONE: topology_pages.one_topology_page,
+        f"{ONE}/components/{{component:path}}": topology_pages.component_page,
+        f"{ONE}/micro-batches": topology_pages.micro_batches_page,
+        f"{ONE}/errors": topology_pages.errors_page,
+        f"{ONE}/kafka": topology_pages.lag_page,
+        f"{ONE}/settings": topology_pages.settings_page,
+        f"{ONE}/log": topology_pages.log_page,
+        f"{ONE}/trees": message_pages.trees_page,
+        f"{ONE}/trees/{{root}}": message_pages.tree_page,
+        f"{ONE}/dead-letters": message_pages.letters_page,
+        f"{ONE}/dead-letters/{{letter}}": message_pages.letter_page,
+        f"{ONE}/do/{{action}}": action_pages.ask_page,
+        "/login": login_page,
+    }
+    routes: list[BaseRoute] = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+    routes.append(Route(f"{ONE}/do/{{action}}", action_pages.act_page, methods=["POST"]))
+    return [*routes, Mount("/static", StaticFiles(packages=[("sparkbolt.ui", "static")]), name="static")]

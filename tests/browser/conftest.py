@@ -1,0 +1,58 @@
+"""What tests in a browser share: one Chromium, a shop behind a real server, and visitors who are logged in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from sparkbolt.ui.app import make_app
+from sparkbolt.ui.page_routes import page_routes
+from sparkbolt.ui.pages import error_page
+from tests.browser.chromium import Visitor, chromium
+from tests.unit.ui.serving import Serving
+from tests.unit.ui.shop import NOW_MS, Shop
+
+TOKEN = "a-token-of-the-shop"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def url(shop: Shop) -> Iterator[str]:
+    app = make_app(
+        shop,  # type: ignore[arg-type]  # a fake
+        token=TOKEN,
+        routes=page_routes(),
+        page_error=error_page,
+        clock=lambda: NOW_MS / 1000,
+    )
+    with Serving(app) as serving:
+        yield serving.url
+
+
+@pytest.fixture
+def visit(browser: Browser, url: str) -> Iterator[Callable[..., Visitor]]:
+    """Makes a visitor, who is logged in unless told otherwise."""
+    visitors: list[Visitor] = []
+
+    def made(*, logged_in: bool = True, **options: Any) -> Visitor:
+        visitors.append(Visitor(browser, url, **options))
+        if logged_in:
+            visitors[-1].log_in(TOKEN)
+        return visitors[-1]
+
+    yield made
+    for visitor in visitors:
+        visitor.close()

@@ -1,0 +1,236 @@
+"""The pages in Chromium: wide and narrow, light and dark, with a keyboard only, and without JavaScript."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.browser.chromium import WIDTHS, Visitor
+from tests.unit.ui import shop as goods
+from tests.unit.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+
+BASE = f"/topologies/{ORDERS}"
+LETTER = f"{2:032x}"
+PAGES = {
+    "topologies": "/",
+    "topology": BASE,
+    "spout": f"{BASE}/components/orders",
+    "component": f"{BASE}/components/enrich",
+    "windowed": f"{BASE}/components/revenue",
+    "micro-batches": f"{BASE}/micro-batches",
+    "errors": f"{BASE}/errors",
+    "trees": f"{BASE}/trees",
+    "open-trees": f"{BASE}/trees?state=open",
+    "tree": f"{BASE}/trees/{goods.root(3)}",
+    "dead-letters": f"{BASE}/dead-letters",
+    "dead-letter": f"{BASE}/dead-letters/{LETTER}",
+    "lag": f"{BASE}/kafka",
+    "settings": f"{BASE}/settings",
+    "log": f"{BASE}/log",
+    "kill": f"{BASE}/do/kill",
+    "dead": f"/topologies/{STOCK}",
+    "ended": f"/topologies/{NIGHTLY}/micro-batches",
+    "login": "/login",
+}
+LOOKED_AT = [(1280, "light"), (400, "dark")]
+"""The windows whose pages axe looks at, which takes a second for each."""
+Visit = Callable[..., Visitor]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits_is_accessible_and_leaves_nothing_to_complain_about(
+    visit: Visit, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    wrong = []
+    for path in PAGES.values():
+        visitor.goto(path)
+        if visitor.overflow() > 0:
+            wrong.append(f"{path} is {visitor.overflow()} pixels too wide")
+        if (width, scheme) in LOOKED_AT:
+            wrong += visitor.violations()
+    assert not wrong + visitor.complaints, "\n".join(wrong + visitor.complaints)
+
+
+def test_all_pages_of_a_topology_are_reached_by_clicks(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.goto("/")
+    page.get_by_role("link", name="orders", exact=True).click()
+    for name in ("Micro-batches", "Trees", "Dead letters", "Lag", "Settings", "Log", "Overview"):
+        page.get_by_role("navigation", name="Pages of orders").get_by_role("link", name=name).click()
+        expect(page.locator(".tabs [aria-current=page]")).to_have_text(name)
+    page.get_by_role("link", name="enrich, ").click()
+    expect(page.get_by_role("heading", name="enrich")).to_be_visible()
+    page.get_by_text("KeyError: 'sku'").first.click()
+    expect(page.get_by_text("Traceback (most recent call last)").first).to_be_visible()
+    assert visitor.complaints == []
+
+
+def tab_to(visitor: Visitor, wanted: str) -> None:
+    """Press Tab until something with this name has the focus."""
+    for _ in range(120):
+        visitor.page.keyboard.press("Tab")
+        name = visitor.page.evaluate(
+            "(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()"
+        )
+        if name == wanted:
+            return
+    raise AssertionError(f"{wanted!r} cannot be reached with Tab")
+
+
+def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: Shop) -> None:
+    visitor = visit()
+    page = visitor.goto(BASE)
+    tab_to(visitor, "Skip to the content")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    tab_to(visitor, "Kill")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/do/kill")
+    tab_to(visitor, "Wait for open trees at most, in seconds")
+    page.keyboard.type("20")
+    tab_to(visitor, "Kill it")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").first).to_contain_text("it is so")
+    assert shop.asked == [("kill", ORDERS, 20.0)]
+
+
+def test_a_dead_letter_is_found_edited_and_given_again(visit: Visit, shop: Shop) -> None:
+    visitor = visit(width=400)
+    page = visitor.goto(f"{BASE}/dead-letters")
+    page.get_by_label("Search").fill("orders/3")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="orders/3@40120").click()
+    page.get_by_label("sku").fill("no quotes")
+    page.get_by_role("button", name="Give it again").click()
+    page.get_by_role("button", name="Give again").or_(page.locator(".mistake")).first.wait_for()
+    expect(page.locator(".mistake")).to_contain_text("sku is not JSON")
+    page.get_by_label("sku").fill('"k-7"')
+    page.get_by_role("button", name="Give it again").click()
+    page.get_by_role("button", name="Give again").click()
+    expect(page.get_by_text("1 will be given again")).to_be_visible()
+    assert shop.asked == [("replay", ORDERS, [LETTER], {"sku": "k-7"})]
+    page.get_by_role("link", name="Back").click()
+    expect(page.get_by_role("link", name="orders/3@40120")).to_have_count(0)
+    assert [one for one in visitor.complaints if "422" not in one] == []
+
+
+def test_many_dead_letters_are_chosen_at_once(visit: Visit, shop: Shop) -> None:
+    visitor = visit()
+    page = visitor.goto(f"{BASE}/dead-letters")
+    page.locator("#tick-all").check()
+    page.get_by_role("button", name="Discard the chosen ones").click()
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_role("heading", name="Discard: done")).to_be_visible()
+    ((what, _, ids),) = shop.asked
+    assert (what, len(ids)) == ("discard", 19)
+
+
+def test_numbers_change_while_the_page_is_open_and_typing_is_not_lost(visit: Visit, shop: Shop) -> None:
+    visitor = visit()
+    page = visitor.goto(BASE)
+    expect(page.locator(".figures")).to_contain_text("5,480")
+    shop.documents[ORDERS]["now"]["open_trees"] = 77
+    expect(page.locator(".figures")).to_contain_text("77", timeout=20_000)
+    page.goto(f"{visitor.url}{BASE}/trees")
+    page.get_by_label("Search").fill("orders/3@4")
+    shop.trees = 1
+    expect(page.locator("[data-part=trees] tbody tr")).to_have_count(1, timeout=20_000)
+    expect(page.get_by_label("Search")).to_have_value("orders/3@4")
+    page.get_by_role("button", name="Live").click()
+    shop.trees = 2
+    expect(page.get_by_role("button", name="Paused")).to_be_visible()
+    assert visitor.complaints == []
+
+
+def test_times_are_utc_or_local_and_the_choice_stays(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.goto(BASE)
+    began = page.locator(".head time").first
+    expect(began).to_have_text("10:00:00 UTC")
+    page.get_by_role("button", name="UTC").click()
+    expect(began).to_have_text("15:30:00")
+    page.reload()
+    expect(page.locator(".head time").first).to_have_text("15:30:00")
+    title = page.locator(".head time").first.get_attribute("title") or ""
+    assert "10:00:00" in title
+    assert "15:30:00 local" in title
+
+
+def test_the_theme_follows_the_switch_and_stays(visit: Visit) -> None:
+    visitor = visit(scheme="light")
+    page = visitor.goto(BASE)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.get_by_role("button", name="Theme: system").click()
+    page.get_by_role("button", name="Theme: light").click()
+    dark = page.evaluate(paper)
+    assert dark != light
+    page.goto(f"{visitor.url}{BASE}/log")
+    assert page.evaluate(paper) == dark
+
+
+def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.goto(BASE)
+    chart = page.locator("figure[data-chart]").nth(1)
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(chart.locator(".readout")).to_contain_text("11:20:00 UTC: p50")
+    page.keyboard.press("ArrowRight")
+    expect(chart.locator(".readout")).not_to_contain_text("11:20:00")
+    bolts = page.get_by_role("region", name="Bolts").locator("tbody th a")
+    page.get_by_role("region", name="Bolts").get_by_role("button", name="Capacity").click()
+    expect(bolts.first).to_have_text("enrich")
+    page.get_by_role("region", name="Bolts").get_by_role("button", name="Capacity").click()
+    expect(bolts.first).to_have_text("alerts")
+    assert visitor.complaints == []
+
+
+def test_everything_works_without_javascript(visit: Visit, shop: Shop) -> None:
+    visitor = visit(javascript=False)
+    page = visitor.goto(BASE)
+    page.get_by_role("link", name="Deactivate").click()
+    page.get_by_role("button", name="Deactivate").click()
+    page.get_by_role("link", name="Overview").first.click()
+    expect(page.locator("h1")).to_contain_text("inactive")
+    assert [asked[0] for asked in shop.asked] == ["deactivate"]
+
+
+# The pictures of docs/ui.md.
+
+PICTURES = {
+    **{name: (name, 1280, "light") for name in PAGES if name not in ("spout", "errors", "ended", "windowed", "login")},
+    "topology-dark": ("topology", 1280, "dark"),
+    "topology-narrow": ("topology", 400, "dark"),
+    "dead-letter-narrow": ("dead-letter", 400, "light"),
+}
+HIGHEST = 1500
+COLOURS = 96
+
+
+@pytest.mark.skipif("SPARKBOLT_SCREENSHOTS" not in os.environ, reason="scripts/screenshots makes the pictures")
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_documentation_are_made(visit: Visit, name: str, tmp_path: Path) -> None:
+    which, width, scheme = PICTURES[name]
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.goto(PAGES[which])
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    high = min(HIGHEST, int(page.evaluate("document.documentElement.scrollHeight")))
+    whole = tmp_path / "whole.png"
+    page.set_viewport_size({"width": width, "height": high})
+    page.screenshot(path=whole)
+    target = Path(os.environ["SPARKBOLT_SCREENSHOTS"]) / f"{name}.png"
+    with Image.open(whole) as picture:
+        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+    assert target.stat().st_size < 200_000
