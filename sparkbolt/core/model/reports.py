@@ -148,6 +148,8 @@ class Promotion:
     """Dead letters that could not be written, and are retried."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which everything is finished now; only positions that moved."""
+    traced: list[Story] = field(default_factory=list)
+    """The stories of trees that were followed, and are acked now."""
     reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
     """Bolts whose outage begins or ends with this micro-batch."""
