@@ -31,7 +31,7 @@ from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
-from sparkbolt.core.model.running import RunningTopology
+from sparkbolt.core.model.running import RunningTopology, Telemetry, TelemetrySink
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.routing import routes_of
@@ -58,6 +58,7 @@ from sparkbolt.spark.session import (
 )
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
+from sparkbolt.telemetry import sink_for
 
 PASSING_POLL_SECS = 1
 LOOK_OUT_SECS = 1.0
@@ -75,11 +76,12 @@ class RunningOnSpark(RunningTopology):
         checkpoint: Checkpoint,
         temporary: str | None,
         open_secs: float | None = None,
+        telemetry: TelemetrySink | None = None,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit.
+        ``open_secs`` to open; None means no limit. ``telemetry`` is closed at the end.
 
         Raises:
             EngineError: a spout cannot be opened.
@@ -93,6 +95,9 @@ class RunningOnSpark(RunningTopology):
         self._calls = Calls(self._changed)
         self._error_log = ErrorLog(topology.config)
         self._listeners = Listeners(self._calls, self._error_log.listener_raised)
+        self._telemetry = telemetry
+        if telemetry is not None:
+            self._listeners.add(telemetry.micro_batch)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -193,8 +198,8 @@ class RunningOnSpark(RunningTopology):
             EngineError: Spark does not accept the query. After any error everything is ended as by ``close``.
         """
         try:
-            if self._coordinator.ledger.replayed is not None:  # logged twice rather than never
-                self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
+            if self._coordinator.ledger.replayed is not None:  # logged and traced twice rather than never
+                self._tell_of(self._coordinator, self._coordinator.ledger.replayed, 0.0)
             for thread in self._make_threads():
                 thread.start()
                 self._threads.append(thread)
@@ -290,13 +295,16 @@ class RunningOnSpark(RunningTopology):
                 log.warning("%s", warning(sight, self.topology.task_owner))
 
     def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
-        self._error_log.promotion(promotion, coordinator.ledger.outages.out())
         reason = coordinator.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
             coordinator.active = False
+        self._tell_of(coordinator, promotion, coordinator.ledger.metrics.micro_batch_ms or 0.0)
+
+    def _tell_of(self, coordinator: Coordinator, promotion: Promotion, elapsed_ms: float) -> None:
+        self._error_log.promotion(promotion, coordinator.ledger.outages.out())
         metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
-        self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
+        self._listeners.tell(MicroBatchReport(promotion, metrics, elapsed_ms))
 
     def _spout_reported(self, report: ErrorReport) -> None:
         self._error_log.report(report)
@@ -437,30 +445,16 @@ class RunningOnSpark(RunningTopology):
             thread.set_active(active)
 
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and spouts have nothing new; False if ``timeout_secs`` expire first.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until every tree is finished and spouts have nothing new; False if ``timeout_secs`` expire first."""
         since_s = time.monotonic()
         return self._await(lambda: self._idle_since(since_s), timeout_secs)
 
     def await_finished(self, timeout_secs: float | None = None) -> bool:
-        """Wait until all spouts are exhausted and every tree is finished; False if ``timeout_secs`` expire first.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until all spouts are exhausted and every tree is finished; False if ``timeout_secs`` expire first."""
         return self._await(lambda: self._coordinator.finished, timeout_secs)
 
     def await_drained(self, timeout_secs: float | None = None) -> bool:
-        """Wait until no tree is open and spouts have received every verdict; False if ``timeout_secs`` expire first.
-
-        Call ``deactivate`` before; otherwise new trees may come for ever.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until no tree is open and spouts have received every verdict; False if ``timeout_secs`` expire first."""
         return self._await(lambda: self._coordinator.drained, timeout_secs)
 
     @property
@@ -490,16 +484,7 @@ class RunningOnSpark(RunningTopology):
         return True
 
     def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:
-        """Stop the topology: spouts emit no new tuples, and then everything is ended.
-
-        Args:
-            drain: whether to wait for open trees first; trees that are not finished are left for replay.
-            timeout_secs: how long to wait at most; None for ``message_timeout_secs``.
-
-        Returns:
-            Whether no tree was left open. If user code that the topology calls in the driver (a spout, a listener)
-            calls ``stop``, it returns False at once, since it cannot wait for its own caller.
-        """
+        """Stop as ``RunningTopology.stop`` says: spouts emit no new tuples, and then everything is ended."""
         if self._calls.has_this_thread:  # ``stop`` would wait for the call in which it is called
             threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
             return False
@@ -530,6 +515,11 @@ class RunningOnSpark(RunningTopology):
         close_all(self._threads)
         self._life.end()
         self._listeners.end()
+        if self._telemetry is not None:
+            try:
+                self._telemetry.close()
+            except Exception as error:  # noqa: BLE001  any library; the checkpoint must be closed all the same
+                self._error_log.listener_raised(self._telemetry.close, error)
         self._error_log.tell_withheld(at_once=True)
         self._checkpoint.close()
         if self._temporary is not None:
@@ -545,6 +535,7 @@ def start(
     settings: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
     open_secs: float | None = None,
+    telemetry: Telemetry | None = None,
 ) -> RunningOnSpark:
     """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
@@ -561,10 +552,13 @@ def start(
     check_usable(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
+    sink = sink_for(topology, telemetry)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs)
+        running = _running(topology, session, place or str(temporary), temporary, open_secs, sink)
     except BaseException:
+        if sink is not None:
+            sink.close()
         if temporary is not None:
             scratch.remove(temporary)
         raise
@@ -573,7 +567,12 @@ def start(
 
 
 def _running(
-    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
+    topology: Topology,
+    session: SparkSession,
+    place: str,
+    temporary: str | None,
+    open_secs: float | None,
+    telemetry: TelemetrySink | None,
 ) -> RunningOnSpark:
     """Lock and check the checkpoint, lay out the topology, and begin the first life."""
     try:
@@ -588,7 +587,8 @@ def _running(
         lane = lay_out(topology, cores_of(session), placement)
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
-        return RunningOnSpark(topology, lane, for_lane(session, lane.spark_partitions), held, temporary, open_secs)
+        own = for_lane(session, lane.spark_partitions)
+        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, telemetry)
     except OSError as error:
         held.close()
         raise CheckpointError(f"checkpoint {place} cannot be written: {explain(str(error))}") from None

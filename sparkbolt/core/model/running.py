@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.reports import FailedTree, MicroBatchReport
@@ -20,6 +20,30 @@ from sparkbolt.core.model.story import Story
 if TYPE_CHECKING:
     from sparkbolt.core.model.progress import Progress
     from sparkbolt.core.model.topology import Topology
+
+
+class TelemetrySink(Protocol):
+    """Receives the reports of one topology, to send them to another system; ``Telemetry.build`` returns it."""
+
+    def micro_batch(self, report: MicroBatchReport) -> None:
+        """Take the report of a committed micro-batch; it must not wait for the other system.
+
+        After a crash of the driver, the report of the last micro-batch before it may come once more.
+        """
+
+    def close(self) -> None:
+        """Send what is left, and end; called once, when the topology ends."""
+
+
+class Telemetry(Protocol):
+    """What ``telemetry=`` of ``Topology.start`` takes, such as ``sparkbolt.telemetry.OpenTelemetry``."""
+
+    def build(self, topology: Topology) -> TelemetrySink:
+        """Return a sink for a topology that starts.
+
+        Raises:
+            ConfigError: the telemetry cannot be used as it is configured.
+        """
 
 
 class RunningTopology(ABC):
