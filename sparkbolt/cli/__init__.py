@@ -429,7 +429,7 @@ def _draw_windows(options: argparse.Namespace) -> int:
 
 def _graph(options: argparse.Namespace) -> int:
     from sparkbolt.cli.graph import text_drawing
-    from sparkbolt.cli.svg import svg_drawing
+    from sparkbolt.drawing.svg import svg_drawing
 
     topology = load_topology(options.topology)
     if options.svg is None:

@@ -272,7 +272,8 @@ class SpanWriter:
         self._provider.shutdown()
 
     def abandon(self) -> None:
-        """End the exporters without waiting for what they send."""
+        """End the exporters without waiting for what they send, and say no more about it."""
+        self._failed = True
         for exporter in self._exporters:
             threading.Thread(target=exporter.shutdown, name="sparkbolt-traces-end", daemon=True).start()
 

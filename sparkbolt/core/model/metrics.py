@@ -11,11 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import user_code
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -135,6 +140,8 @@ Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
 
 
 _NAMES = [field_.name for field_ in fields(ComponentMetrics)]
+_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64()}
+_NUMBERS = {one.name: _ARROW_TYPES[str(one.type)] for one in fields(ComponentMetrics) if str(one.type) in _ARROW_TYPES}
 
 
 def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
@@ -215,6 +222,18 @@ class TopologyMetrics:
         if isinstance(self.components, ComponentCounts):
             return self.components[component]
         return self.components.setdefault(component, ComponentMetrics())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the counts as a table: a row for each component, the index, and a column for each count.
+
+        >>> metrics = TopologyMetrics({"count": ComponentMetrics(executed=10, execute_ms=2.5)})
+        >>> metrics.to_pandas().loc["count", "executed"].item()
+        10
+        """
+        rows = [{"component": name, **vars(counts)} for name, counts in self.components.items()]
+        columns = [("component", pa.string()), *_NUMBERS.items()]
+        table: pd.DataFrame = pa.Table.from_pylist(rows, pa.schema(columns)).to_pandas()
+        return table.set_index("component")
 
     def copy_for(self, components: Iterable[str]) -> TopologyMetrics:
         """Return a copy for users, with an entry for each component of the topology, zeros where nothing was counted.

@@ -347,6 +347,10 @@ class Topology:
         running: RunningTopology = engine_door().start(self, given)
         return running
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
+        return engine_door().topology_html(self)
+
     def __repr__(self) -> str:
         """Return one line: the name, and each component with its parallelism."""
         shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]

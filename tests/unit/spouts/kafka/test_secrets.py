@@ -13,7 +13,7 @@ from sparkbolt.cli import main
 from sparkbolt.cli.check import examine, report_lines
 from sparkbolt.cli.dlq.topic import client_properties
 from sparkbolt.cli.graph import text_drawing
-from sparkbolt.cli.svg import svg_drawing
+from sparkbolt.drawing.svg import svg_drawing
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout

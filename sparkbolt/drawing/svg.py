@@ -9,7 +9,7 @@ Components stand in columns, by stage and, inside a stage, by the depth of their
 its own place in each of them, so that no edge runs through a box (the layers of Sugiyama, Tagawa and Toda, 1981).
 Before its end each edge has its own straight piece, which carries its label.
 
-Read before: ``graph``.
+Read before: ``stages``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from sparkbolt.cli.check import StageView, stage_level, stages_of
-from sparkbolt.cli.graph import TIMES, drawn_lane, label_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.topology import ComponentSpec, Topology
+from sparkbolt.drawing.stages import TIMES, StageView, drawn_lane, label_of, stage_level, stages_of
 
 MARGIN = 24.0
 TITLE = 40.0
