@@ -68,7 +68,7 @@ LAYERS = {
 CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
 
 # The library that brings a module, where the names differ.
-LIBRARY_OF = {"google": "protobuf", "py4j": "pyspark"}
+LIBRARY_OF = {"google": "protobuf", "opentelemetry": "opentelemetry_sdk", "py4j": "pyspark"}
 
 PURE_ROOMS = ("core", "windows")
 IMPURE_MODULES = frozenset(

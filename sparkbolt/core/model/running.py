@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
 
 class TelemetrySink(Protocol):
-    """Receives the reports of one topology, to send them to another system; ``Telemetry.build`` returns it."""
+    """Receives the reports of one topology, to send them to another system; ``Telemetry.build`` returns it.
+
+    >>> class Counts:
+    ...     def __init__(self) -> None: self.failed = 0
+    ...     def micro_batch(self, report): self.failed += len(report.promotion.failed)
+    ...     def close(self): print(f"{self.failed} trees failed")
+    >>> sink: TelemetrySink = Counts()
+    >>> sink.close()
+    0 trees failed
+    """
 
     def micro_batch(self, report: MicroBatchReport) -> None:
         """Take the report of a committed micro-batch; it must not wait for the other system.
@@ -50,7 +59,20 @@ class Telemetry(Protocol):
 class RunningTopology(ABC):
     """A running topology; ``Topology.start`` returns it. Used in a ``with`` statement, it is stopped at the end.
 
-    All methods may be called from any thread.
+    All methods may be called from any thread. A notebook shows it as a table of its state and counts at that moment.
+
+    >>> from sparkbolt import TopologyBuilder, bolt
+    >>> from sparkbolt.spouts import GeneratorSpout
+    >>> @bolt(outputs=["square"])
+    ... def square(tup): yield [tup["n"] ** 2]
+    >>> builder = TopologyBuilder("squares")
+    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
+    >>> _ = builder.set_bolt("square", square).shuffle_grouping("numbers")
+    >>> with builder.build().start() as running:
+    ...     running.await_finished(timeout_secs=300)
+    ...     running.metrics().components["square"].executed
+    True
+    20
     """
 
     topology: Topology

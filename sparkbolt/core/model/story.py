@@ -143,7 +143,15 @@ NO_NOTES = TreeNotes()
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that is known about one tree."""
+    """Everything that is known about one tree.
+
+    >>> hop = Hop(1 << 48, 12, 1500, 0, "lines", 0, emitted=(("line", 1),))
+    >>> story = Story(1 << 48, "lines", 0, TreeState.ACKED, source="a.txt", position=40, attempt=1, hops=(hop,))
+    >>> for line in story.lines(): print(line)
+    root 33c3a78b9b45efb1: acked
+      message   lines[0] a.txt@40, attempt 1 (task 1, sequence 0)
+      00:00:01.500Z  started by lines[0] in micro-batch 12, emitted 1 (line)
+    """
 
     key: int
     component: str
